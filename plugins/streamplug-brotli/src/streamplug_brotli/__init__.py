@@ -1,0 +1,1 @@
+"""Brotli compression (br) for streamplug."""

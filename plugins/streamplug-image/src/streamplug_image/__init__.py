@@ -1,0 +1,1 @@
+"""Image columns (pil, jpeg, png and lists of them) for streamplug, through Pillow."""

@@ -1,0 +1,1 @@
+"""LZ4 compression (lz4) for streamplug."""

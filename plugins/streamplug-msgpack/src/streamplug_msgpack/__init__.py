@@ -1,0 +1,1 @@
+"""Nested values with numpy arrays inside (msgpack) for streamplug."""

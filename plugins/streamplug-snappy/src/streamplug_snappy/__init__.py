@@ -1,0 +1,1 @@
+"""Snappy compression (snappy) for streamplug."""

@@ -1,0 +1,1 @@
+"""Tensors of any dtype (tensor) for streamplug, without pickle."""

@@ -1,0 +1,1 @@
+"""Zstandard compression (zstd) for streamplug."""

@@ -1,0 +1,83 @@
+"""streamplug streams training data from cloud storage into a training loop.
+
+Public names are imported when they are first used (PEP 562), so that importing the package costs
+next to nothing and needs neither torch nor any plugin.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
+    from streamplug.errors import StreamplugError
+    from streamplug.interfaces import Compression, Encoding, Format, ShuffleAlgorithm, Storage
+    from streamplug.registration import (
+        register_compression,
+        register_encoding,
+        register_format,
+        register_shuffle,
+        register_storage,
+    )
+    from streamplug.stream import Stream
+    from streamplug.types import World
+    from streamplug.write import MDSWriter, Writer
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Compression": "interfaces",
+    "Encoding": "interfaces",
+    "Format": "interfaces",
+    "MDSWriter": "write",
+    "ShuffleAlgorithm": "interfaces",
+    "Storage": "interfaces",
+    "Stream": "stream",
+    "StreamingDataLoader": "adapters.torch",
+    "StreamingDataset": "adapters.torch",
+    "StreamplugError": "errors",
+    "World": "types",
+    "Writer": "write",
+    "register_compression": "registration",
+    "register_encoding": "registration",
+    "register_format": "registration",
+    "register_shuffle": "registration",
+    "register_storage": "registration",
+}
+
+__all__ = [
+    "Compression",
+    "Encoding",
+    "Format",
+    "MDSWriter",
+    "ShuffleAlgorithm",
+    "Storage",
+    "Stream",
+    "StreamingDataLoader",
+    "StreamingDataset",
+    "StreamplugError",
+    "World",
+    "Writer",
+    "register_compression",
+    "register_encoding",
+    "register_format",
+    "register_shuffle",
+    "register_storage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
+    home = _HOME[name]
+    if name == "StreamingDataset" and find_spec("torch") is None:
+        home = "dataset"  # the same class, less being a torch dataset
+    value = getattr(import_module(f"streamplug.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

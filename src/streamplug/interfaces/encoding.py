@@ -1,0 +1,136 @@
+"""Encoding: how one value of a column becomes bytes, and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import ConfigError, DecodeError, EncodeTypeError
+from streamplug.types import Bytes1D, ColumnValues, Int64
+
+
+def gather(buffer: Bytes1D, starts: Int64, size: int) -> Bytes1D:
+    """Copy rows of one size out of a buffer.
+
+    Args:
+        buffer: uint8, shape ``[total]``.
+        starts: Where each row begins, shape ``[n]``; in any order.
+        size: Bytes per row.
+
+    Returns:
+        The rows back to back, uint8, shape ``[n * size]``.
+
+    Raises:
+        DecodeError: If a row begins or ends outside the buffer.
+    """
+    if size == 0 or len(starts) == 0:
+        return np.empty(0, np.uint8)
+    if starts.min() < 0 or starts.max() > len(buffer) - size:
+        raise DecodeError(f"a value of {size} bytes lies outside the {len(buffer)} bytes of its shard")
+    # Every window of `size` bytes as one opaque item: indexing then copies whole rows at once.
+    windows = np.ndarray(
+        (len(buffer) - size + 1,), np.dtype((np.void, size)), buffer=buffer.data, strides=(1,)
+    )
+    rows: Bytes1D = windows[starts].view(np.uint8)
+    return rows
+
+
+class Encoding(ABC):
+    """How the values of a column are stored.
+
+    An instance belongs to one column and may be used by several threads at once. It is made by
+    `from_spec`, pickles, and holds no open resources. Subclasses define `encode` and `decode`.
+
+    Attributes:
+        api_version: Version of this interface that a subclass was written for.
+        unsafe: Whether decoding can run code that the data brings along.
+        size: Bytes of every encoded value where they all have the same, else None.
+        dtype: For values that are the plain memory of a numpy scalar or array of fixed shape: its
+            dtype (a subarray dtype such as ``("<u2", (2048,))`` for arrays). Batches of such a
+            column are filled by copying, without a call per value.
+    """
+
+    api_version: ClassVar[int] = 1
+    unsafe: ClassVar[bool] = False
+    size: int | None = None
+    dtype: np.dtype[Any] | None = None
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Encoding:
+        """Make the encoding for what follows the name in a column's spec.
+
+        Args:
+            argument: ``"float32:2,3"`` for the spec ``"ndarray:float32:2,3"``; None for a bare name.
+
+        Raises:
+            ConfigError: If the argument has no meaning here (the default takes none).
+        """
+        if argument is not None:
+            raise ConfigError(f"{cls.__name__} takes no argument, got {argument!r}")
+        return cls()
+
+    @abstractmethod
+    def encode(self, value: Any) -> bytes:
+        """Return the stored form of a value.
+
+        Raises:
+            EncodeTypeError: If the value has the wrong type.
+            EncodeError: If this very value cannot be stored.
+        """
+
+    @abstractmethod
+    def decode(self, data: memoryview) -> Any:
+        """Return the value whose stored form is `data`; it must not keep a view of `data`.
+
+        Raises:
+            DecodeError: If the bytes are not a stored value. Any other exception is taken as one.
+        """
+
+    def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
+        """Encode many values: a list of their stored forms, or those of one size back to back.
+
+        Raises:
+            EncodeError: As `encode` does.
+        """
+        return [self.encode(value) for value in values]
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        """Decode many values that lie in one buffer.
+
+        Args:
+            buffer: uint8, shape ``[total]``; read only.
+            starts: Where each value begins, shape ``[n]``.
+            sizes: How many bytes each has, shape ``[n]``.
+
+        Returns:
+            An array whose first axis has length n, or a list of n values; nothing in it may be a
+            view of `buffer`.
+
+        Raises:
+            DecodeError: As `decode` does.
+        """
+        if self.dtype is not None:
+            return unpack(gather(buffer, starts, self.dtype.itemsize), self.dtype, len(starts))
+        data = memoryview(buffer)  # type: ignore[arg-type]
+        return [
+            self.decode(data[start : start + size])
+            for start, size in zip(starts.tolist(), sizes.tolist())
+        ]
+
+    def split(self, batch: ColumnValues) -> Sequence[Any]:
+        """Return the single values of a decoded batch, each as `decode` would give it."""
+        return batch  # type: ignore[return-value]
+
+
+def unpack(rows: Bytes1D, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    """See rows that lie back to back as an array of `dtype`, shape ``[count, *dtype.shape]``."""
+    return rows.view(dtype.base).reshape((count, *dtype.shape))
+
+
+def wrong_type(encoding: str, expected: str, value: object) -> EncodeTypeError:
+    """Return the error for a value whose type an encoding does not take."""
+    return EncodeTypeError(f"{encoding} takes {expected}, got {type(value).__name__}: {value!r:.80}")

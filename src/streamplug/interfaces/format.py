@@ -1,0 +1,188 @@
+"""Format: how the samples of a shard lie in its files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streamplug.interfaces.encoding import Encoding
+from streamplug.types import Buffer, Bytes1D, ColumnValues, FileInfo, Int64, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a data set: its name, its encoding as spelt in the index, and the encoding."""
+
+    name: str
+    spec: str
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """One file of a shard: as it is read, and as it is stored when that is compressed."""
+
+    raw: FileInfo
+    zip: FileInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """What the index says of one shard.
+
+    Attributes:
+        number: Position among the shards of its stream, from 0.
+        samples: How many samples it holds; may be 0.
+        files: Its files by role; most formats have the one role ``"data"``.
+    """
+
+    number: int
+    samples: int
+    files: Mapping[str, ShardFile]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """What a format may repeat inside its files, as the writer's user gave it."""
+
+    compression: str | None
+    hashes: tuple[str, ...]
+    size_limit: int | None
+
+
+class ShardReader(ABC):
+    """Reads the samples of one shard from its local files.
+
+    May be used by several threads at once. `columns` select and order what is decoded: the bytes of
+    others are not touched.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of samples."""
+
+    @abstractmethod
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        """Decode one sample.
+
+        Args:
+            index: Which, in ``[0, len(self))``.
+            columns: Which of the shard's columns.
+
+        Raises:
+            CorruptShardError: If the shard's structure is damaged at this sample.
+            DecodeError: If a value cannot be decoded; the message names sample and column.
+        """
+
+    @abstractmethod
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        """Decode many samples, in the order asked for.
+
+        Args:
+            rows: Which, each in ``[0, len(self))``; repeats are allowed.
+            columns: Which of the shard's columns.
+
+        Returns:
+            The values of each column, in the order of `columns`.
+
+        Raises:
+            CorruptShardError: As for `row`.
+            DecodeError: As for `row`.
+        """
+
+    def byte_range(self, index: int) -> tuple[int, int] | None:
+        """Return where in the data file one sample lies, or None if it is not one piece."""
+        return None
+
+
+class ShardWriter(ABC):
+    """Lays out the samples of one data set, one shard at a time, as bytes.
+
+    Attributes:
+        base_size: Bytes that each shard has besides its rows, as counted against the size limit.
+        row_overhead: The same for each row.
+        max_size: Bytes that a shard's file can address; None without a bound.
+    """
+
+    base_size: int
+    row_overhead: int
+    max_size: int | None = None
+
+    @abstractmethod
+    def encode(self, sample: Mapping[str, Any]) -> bytes:
+        """Return the stored row of a sample.
+
+        Raises:
+            EncodeError: If columns are missing or unknown, or a value cannot be stored; the message
+                names the column, what it takes, and what it got.
+        """
+
+    @abstractmethod
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
+        """Return the stored rows of many samples back to back, and the size of each row.
+
+        Raises:
+            EncodeError: As for `encode`, or if the columns differ in length.
+        """
+
+    @abstractmethod
+    def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+        """Return the content of a shard's files by role, as buffers to be written one by one.
+
+        Args:
+            parts: The rows back to back, in any number of pieces.
+            sizes: Bytes of each row, shape ``[samples]``.
+        """
+
+    @abstractmethod
+    def entry(self) -> dict[str, Any]:
+        """Return the keys that this format adds to a shard's entry in the index."""
+
+
+class Format(ABC):
+    """A layout of shards: reads their entries in the index, opens them, and writes them.
+
+    Attributes:
+        api_version: Version of this interface that a subclass was written for.
+        suffix: Ending of a raw data file's name, without a dot.
+        roles: The files of a shard. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
+    """
+
+    api_version: ClassVar[int] = 1
+    suffix: ClassVar[str]
+    roles: ClassVar[tuple[str, ...]] = ("data",)
+
+    @abstractmethod
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str], Encoding]
+    ) -> tuple[Column, ...]:
+        """Return the columns that a shard's entry in the index announces.
+
+        Args:
+            entry: The entry, as parsed from JSON; nothing in it has been checked yet.
+            make_encoding: Makes the encoding of a spec; its errors need no handling.
+
+        Raises:
+            InvalidIndexError: If the entry is not one of this format.
+        """
+
+    @abstractmethod
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        """Open a shard for reading.
+
+        Args:
+            shard: What the index says of it.
+            files: Content of its raw files by role; mapped, read only.
+            columns: All of its columns, as `columns` returned them.
+
+        Raises:
+            CorruptShardError: If the files are not what the index says.
+        """
+
+    @abstractmethod
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        """Return a writer of shards with these columns."""

@@ -1,0 +1,114 @@
+"""Storage: one location, near or far, that holds files."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from streamplug.types import Buffer, ObjectInfo
+
+_USERINFO = re.compile(r"(?<=://)[^/@]*@")
+_QUERY = re.compile(r"\?.*", re.DOTALL)
+
+
+def public_url(url: str) -> str:
+    """Return a URL without user name, password and query, fit for logs and errors."""
+    return _QUERY.sub("", _USERINFO.sub("", url))
+
+
+class Storage(ABC):
+    """The files below one URL, such as ``s3://bucket/prefix``.
+
+    Keys are paths relative to that URL, with ``/`` between parts. Every error is one of ours
+    (`NotFound`, `AccessDenied`, `Transient`, else `StorageError`) and names the URL of the object.
+    An instance may be used by several threads at once, survives fork, and pickles. Neither its
+    repr nor its errors show credentials.
+
+    Attributes:
+        api_version: Version of this interface that a subclass was written for.
+        url: The location, without credentials.
+    """
+
+    api_version: ClassVar[int] = 1
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location; nothing is opened before the first operation.
+
+        Args:
+            url: The location.
+            **options: The storage's own settings, as in a data set's ``storage_options``.
+        """
+        self.url = public_url(url).rstrip("/")
+        self._location = url
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def url_of(self, key: str) -> str:
+        """Return the URL of an object, without credentials."""
+        return f"{self.url}/{key}" if key else self.url
+
+    @abstractmethod
+    def read(self, key: str) -> bytes:
+        """Return a whole object.
+
+        Raises:
+            StorageError: `NotFound` if it does not exist, and as stated for the class.
+        """
+
+    @abstractmethod
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes ``[start, stop)`` of an object, fewer only where the object ends.
+
+        Raises:
+            StorageError: `NotFound` if it does not exist, and as stated for the class.
+        """
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return several ``(start, stop)`` ranges of an object, concurrently where possible."""
+        return [self.read_range(key, start, stop) for start, stop in ranges]
+
+    @abstractmethod
+    def download(self, key: str, path: Path) -> None:
+        """Copy an object to a local file, whose directory exists; a failure may leave a part."""
+
+    @abstractmethod
+    def write(self, key: str, data: Buffer) -> None:
+        """Create or replace an object; readers see the old one or the new one, never a part."""
+
+    @abstractmethod
+    def upload(self, path: Path, key: str) -> None:
+        """Create or replace an object with the content of a local file, as `write` does."""
+
+    @abstractmethod
+    def stat(self, key: str) -> ObjectInfo:
+        """Return what is known of an object.
+
+        Raises:
+            StorageError: `NotFound` if it does not exist.
+        """
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield all objects whose key starts with `prefix`, at any depth, sorted by key."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; one that does not exist is not an error."""
+
+    def exists(self, key: str) -> bool:
+        """Say whether an object exists."""
+        from streamplug.errors import NotFound
+
+        try:
+            self.stat(key)
+        except NotFound:
+            return False
+        return True
+
+    def close(self) -> None:  # noqa: B027 - most storages hold nothing
+        """Release connections; the next operation opens new ones. May be called twice."""

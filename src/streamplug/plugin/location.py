@@ -1,0 +1,74 @@
+"""From a URL or path to the storage that holds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from streamplug.interfaces.storage import Storage
+from streamplug.plugin.registry import known, resolve
+
+_URL = re.compile(r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.I)
+
+
+def is_url(location: str) -> bool:
+    """Say whether a location is a URL rather than a local path."""
+    return "::" in location or _URL.match(location) is not None
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path of a location on this machine's file system, or None if it is elsewhere."""
+    if location.startswith("file://"):
+        return Path(location[len("file://") :])
+    return None if is_url(location) else Path(location).expanduser()
+
+
+def join(location: str, *parts: str) -> str:
+    """Append path parts to a location."""
+    return "/".join([location.rstrip("/"), *(part for part in parts if part)])
+
+
+def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Storage:
+    """Return the storage of a URL or path.
+
+    The scheme names it; ``distribution:scheme://…`` picks one of several. A scheme without plugin
+    goes to the built-in storage if fsspec knows it.
+
+    Args:
+        location: Such as ``"/data/set"``, ``"s3://bucket/set"``, ``"memory://set"``.
+        options: The storage's own settings.
+
+    Raises:
+        PluginError: If nothing provides the scheme.
+    """
+    options = options or {}
+    path = local_path(location)
+    if path is not None:
+        return _make("file", str(path.absolute()), options)
+    match = _URL.match(location)
+    if match is None:  # a chain such as simplecache::s3://…
+        return _make("file", location, options)
+    by, scheme = match["by"], match["scheme"].lower()
+    if by:
+        return _make(f"{by.lower()}:{scheme}", location[len(by) + 1 :], options)
+    if not known("storage", scheme) and _fsspec_has(scheme):
+        return _make("file", location, options)
+    return _make(scheme, location, options)
+
+
+def _make(name: str, location: str, options: Mapping[str, Any]) -> Storage:
+    return cast(Storage, resolve("storage", name)(location, **options))
+
+
+def _fsspec_has(scheme: str) -> bool:
+    from fsspec.registry import get_filesystem_class
+
+    try:
+        get_filesystem_class(scheme)
+    except (ImportError, ValueError):
+        return False
+    return True
+
+

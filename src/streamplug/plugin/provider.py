@@ -1,0 +1,43 @@
+"""Provider: what a plugin says it has, as plain data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from streamplug.errors import PluginError
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._\[\]+-]*")
+_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A name and where its class is; the class is imported only when the name is used.
+
+    Attributes:
+        name: What users, configs and indexes call it: lower case, no colon.
+        target: ``"package.module:Class"``.
+        aliases: Further names of the same class.
+
+    Raises:
+        PluginError: If a name or the target is malformed.
+    """
+
+    name: str
+    target: str
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (self.name, *self.aliases):
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise PluginError(
+                    f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"
+                )
+        if not isinstance(self.target, str) or not _TARGET.fullmatch(self.target):
+            raise PluginError(f"Provider target {self.target!r}: expected 'package.module:Class'")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name and its aliases."""
+        return (self.name, *self.aliases)

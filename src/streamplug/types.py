@@ -1,0 +1,98 @@
+"""Value types that several layers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import ConfigError
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+"""Bytes in memory, as compressions and storages take them."""
+
+Bytes1D: TypeAlias = NDArray[np.uint8]
+"""A buffer seen as a one-dimensional array of uint8."""
+
+Int64: TypeAlias = NDArray[np.int64]
+"""A one-dimensional array of int64: ids, positions, sizes."""
+
+ColumnValues: TypeAlias = "NDArray[np.generic] | list[object]"
+"""The values of one column for many samples: an array where all have one shape, else a list."""
+
+Sample: TypeAlias = "dict[str, object]"
+"""One sample: column name to decoded value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file of a shard as the index describes it.
+
+    Attributes:
+        basename: Path relative to the directory of the index; always inside it.
+        bytes: Size of the file.
+        hashes: Hex digest by name of the hash algorithm.
+    """
+
+    basename: str
+    bytes: int
+    hashes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object in a storage: its key relative to the storage's root, and its size in bytes."""
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where this process stands among all that consume one data set.
+
+    Attributes:
+        nodes: Number of machines.
+        ranks_per_node: Number of ranks (one per accelerator) on each machine.
+        workers_per_rank: Number of loader workers of each rank, at least 1.
+        rank: Global rank of this process, in ``[0, nodes * ranks_per_node)``.
+        worker: Which of its rank's workers this process is.
+
+    Raises:
+        ConfigError: If a count is below 1, or rank or worker is outside its range.
+    """
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    workers_per_rank: int = 1
+    rank: int = 0
+    worker: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "ranks_per_node", "workers_per_rank"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"World({name}={getattr(self, name)}): must be at least 1")
+        if not 0 <= self.rank < self.ranks:
+            raise ConfigError(f"World(rank={self.rank}): must be in [0, {self.ranks})")
+        if not 0 <= self.worker < self.workers_per_rank:
+            raise ConfigError(
+                f"World(worker={self.worker}): must be in [0, {self.workers_per_rank})"
+            )
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks over all nodes."""
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def node(self) -> int:
+        """The machine that this rank runs on."""
+        return self.rank // self.ranks_per_node
+
+    @property
+    def rank_of_node(self) -> int:
+        """Place of this rank among those of its machine."""
+        return self.rank % self.ranks_per_node
