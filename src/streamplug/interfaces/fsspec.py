@@ -2,45 +2,55 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.errors import NotFound, StorageError, StreamplugError
+from streamplug.interfaces.failures import status_of, storage_error
 from streamplug.interfaces.storage import Storage
 from streamplug.types import Buffer, ObjectInfo
 
-_PASSING = (ConnectionError, TimeoutError, asyncio.TimeoutError, InterruptedError)
+_PART = ".streamplug-"
+"""How the name of a file that is being written starts; such files are no objects."""
+
+_OBJECT_STORES = frozenset(
+    ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "hf", "http", "https", "memory")
+)
+"""Protocols without real directories, where an object appears at once, when it is whole."""
+
+_opening = threading.Lock()
+_live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
+_left_to_parent: list[Any] = []
 
 
 class FsspecStorage(Storage):
     """A storage over an fsspec file system.
 
     A plugin for one cloud subclasses it to translate its own options (`filesystem_options`) and
-    its client's exceptions (`translate`).
+    those exceptions of its client that the general rules do not know (`translate`).
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
-        self._filesystem: Any = None
-        self._root = ""
-        self._pid = -1
+        self._opened: tuple[Any, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Connections, threads and event loops of a file system belong to the process that made it.
-        return {**self.__dict__, "_filesystem": None, "_pid": -1}
+        return {**self.__dict__, "_opened": None}
 
     # -- what plugins override ------------------------------------------------
 
-    def filesystem_options(self) -> dict[str, Any]:
+    def filesystem_options(self) -> Mapping[str, Any]:
         """Return the keyword arguments of the fsspec file system for this storage's options."""
-        return dict(self._options)
+        return self._options
 
-    def translate(self, error: Exception, url: str) -> StorageError | None:
+    def translate(self, error: Exception, url: str) -> StorageError | None:  # noqa: ARG002
         """Return our error for one that the client raised, or None to use the general rules."""
         return None
 
@@ -48,139 +58,216 @@ class FsspecStorage(Storage):
 
     def filesystem(self) -> Any:
         """Return this process's file system, making it when first asked for."""
-        if self._pid != os.getpid():
-            from fsspec.core import url_to_fs
-
-            # An instance inherited through fork holds its parent's event loop: never share one.
-            options = {**self.filesystem_options(), "skip_instance_cache": True}
-            self._filesystem, root = url_to_fs(self._location, **options)
-            self._root = str(root).rstrip("/")
-            self._pid = os.getpid()
-        return self._filesystem
+        return self._open()[0]
 
     def path(self, key: str) -> str:
-        """Return the file system's own path of an object."""
-        self.filesystem()
-        return f"{self._root}/{key}" if key else self._root
+        """Return the file system's own path of an object.
+
+        Raises:
+            StorageError: If the key leads out of the location.
+        """
+        root = self._open()[1]
+        if key.startswith("/") or ".." in key.split("/"):
+            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        return f"{root}/{key}" if key else root or "/"
+
+    def _open(self) -> tuple[Any, str]:
+        opened = self._opened
+        if opened is None:
+            with _opening:
+                opened = self._opened or self._make()
+                self._opened = opened
+                _live.add(self)
+        return opened
+
+    def _make(self) -> tuple[Any, str]:
+        from fsspec.core import url_to_fs
+
+        # fsspec shares its instances; ours is closed with this storage, and so must be its own.
+        options = {**self.filesystem_options(), "skip_instance_cache": True}
+        filesystem, root = url_to_fs(self._location, **options)
+        # A listing that was kept would hide what other processes have written since.
+        filesystem.dircache.use_listings_cache = False
+        return filesystem, str(root).rstrip("/")
 
     def close(self) -> None:
-        self._filesystem, self._pid = None, -1
+        self._opened = None
 
     @contextmanager
-    def _errors(self, key: str) -> Iterator[None]:
+    def translated(self, key: str) -> Iterator[None]:
+        """Turn all exceptions of a block into ours, about one object."""
         try:
             yield
-        except StorageError:
+        except StreamplugError:
             raise
-        except Exception as error:
-            self._raise(error, self.url_of(key))
-
-    def _raise(self, error: Exception, url: str) -> NoReturn:
-        ours = self.translate(error, url) or _general(error, url)
-        # `from None`: a client's own text may hold signed URLs or keys.
-        raise ours from None
+        except Exception as error:  # noqa: BLE001 - clients raise anything
+            url = self.url_of(key)
+            # `from None`: a client's own text may hold signed URLs or keys.
+            raise (self.translate(error, url) or storage_error(error, url)) from None
 
     # -- operations -------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        with self._errors(key):
-            data: bytes = self.filesystem().cat_file(self.path(key))
-            return data
+        with self.translated(key):
+            return bytes(self.filesystem().cat_file(self.path(key)))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        if stop <= start:
-            return b""
-        with self._errors(key):
-            data: bytes = self.filesystem().cat_file(self.path(key), start=start, end=stop)
-            return data
+        return self.read_ranges(key, [(start, stop)])[0]
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         wanted = [(start, stop) for start, stop in ranges if stop > start]
-        with self._errors(key):
-            found = iter(
-                self.filesystem().cat_ranges(
-                    [self.path(key)] * len(wanted),
-                    [start for start, _ in wanted],
-                    [stop for _, stop in wanted],
-                    on_error="raise",
-                )
-                if wanted
-                else ()
-            )
-            return [bytes(next(found)) if stop > start else b"" for start, stop in ranges]
+        if not wanted:
+            return [b""] * len(ranges)
+        with self.translated(key):
+            found = iter(self.cat_ranges(self.path(key), wanted))
+            return [_bytes(next(found)) if stop > start else b"" for start, stop in ranges]
+
+    def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        """Return the bytes of each range of a path, or the exception that it raised."""
+        starts, stops = zip(*ranges, strict=True)
+        found: list[Any] = self.filesystem().cat_ranges(
+            [path] * len(ranges), list(starts), list(stops), on_error="return"
+        )
+        return found
 
     def download(self, key: str, path: Path) -> None:
-        with self._errors(key):
+        with self.translated(key):
             filesystem, remote = self.filesystem(), self.path(key)
-            # fsspec makes a directory of that name where the object is a bare prefix.
-            if filesystem.isdir(remote) and not filesystem.isfile(remote):
+            # fsspec makes a directory of that name where there is a directory instead of a file.
+            if _has_directories(filesystem) and filesystem.isdir(remote):
                 raise NotFound(f"{self.url_of(key)} does not exist")
             filesystem.get_file(remote, str(path))
+            if not path.is_file():
+                raise NotFound(f"{self.url_of(key)} does not exist")
 
     def write(self, key: str, data: Buffer) -> None:
-        with self._errors(key):
-            filesystem, target = self.filesystem(), self.path(key)
-            filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
-            if not _renames(filesystem):
-                filesystem.pipe_file(target, bytes(data))
-                return
-            part = f"{target}.{uuid.uuid4().hex}.tmp"
-            filesystem.pipe_file(part, bytes(data))
-            filesystem.mv(part, target)
+        with self.translated(key), self._appearing(key) as target:
+            self.filesystem().pipe_file(target, bytes(data))
 
     def upload(self, path: Path, key: str) -> None:
-        with self._errors(key):
-            filesystem, target = self.filesystem(), self.path(key)
-            filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
-            if not _renames(filesystem):
-                filesystem.put_file(str(path), target)
-                return
-            part = f"{target}.{uuid.uuid4().hex}.tmp"
-            filesystem.put_file(str(path), part)
-            filesystem.mv(part, target)
+        if not path.is_file():
+            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
+        with self.translated(key), self._appearing(key) as target:
+            self.put(path, target)
+
+    def put(self, path: Path, target: str) -> None:
+        """Copy a local file to a path of the file system."""
+        self.filesystem().put_file(str(path), target)
+
+    @contextmanager
+    def _appearing(self, key: str) -> Iterator[str]:
+        """Give a path to write to, and make it the object's own when it is whole."""
+        filesystem, target = self.filesystem(), self.path(key)
+        if not _has_directories(filesystem):
+            yield target
+            return
+        folder = target.rpartition("/")[0]
+        try:
+            filesystem.makedirs(folder, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise StorageError(f"{self.url_of(key)}: a file stands in the way") from None
+        if filesystem.isdir(target):
+            raise StorageError(f"{self.url_of(key)}: a directory stands in the way")
+        part = f"{folder}/{_PART}{uuid.uuid4().hex}"
+        try:
+            yield part
+            _rename(filesystem, part, target)
+        except BaseException:
+            with suppress(Exception):
+                filesystem.rm_file(part)
+            raise
 
     def stat(self, key: str) -> ObjectInfo:
-        with self._errors(key):
+        with self.translated(key):
             info = self.filesystem().info(self.path(key))
         if info.get("type") == "directory":
             raise NotFound(f"{self.url_of(key)} does not exist")
-        return ObjectInfo(key, int(info["size"] or 0))
+        if info["size"] is None:
+            raise StorageError(f"{self.url_of(key)}: the server does not tell its size")
+        return ObjectInfo(key, int(info["size"]))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
-        with self._errors(prefix):
-            top = self.path(folder)
-            try:
-                found = self.filesystem().find(top, detail=True)
-            except FileNotFoundError:
-                found = {}
-            skip = len(self._root) + 1 if self._root else 0
-            objects = [ObjectInfo(name[skip:], int(info["size"] or 0)) for name, info in found.items()]
-        yield from sorted((o for o in objects if o.key.startswith(prefix)), key=lambda o: o.key)
+        with self.translated(folder):
+            found = sorted(self.objects(folder), key=lambda o: o.key)
+        return (o for o in found if o.key.startswith(prefix) and not _is_part(o.key))
+
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        """Yield all objects below a folder, in any order."""
+        root = f"{self._open()[1]}/"
+        for name, info in self._find(self.path(folder)).items():
+            # fsspec finds a file of that very name too, and the markers of empty directories.
+            if name.startswith(root) and not name.endswith("/"):
+                yield ObjectInfo(name[len(root) :], int(info["size"] or 0))
+
+    def _find(self, top: str) -> Mapping[str, Mapping[str, Any]]:
+        filesystem = self.filesystem()
+        try:
+            # By default fsspec leaves out directories that may not be read.
+            walking = {"on_error": _only_if_missing} if _is_local(filesystem) else {}
+            found: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True, **walking)
+        except FileNotFoundError as error:
+            if status_of(error) is not None:  # the bucket is missing, not just a prefix in it
+                raise
+            return {}
+        return found
 
     def delete(self, key: str) -> None:
-        with self._errors(key):
-            try:
-                self.filesystem().rm_file(self.path(key))
-            except FileNotFoundError:
-                return
+        with self.translated(key):
+            filesystem, path = self.filesystem(), self.path(key)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if not (_has_directories(filesystem) and filesystem.isdir(path)):
+                    filesystem.rm_file(path)
 
 
-def _renames(filesystem: Any) -> bool:
-    """Say whether an object is written in place, so that a reader could see a part of it."""
+def _bytes(found: bytes | BaseException) -> bytes:
+    if isinstance(found, BaseException):
+        if status_of(found) == 416:  # the range starts beyond the end
+            return b""
+        raise found
+    return bytes(found)
+
+
+def _is_part(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(_PART)
+
+
+def _has_directories(filesystem: Any) -> bool:
+    while inner := getattr(filesystem, "fs", None):  # a cache or the like in front of another
+        filesystem = inner
     protocol = filesystem.protocol
     names = (protocol,) if isinstance(protocol, str) else protocol
-    return not {"file", "local", "sftp", "ssh", "hdfs", "webhdfs", "smb"}.isdisjoint(names)
+    return _OBJECT_STORES.isdisjoint(names)
 
 
-def _general(error: Exception, url: str) -> StorageError:
-    if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
-        return NotFound(f"{url} does not exist")
-    if isinstance(error, PermissionError):
-        return AccessDenied(f"no permission for {url}; check the credentials and its access rules")
-    if isinstance(error, _PASSING) or type(error).__module__.partition(".")[0] == "aiohttp":
-        return Transient(f"{url}: {type(error).__name__}; the connection failed, it may be tried again")
-    if isinstance(error, ImportError):
-        return StorageError(f"{url}: {error}")
-    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
-    return StorageError(f"{url}: {type(error).__name__} {reason}".rstrip())
+def _is_local(filesystem: Any) -> bool:
+    from fsspec.implementations.local import LocalFileSystem
+
+    return isinstance(filesystem, LocalFileSystem)
+
+
+def _rename(filesystem: Any, part: str, target: str) -> None:
+    if _is_local(filesystem):
+        Path(part).replace(target)
+    else:
+        filesystem.mv(part, target)
+
+
+def _only_if_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _forget_parent() -> None:
+    # A file system inherited through fork has its parent's event loop and sockets. It must not be
+    # used here, nor collected: closing it would take the parent's sockets out of their loop.
+    global _opening, _live
+    # The copies of our own lock and set may be locked, or half changed.
+    for storage in list(_live):
+        _left_to_parent.append(storage._opened)  # noqa: SLF001 - our own class
+        storage._opened = None  # noqa: SLF001
+    _opening, _live = threading.Lock(), weakref.WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)

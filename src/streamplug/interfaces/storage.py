@@ -10,19 +10,34 @@ from typing import Any, ClassVar
 
 from streamplug.types import Buffer, ObjectInfo
 
-_USERINFO = re.compile(r"(?<=://)[^/@]*@")
+_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)@", re.IGNORECASE)
+_BEFORE_ACCOUNT = {"abfs", "abfss", "adl", "az", "oci", "wasb", "wasbs"}
+_SLASHES = re.compile(r"(?<![:/])/+$")
 _QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def public_url(url: str) -> str:
-    """Return a URL without user name, password and query, fit for logs and errors."""
-    return _QUERY.sub("", _USERINFO.sub("", url))
+    """Return a URL without user name, password and query, fit for logs and errors.
+
+    >>> public_url("https://me:secret@host/set?token=1")
+    'https://host/set'
+    """
+    return _QUERY.sub("", _USERINFO.sub(_without_user, url)) if "://" in url else url
+
+
+def _without_user(match: re.Match[str]) -> str:
+    scheme, user = match.groups()
+    # Some clouds write container@account, bucket@namespace: that is no user name.
+    if scheme.lower() in _BEFORE_ACCOUNT and ":" not in user:
+        return match[0]
+    return f"{scheme}://"
 
 
 class Storage(ABC):
     """The files below one URL, such as ``s3://bucket/prefix``.
 
-    Keys are paths relative to that URL, with ``/`` between parts. Every error is one of ours
+    Keys are paths relative to that URL, with ``/`` between parts, none of them ``..``; any other
+    character stands for itself, also ``%``, ``#`` and ``?``. Every error is one of ours
     (`NotFound`, `AccessDenied`, `Transient`, else `StorageError`) and names the URL of the object.
     An instance may be used by several threads at once, survives fork, and pickles. Neither its
     repr nor its errors show credentials.
@@ -41,7 +56,7 @@ class Storage(ABC):
             url: The location.
             **options: The storage's own settings, as in a data set's ``storage_options``.
         """
-        self.url = public_url(url).rstrip("/")
+        self.url = _SLASHES.sub("", public_url(url))
         self._location = url
         self._options = options
 

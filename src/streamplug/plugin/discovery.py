@@ -140,7 +140,9 @@ def _declared(manager: pluggy.PluginManager, key: str, plugin: Found) -> Iterato
         kind = next((k for k in KINDS.values() if k.hook == caller.name), None)
         if kind is None:
             known = ", ".join(k.hook for k in KINDS.values())
-            yield replace(plugin, status=BROKEN, reason=f"unknown hook {caller.name}; known: {known}")
+            yield replace(
+                plugin, status=BROKEN, reason=f"unknown hook {caller.name}; known: {known}"
+            )
             continue
         impl = next(i for i in caller.get_hookimpls() if i.plugin_name == key)
         try:
@@ -173,7 +175,8 @@ def _mark_ambiguous(found: list[Found]) -> Iterator[Found]:
         rivals = [
             f.provider
             for f in found
-            if entry.name and entry.status == f.status == OK
+            if entry.name
+            and entry.status == f.status == OK
             and (f.kind, f.name) == (entry.kind, entry.name)
         ]
         if len(rivals) > 1:

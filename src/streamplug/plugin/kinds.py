@@ -39,7 +39,7 @@ KINDS: Mapping[str, Kind] = {
             "streamplug_storages",
             "Storage",
             _table("storages", file="any:AnyFsspec", memory="any:AnyFsspec")
-            | _table("storages", http="any:AnyFsspec", https="any:AnyFsspec"),
+            | _table("storages", http="http:Http", https="http:Http"),
         ),
         Kind(
             "compression",

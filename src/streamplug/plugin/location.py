@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from streamplug.interfaces.storage import Storage
+from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import known, resolve
 
-_URL = re.compile(r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.I)
+_URL = re.compile(
+    r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.IGNORECASE
+)
 
 
 def is_url(location: str) -> bool:
@@ -63,12 +66,7 @@ def _make(name: str, location: str, options: Mapping[str, Any]) -> Storage:
 
 
 def _fsspec_has(scheme: str) -> bool:
-    from fsspec.registry import get_filesystem_class
+    from fsspec import available_protocols
 
-    try:
-        get_filesystem_class(scheme)
-    except (ImportError, ValueError):
-        return False
-    return True
-
-
+    # A plugin of ours that is not installed is not silently replaced by the bare client.
+    return scheme not in CATALOG["storage"] and scheme in available_protocols()

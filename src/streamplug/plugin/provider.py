@@ -30,14 +30,18 @@ class Provider:
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.aliases):
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
+            if not _matches(_NAME, name):
                 raise PluginError(
                     f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"
                 )
-        if not isinstance(self.target, str) or not _TARGET.fullmatch(self.target):
+        if not _matches(_TARGET, self.target):
             raise PluginError(f"Provider target {self.target!r}: expected 'package.module:Class'")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The name and its aliases."""
         return (self.name, *self.aliases)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None

@@ -52,7 +52,8 @@ def register(kind: str, name: str, cls: type[Any], *, replace: bool = False) -> 
             taken = found[0].provider
         if taken:
             raise NameTakenError(
-                f"{kind} {name!r} is already provided by {taken}; pass replace=True to take its place"
+                f"{kind} {name!r} is already provided by {taken}; pass replace=True to take its "
+                "place"
             )
     _registered[kind][name] = cls
 
@@ -198,10 +199,15 @@ def _unknown_text(kind: str, name: str) -> str:
     available = {*KINDS[kind].builtin, *_registered[kind], *found.names(kind)}
     text = f"unknown {kind} {name!r}."
     if distribution := CATALOG[kind].get(name):
-        text += f" It is provided by {distribution}, which is not in use: pip install {distribution}"
+        text += (
+            f" It is provided by {distribution}, which is not in use: pip install {distribution}"
+        )
     elif close := difflib.get_close_matches(
         # The default cutoff of 0.6 misses short names, such as 'zsd' for 'zstd'.
-        name.lower(), {*available, *CATALOG[kind]}, 1, 0.5
+        name.lower(),
+        {*available, *CATALOG[kind]},
+        1,
+        0.5,
     ):
         text += f" Did you mean {close[0]!r}?"
         if close[0] not in available:

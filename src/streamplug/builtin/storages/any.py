@@ -1,0 +1,21 @@
+"""Local files, memory, and every protocol that fsspec knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamplug.interfaces import FsspecStorage
+
+
+class AnyFsspec(FsspecStorage):
+    """Any URL or path that fsspec can open, such as ``/data``, ``memory://set``, ``sftp://…``.
+
+    Options go to the fsspec file system as they are.
+    """
+
+    def put(self, path: Path, target: str) -> None:
+        if self.filesystem().protocol == "memory":
+            # fsspec's own upload to memory shows readers an object that still grows.
+            self.filesystem().pipe_file(target, path.read_bytes())
+        else:
+            super().put(path, target)

@@ -1,0 +1,78 @@
+"""Objects on an HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from streamplug.errors import StorageError
+from streamplug.interfaces import FsspecStorage
+from streamplug.types import ObjectInfo
+
+
+class Http(FsspecStorage):
+    """The files below an ``http://`` or ``https://`` URL.
+
+    A query in the URL, such as an access token, is sent with every request. Listing works where
+    the server shows directories as pages of links; writing where it takes ``PUT``. Options go to
+    fsspec's HTTP file system, among them ``headers`` and ``client_kwargs`` (those of aiohttp).
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._location, mark, query = url.partition("?")
+        self._query = mark + query
+
+    def filesystem_options(self) -> Mapping[str, Any]:
+        from aiohttp import ClientTimeout
+
+        client = {
+            # aiohttp ends any request after 5 minutes, however well it goes on; what must not
+            # happen is that nothing arrives.
+            "timeout": ClientTimeout(total=None, sock_connect=30, sock_read=60),
+            "trust_env": True,
+            # Many servers announce a .gz file as an encoding; its bytes are wanted as stored.
+            "auto_decompress": False,
+            "headers": {"Accept-Encoding": "identity"},
+        }
+        return {
+            **self._options,
+            "client_kwargs": {**client, **self._options.get("client_kwargs", {})},
+        }
+
+    def path(self, key: str) -> str:
+        return super().path(quote(key)) + self._query
+
+    def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        filesystem = self.filesystem()
+        starts, stops = zip(*ranges, strict=True)
+        found: list[Any] = filesystem.cat_ranges(
+            [path] * len(ranges), list(starts), list(stops), raise_for_status=_demand_part
+        )
+        if not any(isinstance(part, _RangeIgnoredError) for part in found):
+            return found
+        whole = filesystem.cat_file(path)
+        return [whole[start:stop] for start, stop in ranges]
+
+    def put(self, path: Path, target: str) -> None:
+        self.filesystem().put_file(str(path), target, method="put")
+
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        if self._query:
+            raise StorageError(f"{self.url}: a URL with a query cannot be listed")
+        for found in super().objects(folder):
+            # Pages have links that sort them: ?C=N;O=D
+            if not {"?", "#"}.intersection(found.key):
+                yield self.stat(unquote(found.key))
+
+
+class _RangeIgnoredError(Exception):
+    """The server sends the whole object where a part was asked for."""
+
+
+async def _demand_part(response: Any) -> None:
+    if response.status == 200:
+        response.close()
+        raise _RangeIgnoredError

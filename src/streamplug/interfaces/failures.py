@@ -1,0 +1,114 @@
+"""What a client's exception means: one of our storage errors, whose text holds no credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+
+_PASSING = (
+    ConnectionError,
+    TimeoutError,
+    asyncio.TimeoutError,
+    InterruptedError,
+    BlockingIOError,
+    socket.gaierror,
+)
+_PASSING_ERRNO = {
+    getattr(errno, name)
+    for name in ("EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESTALE")
+    if hasattr(errno, name)
+}
+_PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+_WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
+
+
+def storage_error(error: BaseException, url: str) -> StorageError:
+    """Return our error for one that a file system or its client raised.
+
+    Args:
+        error: What was raised. Its own text is not used: it may hold signed URLs or keys.
+        url: The object, without credentials.
+    """
+    status = status_of(error)
+    if status is not None:
+        return error_of_status(status, url)
+    for cause in _chain(error):
+        if _passes(cause):
+            name = type(cause).__name__
+            return Transient(f"{url}: {name}: the connection failed; it may be tried again")
+    if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+        return NotFound(f"{url} does not exist")
+    if isinstance(error, PermissionError):
+        return _denied(url)
+    return StorageError(f"{url}: {_reason(error)}")
+
+
+def error_of_status(status: int, url: str) -> StorageError:
+    """Return our error for an HTTP status."""
+    if status in (404, 410):
+        return NotFound(f"{url} does not exist")
+    if status in (401, 403, 407):
+        return _denied(url)
+    if status in _PASSING_STATUS:
+        return Transient(f"{url}: the server answered {status}; it may be tried again")
+    return StorageError(f"{url}: the server answered {status}")
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status behind an exception of any of the usual clients, if it has one."""
+    for cause in _chain(error):
+        response = getattr(cause, "response", None)
+        if isinstance(response, dict):  # botocore
+            response = response.get("ResponseMetadata", {})
+            candidates = [response.get("HTTPStatusCode")]
+        else:
+            candidates = [getattr(o, a, None) for o in (cause, response) for a in _STATUS_NAMES]
+        for candidate in candidates:
+            if isinstance(candidate, int) and 300 <= candidate < 600:
+                return int(candidate)
+    return None
+
+
+# aiohttp and oci; azure and requests; google
+_STATUS_NAMES = ("status", "status_code", "code")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    # Some clients report whatever went wrong as a missing file, and the truth as its cause.
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__:
+        return False
+    if isinstance(error, _PASSING) or getattr(error, "errno", None) in _PASSING_ERRNO:
+        return True
+    return type(error).__module__.startswith("aiohttp.client_exceptions") and not isinstance(
+        error, ValueError
+    )
+
+
+def _denied(url: str) -> AccessDenied:
+    return AccessDenied(f"no permission for {url}; check the credentials and its access rules")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ImportError):
+        return str(error)
+    if isinstance(error, NotImplementedError):
+        return "its file system does not offer this operation"
+    if isinstance(error, TypeError) and (wrong := _WRONG_OPTION.search(str(error))):
+        return f"its file system takes no option {wrong[1]!r}; see storage_options"
+    name = type(error).__name__
+    number = getattr(error, "errno", None)
+    return f"{name}: {os.strerror(number)}" if isinstance(number, int) else name
