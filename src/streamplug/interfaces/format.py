@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from streamplug.errors import ConfigError
 from streamplug.interfaces.encoding import Encoding
 from streamplug.types import Buffer, Bytes1D, ColumnValues, FileInfo, Int64, Sample
 
@@ -154,18 +155,36 @@ class Format(ABC):
     suffix: ClassVar[str]
     roles: ClassVar[tuple[str, ...]] = ("data",)
 
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Format:
+        """Make the format; the default takes nothing after its name.
+
+        Raises:
+            ConfigError: If the argument has no meaning here.
+        """
+        if argument is not None:
+            raise ConfigError(f"format {cls.__name__} takes no argument, got {argument!r}")
+        return cls()
+
     @abstractmethod
     def columns(
-        self, entry: Mapping[str, Any], make_encoding: Callable[[str], Encoding]
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
     ) -> tuple[Column, ...]:
         """Return the columns that a shard's entry in the index announces.
 
         Args:
             entry: The entry, as parsed from JSON; nothing in it has been checked yet.
-            make_encoding: Makes the encoding of a spec; its errors need no handling.
+            make_encoding: Makes the encoding of (column name, spec); its errors need no handling.
 
         Raises:
             InvalidIndexError: If the entry is not one of this format.
+        """
+
+    def check(self, samples: int, role: str, size: int) -> None:  # noqa: B027 - optional
+        """Check that so many samples can lie in a raw file of `size` bytes; the default is content.
+
+        Raises:
+            InvalidIndexError: If they cannot.
         """
 
     @abstractmethod

@@ -95,4 +95,5 @@ class EagerOrder(Order):
         self._bounds = lane_bounds(len(ids), canonical_nodes)
 
     def at(self, node: int, positions: Int64) -> Int64:
-        return self._ids[positions + self._bounds[node]]
+        found: Int64 = self._ids[positions + self._bounds[node]]
+        return found

@@ -1,0 +1,6 @@
+"""Bytes from near: opens local shards and decodes their samples."""
+
+from streamplug.read.reader import Reader
+from streamplug.read.shards import OpenShards
+
+__all__ = ["OpenShards", "Reader"]

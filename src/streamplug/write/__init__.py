@@ -1,0 +1,5 @@
+"""Writing: samples to shards, shards to an index, and both to where they belong."""
+
+from streamplug.write.writer import MDSWriter, Writer
+
+__all__ = ["MDSWriter", "Writer"]

@@ -1,0 +1,346 @@
+"""MDS, the shard format of mosaicml-streaming, byte for byte.
+
+A shard holds, all integers little-endian::
+
+    uint32            N, the number of samples
+    uint32[N + 1]     offsets in the file: where each sample begins; the last is the file's length
+    JSON              the schema, as in the index, so that a lost index can be made again
+    samples           back to back
+
+and a sample holds a uint32 length for each column of variable size, then the bytes of each column.
+Columns are sorted by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import (
+    CorruptShardError,
+    DecodeError,
+    EncodeError,
+    EncodeTypeError,
+    InvalidIndexError,
+)
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.interfaces.encoding import gather
+from streamplug.types import Buffer, Bytes1D, ColumnValues, Int64, Sample
+
+_U32 = np.dtype("<u4")
+_MAX_FILE = (1 << 32) - 1
+
+
+class MDS(Format):
+    """The format itself: reads its index entries, opens and writes its shards."""
+
+    suffix = "mds"
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
+        sizes = entry.get("column_sizes")
+        if not isinstance(sizes, list) or not len(names) == len(specs) == len(sizes):
+            raise InvalidIndexError(
+                "column_names, column_encodings and column_sizes must be lists of one length"
+            )
+        if len(set(names)) != len(names) or not names:
+            raise InvalidIndexError(f"column_names must be distinct and at least one, got {names}")
+        columns = tuple(Column(n, s, make_encoding(n, s)) for n, s in zip(names, specs))
+        for column, size in zip(columns, sizes):
+            if size != column.encoding.size or isinstance(size, bool):
+                raise InvalidIndexError(
+                    f"column {column.name!r}: column_sizes says {size!r}, but {column.spec!r} has "
+                    f"size {column.encoding.size!r}"
+                )
+        return columns
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        if 4 * (samples + 2) > size or size > _MAX_FILE:
+            raise InvalidIndexError(f"{samples} samples cannot lie in a file of {size} bytes")
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        return MDSReader(shard.samples, files["data"], columns)
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        return MDSShardWriter(columns, settings)
+
+
+def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
+    value = entry.get(key)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidIndexError(f"{key} must be a list of strings, got {value!r:.60}")
+    return value
+
+
+class MDSReader(ShardReader):
+    """Reads one shard from its bytes."""
+
+    def __init__(self, samples: int, data: Bytes1D, columns: Sequence[Column]) -> None:
+        """Check the shard's structure as a whole.
+
+        Raises:
+            CorruptShardError: If the header does not fit the index, the file or itself.
+        """
+        self._data = data
+        self._view = memoryview(data)  # type: ignore[arg-type]
+        self._offsets = _offsets(data, samples)
+        self._bounds = memoryview(self._offsets)  # type: ignore[arg-type]
+        self._columns = tuple(columns)
+        self._fixed = [column.encoding.size for column in columns]
+        self._heads = Struct(f"<{self._fixed.count(None)}I")
+        self._rest = self._heads.size + sum(size or 0 for size in self._fixed)
+        lengths = np.diff(self._offsets)
+        short = lengths < self._rest if self._heads.size else lengths != self._rest
+        if short.any():
+            raise self._corrupt(int(short.argmax()))
+        self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def byte_range(self, index: int) -> tuple[int, int]:
+        return self._bounds[index], self._bounds[index + 1]
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        planned, plan = self._row_plan
+        if planned is not columns:
+            wanted = {column.name for column in columns}
+            plan = [
+                (c.name, c.encoding.size, c.encoding.decode if c.name in wanted else None)
+                for c in self._columns
+            ]
+            self._row_plan = (columns, plan)
+        view, start = self._view, self._bounds[index]
+        heads = self._heads.unpack_from(view, start)
+        if self._rest + sum(heads) != self._bounds[index + 1] - start:
+            raise self._corrupt(index)
+        start += self._heads.size
+        head = iter(heads)
+        sample: Sample = {}
+        name = ""
+        try:
+            for name, size, decode in plan:
+                stop = start + (next(head) if size is None else size)
+                if decode is not None:
+                    sample[name] = decode(view[start:stop])
+                start = stop
+        except Exception as error:
+            raise _undecodable(index, name, error) from error
+        return sample
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        starts = self._offsets[rows].astype(np.int64)
+        places = self._places(rows, starts)
+        taken = []
+        for column in columns:
+            begin, sizes = places[column.name]
+            try:
+                taken.append(column.encoding.decode_batch(self._data, begin, sizes))
+            except Exception as error:
+                raise self._blame(column, rows, begin, sizes, error) from error
+        return taken
+
+    def _places(self, rows: Int64, starts: Int64) -> dict[str, tuple[Int64, Int64]]:
+        """Return where the value of each column begins, and its size, for some rows."""
+        heads = gather(self._data, starts, self._heads.size).view(_U32).astype(np.int64)
+        heads = heads.reshape(len(rows), -1) if self._heads.size else heads.reshape(len(rows), 0)
+        wrong = heads.sum(1) + self._rest != self._offsets[rows + 1] - starts
+        if self._heads.size and wrong.any():
+            raise self._corrupt(int(rows[wrong.argmax()]))
+        places = {}
+        begin = starts + self._heads.size
+        variable = 0
+        for column, size in zip(self._columns, self._fixed):
+            if size is None:
+                sizes = heads[:, variable]
+                variable += 1
+            else:
+                sizes = np.full(len(rows), size, np.int64)
+            places[column.name] = (begin, sizes)
+            begin = begin + sizes
+        return places
+
+    def _blame(
+        self, column: Column, rows: Int64, begin: Int64, sizes: Int64, error: Exception
+    ) -> DecodeError:
+        """Find the sample that made a batch fail."""
+        for row, start, size in zip(rows.tolist(), begin.tolist(), sizes.tolist()):
+            try:
+                column.encoding.decode(self._view[start : start + size])
+            except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
+                return _undecodable(row, column.name, single)
+        return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
+
+    def _corrupt(self, index: int) -> CorruptShardError:
+        start, stop = self.byte_range(index)
+        return CorruptShardError(
+            f"sample {index}: its {stop - start} bytes do not hold the columns "
+            f"{', '.join(c.name for c in self._columns)}"
+        )
+
+
+def _offsets(data: Bytes1D, samples: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    header = 4 * (samples + 2)
+    if len(data) < header:
+        raise CorruptShardError(f"{len(data)} bytes cannot hold the {samples} samples of the index")
+    count = int(data[:4].view(_U32)[0])
+    if count != samples:
+        raise CorruptShardError(f"it holds {count} samples, the index says {samples}")
+    offsets = data[4:header].view(_U32)
+    if offsets[0] < header or offsets[-1] != len(data):
+        raise CorruptShardError(
+            f"its samples span bytes {offsets[0]} to {offsets[-1]} of a file of {len(data)} bytes"
+        )
+    if samples and (wrong := offsets[1:] < offsets[:-1]).any():
+        raise CorruptShardError(f"sample {int(wrong.argmax())} ends before it begins")
+    return offsets
+
+
+def _undecodable(index: int, column: str, error: Exception) -> DecodeError:
+    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+    return DecodeError(f"sample {index}, column {column!r}: {reason}")
+
+
+class MDSShardWriter(ShardWriter):
+    """Lays out shards of one data set."""
+
+    row_overhead = 4
+    max_size = _MAX_FILE
+
+    def __init__(self, columns: Sequence[Column], settings: WriteSettings) -> None:
+        columns = sorted(columns, key=lambda column: column.name)
+        self._entry = {
+            "column_encodings": [column.spec for column in columns],
+            "column_names": [column.name for column in columns],
+            "column_sizes": [column.encoding.size for column in columns],
+            "compression": settings.compression,
+            "format": "mds",
+            "hashes": list(settings.hashes),
+            "size_limit": settings.size_limit,
+            "version": 2,
+        }
+        self._config = json.dumps(self._entry, sort_keys=True).encode()
+        self.base_size = 8 + len(self._config)
+        self._columns = columns
+        self._names = {column.name for column in columns}
+        self._plan = [(c.name, c.encoding.encode, c.encoding.size) for c in columns]
+        self._heads = Struct(f"<{sum(c.encoding.size is None for c in columns)}I")
+
+    def entry(self) -> dict[str, Any]:
+        return dict(self._entry)
+
+    def encode(self, sample: Mapping[str, Any]) -> bytes:
+        if sample.keys() != self._names:
+            raise self._misfit(set(sample))
+        heads, bodies = [], []
+        name = ""
+        try:
+            for name, encode, size in self._plan:
+                body = encode(sample[name])
+                if size is None:
+                    heads.append(len(body))
+                elif len(body) != size:
+                    raise EncodeError(f"takes values of {size} bytes, got {len(body)}")
+                bodies.append(body)
+        except EncodeError as error:
+            raise type(error)(f"column {name!r}: {error}") from error.__cause__
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise _unencodable(name, sample[name], error) from error
+        return b"".join((self._pack(heads), *bodies))
+
+    def _pack(self, heads: Sequence[int]) -> bytes:
+        if heads and max(heads) > _MAX_FILE:
+            raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
+        return self._heads.pack(*heads)
+
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
+        if columns.keys() != self._names:
+            raise self._misfit(set(columns))
+        lengths = {name: len(values) for name, values in columns.items()}
+        count = next(iter(lengths.values()))
+        if set(lengths.values()) != {count}:
+            raise EncodeError(f"the columns of a batch differ in length: {lengths}")
+        encoded = [
+            self._encode_column(column, columns[column.name], count) for column in self._columns
+        ]
+        if not self._heads.size:
+            rows = np.concatenate([body.reshape(count, -1) for body in encoded], axis=1)
+            return rows.reshape(-1).data, np.full(count, rows.shape[1], np.int64)
+        return _interleave(encoded, [c.encoding.size for c in self._columns], count)
+
+    def _encode_column(self, column: Column, values: Any, count: int) -> Any:
+        size = column.encoding.size
+        try:
+            encoded = column.encoding.encode_batch(values)
+        except EncodeError as error:
+            raise type(error)(f"column {column.name!r}: {error}") from error.__cause__
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise _unencodable(column.name, values, error) from error
+        if size is None:
+            return list(encoded)
+        if isinstance(encoded, list):
+            encoded = np.frombuffer(b"".join(encoded), np.uint8)
+        if encoded.size != count * size:
+            raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
+        return encoded
+
+    def _misfit(self, given: set[str]) -> EncodeError:
+        missing, unknown = sorted(self._names - given), sorted(map(str, given - self._names))
+        return EncodeError(
+            f"a sample must have the columns {sorted(self._names)}"
+            + (f"; missing: {missing}" if missing else "")
+            + (f"; unknown: {unknown}" if unknown else "")
+        )
+
+    def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+        start = 4 + 4 * (len(sizes) + 1) + len(self._config)
+        offsets = np.full(len(sizes) + 1, start, np.int64)
+        offsets[1:] += np.cumsum(sizes)
+        header = np.concatenate([[len(sizes)], offsets]).astype(_U32)
+        return {"data": [header.tobytes(), self._config, *parts]}
+
+
+def _interleave(
+    encoded: Sequence[Any], fixed: Sequence[int | None], count: int
+) -> tuple[Buffer, Int64]:
+    """Join the encoded columns of a batch into rows, each with its heads in front."""
+    lengths = np.array(
+        [[len(value) for value in body] for body, size in zip(encoded, fixed) if size is None],
+        np.int64,
+    )
+    if lengths.max(initial=0) > _MAX_FILE:
+        raise EncodeError("MDS holds values below 4 GiB only")
+    bodies: list[Any] = [_cut(np.ascontiguousarray(lengths.T.astype(_U32)).view(np.uint8), count)]
+    bodies += [body if size is None else _cut(body, count) for body, size in zip(encoded, fixed)]
+    sizes = lengths.sum(0) + 4 * len(lengths) + sum(size or 0 for size in fixed)
+    return b"".join(chain.from_iterable(zip(*bodies))), sizes
+
+
+def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
+    """Cut equal rows that lie back to back into single ones."""
+    flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
+    size = len(flat) // count if count else 0
+    return [flat[start : start + size] for start in range(0, count * size, size or 1)]
+
+
+def _unencodable(column: str, value: object, error: Exception) -> EncodeTypeError:
+    return EncodeTypeError(
+        f"column {column!r}: cannot encode {type(value).__name__}: {type(error).__name__}: {error}"
+    )

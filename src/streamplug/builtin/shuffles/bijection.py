@@ -1,0 +1,75 @@
+"""Shuffles the whole data set by a keyed bijection of its positions, computed element by element.
+
+A Feistel network permutes the smallest even-width binary range that holds all positions, and is
+walked until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+Every sample can follow every other, so this is for local disks and range reads: no block of shards
+holds a batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.types import Int64
+
+_ROUNDS = 8
+
+
+def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix the bits of each value (the finaliser of splitmix64, Steele, Lea and Flood 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = values ^ (values >> np.uint64(31))
+    return mixed
+
+
+class Bijection:
+    """A permutation of ``[0, size)`` chosen by a key."""
+
+    def __init__(self, size: int, seed: int, epoch: int) -> None:
+        """Draw the keys of the rounds."""
+        self._size = np.uint64(size)
+        self._half = np.uint64(max((size - 1).bit_length() + 1, 2) // 2)
+        self._mask = np.uint64((1 << int(self._half)) - 1)
+        draw = np.random.Philox(counter=[0, 0, 0, 4], key=[seed % (1 << 64), epoch])
+        self._keys = draw.random_raw(_ROUNDS).astype(np.uint64)
+
+    def __call__(self, positions: Int64) -> Int64:
+        """Return where each position is sent."""
+        values = self._round_trip(positions.astype(np.uint64))
+        outside = np.flatnonzero(values >= self._size)
+        while len(outside):
+            values[outside] = self._round_trip(values[outside])
+            outside = outside[values[outside] >= self._size]
+        return values.astype(np.int64)
+
+    def _round_trip(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = values >> self._half, values & self._mask
+        for key in self._keys:
+            left, right = right, left ^ (_scramble(right + key) & self._mask)
+        joined: NDArray[np.uint64] = (left << self._half) | right
+        return joined
+
+
+class GlobalOrder(Order):
+    """The order of one epoch; see the module."""
+
+    def __init__(self, total: int, lanes: int, seed: int, epoch: int) -> None:
+        """Cut the permuted positions into lanes."""
+        self._bounds = lane_bounds(total, lanes)
+        self._bijection = Bijection(total, seed, epoch)
+
+    def at(self, node: int, positions: Int64) -> Int64:
+        return self._bijection(positions + int(self._bounds[node]))
+
+
+class GlobalShuffle(ShuffleAlgorithm):
+    """A shuffle over the whole data set, whatever the block size; see the module."""
+
+    def order(
+        self, sizes: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
+    ) -> Order:
+        return GlobalOrder(int(np.sum(sizes)), canonical_nodes, seed, epoch)

@@ -1,0 +1,361 @@
+"""StreamingDataset: where the plan of an epoch meets the bytes of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, overload
+
+import cloudpickle
+import numpy as np
+import xxhash
+
+from streamplug.clock import EpochClock, private_cells
+from streamplug.config import detect_world
+from streamplug.errors import ConfigError, StateError
+from streamplug.fetch import prefetched
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plan import Epoch, positions, state, steps_per_epoch, worker_steps
+from streamplug.plugin.registry import make, registrations, restore
+from streamplug.read import OpenShards, Reader
+from streamplug.stream import Stream
+from streamplug.types import ColumnValues, Int64, Sample, World
+
+_BLOCK_BYTES = 4 << 20
+_BLOCK_ROWS = 4096
+
+
+class StreamingDataset:
+    """Samples of one or several streams, in an order that does not depend on the hardware.
+
+    For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times
+    the number of ranks), step t of epoch e has the same samples whatever the number of nodes, ranks
+    and workers. An epoch is filled up to whole global batches by repeating its first samples.
+
+    With torch installed this is a `torch.utils.data.IterableDataset` for a `DataLoader` with any
+    number of workers. Without, iterate over it (samples), or over `batches` (columns).
+
+    Args:
+        streams: The streams; or else give `remote`, `local`, `split` for a single one.
+        remote: URL or path of the data set.
+        local: Directory for its shards; the data set itself if there is no `remote`.
+        split: Sub-directory of both.
+        download_retry: How often a failed download is tried again.
+        validate_hash: Which digest of files to check; None checks what was downloaded with a fast
+            one of those that the index has.
+        keep_zip: Whether compressed shards stay in `local` beside the raw ones.
+        predownload: How many samples ahead of the current one shards are made ready; None for
+            eight batches, at least 64.
+        num_canonical_nodes: Into how many lanes the order is split; None for the algorithm's
+            default: the number of nodes when the run begins.
+        batch_size: Samples per batch of one rank; must be the loader's. None, for a single rank
+            without workers, counts every sample as a batch.
+        shuffle: Whether to shuffle.
+        shuffle_algo: Name of the algorithm: ``"window"``, ``"global"``, or a plugin's.
+        shuffle_seed: Seed of the order, the same on all ranks.
+        shuffle_block_size: Over how many samples to mix; None for the algorithm's default.
+        allow_unsafe_types: Whether columns whose decoding can run code may be read.
+        columns: Names of the columns to read; None for all.
+        storage_options: Settings of the storages of all streams that have none of their own.
+        world: Where this process stands; None takes it from the launcher.
+
+    Raises:
+        StreamplugError: If an argument has no meaning, or a stream cannot be opened.
+    """
+
+    def __init__(
+        self,
+        *,
+        streams: Sequence[Stream] | None = None,
+        remote: str | None = None,
+        local: str | None = None,
+        split: str | None = None,
+        download_retry: int = 2,
+        validate_hash: str | None = None,
+        keep_zip: bool = False,
+        predownload: int | None = None,
+        num_canonical_nodes: int | None = None,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        shuffle_algo: str = "window",
+        shuffle_seed: int = 9176,
+        shuffle_block_size: int | None = None,
+        allow_unsafe_types: bool = False,
+        columns: Sequence[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        world: World | None = None,
+    ) -> None:
+        if (streams is None) == (remote is None and local is None):
+            raise ConfigError("give either streams= or remote=/local=")
+        self.streams = [
+            stream.with_defaults(
+                download_retry=download_retry,
+                validate_hash=validate_hash,
+                keep_zip=keep_zip,
+                storage_options=storage_options,
+            )
+            for stream in (streams or [Stream(remote=remote, local=local, split=split)])
+        ]
+        _at_least(1, batch_size=batch_size, num_canonical_nodes=num_canonical_nodes)
+        _at_least(1, shuffle_block_size=shuffle_block_size)
+        _at_least(0, predownload=predownload, shuffle_seed=shuffle_seed)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.shuffle_algo = shuffle_algo
+        self.shuffle_seed = shuffle_seed
+        self.predownload = max(8 * (batch_size or 1), 64) if predownload is None else predownload
+        self._algorithm: ShuffleAlgorithm = make("shuffle", shuffle_algo if shuffle else "none")
+        self._canonical_nodes = num_canonical_nodes
+        self._block_size = shuffle_block_size
+        self._given_world = world
+        self._open_streams(list(columns) if columns is not None else None, allow_unsafe_types)
+        self._clock = EpochClock(private_cells())
+        self._cursor = (-1, 0, 0)
+        self._epoch: tuple[tuple[int, int, int], Epoch] | None = None
+
+    def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> None:
+        opened = [stream.open() for stream in self.streams]
+        for stream in opened:
+            stream.check_columns(columns, allow_unsafe=allow_unsafe)
+        samples = [stream.index.samples for stream in opened]
+        self.samples_per_shard: Int64 = np.concatenate(samples)
+        self._remote = any(stream.store.fetches for stream in opened)
+        self._reader = Reader(
+            samples, [OpenShards(stream.index, stream.store, columns) for stream in opened]
+        )
+        self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
+
+    # -- what there is --------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of samples of all streams."""
+        return int(self._reader.starts[-1])
+
+    num_samples = size
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards of all streams."""
+        return len(self.samples_per_shard)
+
+    def __len__(self) -> int:
+        """Return the number of samples that one rank sees in an epoch."""
+        batch, world = self._batch(), self._world()
+        nodes = self._identity(batch, world).num_canonical_nodes
+        return steps_per_epoch(self.size, nodes, batch * world.ranks) * batch
+
+    # -- random access ----------------------------------------------------------
+
+    @overload
+    def __getitem__(self, at: int) -> Sample: ...
+    @overload
+    def __getitem__(self, at: slice | Sequence[int] | Int64) -> list[Sample]: ...
+
+    def __getitem__(self, at: Any) -> Any:
+        """Return one sample (an int, negative from the end) or many (a slice, list or array).
+
+        Raises:
+            IndexError: If there is no such sample.
+        """
+        if isinstance(at, (int, np.integer)):
+            size = self.size
+            if not -size <= at < size:
+                raise IndexError(f"sample {at} of a data set with {size} samples")
+            return self._reader.row(int(at) % size)
+        if isinstance(at, slice):
+            at = np.arange(*at.indices(self.size))
+        ids = np.asarray(at)
+        if ids.size and ids.dtype.kind not in "iu":
+            raise IndexError(f"samples are chosen by whole numbers, got {ids.dtype} in {at!r:.60}")
+        ids = ids.astype(np.int64).reshape(-1)
+        if ids.size and (ids.max() >= self.size or ids.min() < -self.size):
+            raise IndexError(f"samples {ids.min()} to {ids.max()} of a data set with {self.size}")
+        return self._reader.rows(ids % max(self.size, 1))
+
+    # -- iteration ----------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield this worker's samples of the next epoch."""
+        # A subclass may change samples on their way out, as with mosaicml-streaming.
+        overridden = type(self).__getitem__ is not StreamingDataset.__getitem__
+        read = (lambda ids: [self[i] for i in ids.tolist()]) if overridden else self._reader.rows
+        batch = self._batch()
+        for epoch, steps, ids in self._blocks(batch):
+            rows = read(ids.reshape(-1))
+            for number, step in enumerate(steps):
+                last = (number + 1) * batch - 1
+                yield from rows[number * batch : last]
+                self._moved_to(epoch, step + 1)
+                yield rows[last]
+
+    def batches(self, batch_size: int | None = None) -> Iterator[dict[str, ColumnValues]]:
+        """Yield this rank's batches of the next epoch, column by column; needs no torch.
+
+        Args:
+            batch_size: Samples per batch; None for the data set's.
+
+        Yields:
+            The values of each column by its name: an array whose first axis has length
+            `batch_size` where all values have one shape, else a list.
+
+        Raises:
+            ConfigError: If there is no batch size, or it is not the data set's.
+        """
+        batch = batch_size or self.batch_size
+        if batch is None:
+            raise ConfigError(
+                "batches() needs a batch size, here or as batch_size= of the data set"
+            )
+        if self.batch_size not in (None, batch):
+            raise ConfigError(f"batches({batch}) of a data set with batch_size={self.batch_size}")
+        for epoch, steps, ids in self._blocks(batch):
+            columns = self._reader.batch(ids.reshape(-1))
+            for number, step in enumerate(steps):
+                part = slice(number * batch, (number + 1) * batch)
+                self._moved_to(epoch, step + 1)
+                yield {name: values[part] for name, values in columns.items()}
+
+    def _blocks(self, batch: int) -> Iterator[tuple[int, list[int], Int64]]:
+        """Yield (epoch, steps, ids of shape [steps, batch]) for this worker, its shards ready."""
+        world, workers = self._place()
+        epoch, first = self._clock.begin(workers, world.worker)
+        self._cursor = (self._clock.begun(), epoch, first)
+        plan = self._plan(epoch, batch, world)
+        steps = worker_steps(world, first, plan.steps)
+        each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // batch, 1)
+        chunks = (steps[start : start + each] for start in range(0, len(steps), each))
+        blocks = ((chunk.tolist(), plan.ids(positions(world, batch, chunk))) for chunk in chunks)
+        if self._remote:
+            blocks = prefetched(
+                blocks,
+                shards_of=lambda block: self._reader.shards_of(block[1]),
+                samples=lambda block: block[1].size,
+                ensure=self._reader.open,
+                ahead=self.predownload,
+            )
+        with closing(blocks):
+            for chunk, ids in blocks:
+                yield epoch, chunk, ids
+        self._moved_to(epoch + 1, 0)
+
+    def _moved_to(self, epoch: int, step: int) -> None:
+        self._cursor = (self._cursor[0], epoch, step)
+
+    # -- the plan -------------------------------------------------------------------
+
+    def _world(self) -> World:
+        """Return where this rank stands, without its workers."""
+        return self._given_world or detect_world()
+
+    def _place(self) -> tuple[World, int]:
+        """Return where this process stands, and how many loader workers its rank has, if any."""
+        return self._world(), 0
+
+    def _batch(self) -> int:
+        return self.batch_size or 1
+
+    def _plan(self, epoch: int, batch: int, world: World | None = None) -> Epoch:
+        world = world or self._world()
+        key = (epoch, batch, world.ranks)
+        if self._epoch is None or self._epoch[0] != key:
+            identity = self._identity(batch, world)
+            order = self._algorithm.order(
+                self.samples_per_shard,
+                canonical_nodes=identity.num_canonical_nodes,
+                seed=identity.shuffle_seed,
+                epoch=epoch,
+                block_size=identity.shuffle_block_size,
+            )
+            if not self.size:
+                raise ConfigError("the data set has no samples")
+            self._epoch = (
+                key,
+                Epoch(order, self.size, identity.num_canonical_nodes, identity.global_batch),
+            )
+        return self._epoch[1]
+
+    def _identity(self, batch: int, world: World) -> state.Identity:
+        if self._canonical_nodes is None:
+            self._canonical_nodes = self._algorithm.default_canonical_nodes(world.nodes)
+        # A lane needs a sample of its own.
+        nodes = max(min(self._canonical_nodes, self.size), 1)
+        block = self._block_size or self._algorithm.default_block_size(nodes)
+        return state.Identity(
+            size=self.size,
+            shards=xxhash.xxh64(self.samples_per_shard.tobytes()).hexdigest(),
+            global_batch=batch * world.ranks,
+            shuffle_algo=self.shuffle_algo if self.shuffle else None,
+            shuffle_seed=self.shuffle_seed,
+            shuffle_block_size=block,
+            num_canonical_nodes=nodes,
+        )
+
+    # -- state ------------------------------------------------------------------------
+
+    def state_dict(
+        self, num_samples: int | None = None, from_beginning: bool = True
+    ) -> dict[str, Any]:
+        """Return where the run stands, as plain JSON values, between two global batches.
+
+        Args:
+            num_samples: Samples over all ranks that were used in the current epoch. None asks the
+                data set, which knows it only when it was iterated over in this process.
+            from_beginning: Whether `num_samples` counts from the beginning of the epoch or from
+                where it was resumed.
+
+        Raises:
+            StateError: If it does not know, or `num_samples` is not whole global batches.
+        """
+        world = self._world()
+        identity = self._identity(self._batch(), world)
+        if num_samples is not None:
+            epoch, first = self._clock.current()
+            begin = 0 if from_beginning else first * identity.global_batch
+            saved = state.save(identity, epoch, begin + num_samples)
+            state.load(saved, identity)
+            return saved
+        begun, epoch, step = self._cursor
+        if self._clock.begun() == 0:
+            epoch, step = self._clock.next()
+        elif self._clock.begun() != begun:
+            raise StateError(
+                "the data set was read by loader workers, which may be ahead of the training loop; "
+                "use StreamingDataLoader.state_dict(), or pass num_samples="
+            )
+        return state.save(identity, epoch, step * identity.global_batch)
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Continue where another run stood, on any number of nodes, ranks and workers.
+
+        Args:
+            saved: What `state_dict` returned there; one of mosaicml-streaming is understood.
+
+        Raises:
+            StateError: If it was saved by a run whose order differs from this one's.
+        """
+        if self._canonical_nodes is None and isinstance(saved.get("num_canonical_nodes"), int):
+            self._canonical_nodes = max(saved["num_canonical_nodes"], 1)
+        epoch, step = state.load(saved, self._identity(self._batch(), self._world()))
+        self._clock.set(epoch, step)
+
+    # -- other processes ----------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        # By value where need be: classes that were made in a notebook can be imported nowhere.
+        return {"pickled": cloudpickle.dumps((self._portable(), registrations()))}
+
+    def _portable(self) -> dict[str, Any]:
+        # A worker belongs to this rank's place, which it may not be able to find out by itself.
+        return {**self.__dict__, "_epoch": None, "_given_world": self._world()}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        attributes, registered = cloudpickle.loads(saved["pickled"])
+        restore(registered)
+        self.__dict__.update(attributes)
+
+
+def _at_least(lowest: int, **values: Any) -> None:
+    for name, value in values.items():
+        if value is not None and (not isinstance(value, (int, np.integer)) or value < lowest):
+            raise ConfigError(f"{name}={value!r}: must be a whole number of at least {lowest}")

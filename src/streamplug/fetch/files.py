@@ -1,0 +1,84 @@
+"""Brings one file of a shard from where it is stored to a whole, checked local file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from streamplug.errors import ConfigError, CorruptShardError, HashMismatchError
+from streamplug.hashing import hash_names, new_hash
+from streamplug.types import FileInfo
+
+_CHUNK = 1 << 20
+# From fastest to slowest; of several digests in an index, the first of these is checked.
+_FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "md5", "sha256")
+
+
+@contextmanager
+def scratch_file(beside: Path) -> Iterator[Path]:
+    """Yield a temporary path that is gone afterwards; named as for `partial_file`."""
+    part = beside.with_name(f".{beside.name}.tmp")
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def partial_file(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; on success it becomes `target`, else it goes.
+
+    The name depends on `target` alone, so what a killed process left there is written over. Two
+    writers of one target must hold a lock.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with scratch_file(target) as part:
+        yield part
+        part.replace(target)
+
+
+def check_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
+    """Check a local copy against the index.
+
+    Args:
+        path: The copy.
+        file: What the index says.
+        algorithm: Which digest to check; None takes a fast one of those that the index has.
+        where: What to call the file in errors.
+
+    Raises:
+        CorruptShardError: If the size differs.
+        HashMismatchError: If the digest differs.
+        ConfigError: If the index has no such digest.
+    """
+    size = path.stat().st_size
+    if size != file.bytes:
+        raise CorruptShardError(
+            f"{where} has {size} bytes, the index says {file.bytes}; "
+            "it was cut short or replaced, write or copy it again"
+        )
+    name = _choose(file, algorithm, where)
+    if name is None:
+        return
+    digest = new_hash(name)
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != file.hashes[name].lower():
+        raise HashMismatchError(
+            f"{where} has {name} {digest.hexdigest()}, the index says {file.hashes[name]}; "
+            "its content is damaged, write or copy it again"
+        )
+
+
+def _choose(file: FileInfo, algorithm: str | None, where: str) -> str | None:
+    if algorithm is not None:
+        if algorithm not in file.hashes:
+            raise ConfigError(
+                f"validate_hash={algorithm!r}, but the index has for {where} only: "
+                f"{', '.join(sorted(file.hashes)) or 'no hashes'}"
+            )
+        return algorithm
+    usable = [name for name in file.hashes if name in hash_names()]
+    return min(usable, key=lambda n: _FAST.index(n) if n in _FAST else len(_FAST), default=None)

@@ -1,0 +1,40 @@
+"""Tries again what may succeed the next time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import (
+    Retrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
+
+from streamplug.errors import Transient
+
+T = TypeVar("T")
+_LOG = logging.getLogger("streamplug.fetch")
+
+
+def retrying(operation: Callable[[], T], retries: int) -> T:
+    """Return what `operation` returns, trying again after a `Transient` error.
+
+    Args:
+        operation: What to do.
+        retries: How often to try again; waits grow from half a second to 30, with jitter.
+
+    Raises:
+        StorageError: The last error once the retries are used up, or any that is not `Transient`.
+    """
+    attempts = Retrying(
+        retry=retry_if_exception_type(Transient),
+        stop=stop_after_attempt(retries + 1),
+        wait=wait_exponential_jitter(initial=0.5, max=30.0, jitter=0.5),
+        before_sleep=before_sleep_log(_LOG, logging.WARNING),
+        reraise=True,
+    )
+    return attempts(operation)

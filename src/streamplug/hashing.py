@@ -1,0 +1,53 @@
+"""Digests of files, by the names that an index uses: those of hashlib, and xxhash's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from typing import Protocol
+
+import xxhash
+
+from streamplug.errors import ConfigError
+from streamplug.types import Buffer
+
+
+class Digest(Protocol):
+    """A digest in the making."""
+
+    def update(self, data: Buffer, /) -> None:
+        """Take in more bytes."""
+
+    def hexdigest(self) -> str:
+        """Return the digest of all bytes so far, in hexadecimal."""
+
+
+@cache
+def hash_names() -> tuple[str, ...]:
+    """Return the names of all hash algorithms, sorted."""
+    ours = {name for name in hashlib.algorithms_available if hasattr(hashlib, name)}
+    fixed = {name for name in ours if not name.startswith("shake_")}
+    return tuple(sorted(fixed | set(xxhash.algorithms_available)))
+
+
+def new_hash(name: str) -> Digest:
+    """Start a digest.
+
+    Raises:
+        ConfigError: If there is no algorithm of that name.
+    """
+    if name not in hash_names():
+        raise ConfigError(f"unknown hash {name!r}; available: {', '.join(hash_names())}")
+    if name in xxhash.algorithms_available:
+        return getattr(xxhash, name)()  # type: ignore[no-any-return]
+    return hashlib.new(name, usedforsecurity=False)
+
+
+def digests(names: Iterable[str], buffers: Iterable[Buffer]) -> dict[str, str]:
+    """Return the hex digest of some buffers, taken as one, by name of the algorithm."""
+    running = {name: new_hash(name) for name in names}
+    for buffer in buffers:
+        for digest in running.values():
+            digest.update(buffer)
+    return {name: digest.hexdigest() for name, digest in running.items()}

@@ -1,0 +1,43 @@
+"""Writes the files of one finished shard: hashed, compressed, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streamplug.fetch.files import partial_file
+from streamplug.hashing import digests
+from streamplug.interfaces import Compression
+from streamplug.types import Buffer, FileInfo
+
+
+def write_shard_file(
+    folder: Path,
+    basename: str,
+    content: Sequence[Buffer],
+    hashes: Sequence[str],
+    compression: Compression | None,
+) -> tuple[FileInfo, FileInfo | None]:
+    """Write a file, compressed if so asked, and describe it for the index.
+
+    Args:
+        folder: Where to.
+        basename: Name of the raw file; the compressed one gets the compression's ending.
+        content: The raw file, in pieces.
+        hashes: Names of the digests to take, of the raw file and of the compressed one.
+        compression: Compresses the file; only the compressed one is then written.
+
+    Returns:
+        The raw file, and the compressed one if any.
+    """
+    size = sum(len(piece) for piece in content)
+    raw = FileInfo(basename, size, digests(hashes, content))
+    stored = None
+    if compression is not None:
+        packed = compression.compress(b"".join(content))
+        name = f"{basename}.{compression.suffix}" if compression.suffix else basename
+        stored = FileInfo(name, len(packed), digests(hashes, [packed]))
+        content = [packed]
+    with partial_file(folder / (stored or raw).basename) as part, part.open("wb") as stream:
+        stream.writelines(content)
+    return raw, stored

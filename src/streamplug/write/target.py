@@ -1,0 +1,76 @@
+"""Where a writer's files go: a local directory, a storage, or both."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.index import INDEX_NAME
+from streamplug.interfaces import Storage
+from streamplug.plugin.location import local_path, open_storage
+
+
+class Target:
+    """The places that a writer's `out` names.
+
+    Attributes:
+        folder: Local directory that files are written to; empty when the writer begins.
+        storage: Where they are uploaded to, or None.
+        url: What to call the data set.
+    """
+
+    def __init__(
+        self,
+        out: str | Path | tuple[str | Path, str],
+        *,
+        exist_ok: bool,
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        """Make the directory; see `Writer` for the arguments.
+
+        Raises:
+            OutputExistsError: If there is something in one of the places and not `exist_ok`.
+            ConfigError: If `out` is not a path, a URL, or a pair of both.
+        """
+        near, far = out if isinstance(out, tuple) else (out, None)
+        path = local_path(str(near))
+        if path is None and far is not None:
+            raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
+        self.storage: Storage | None = None
+        if path is None or far is not None:
+            self.storage = open_storage(str(near if far is None else far), storage_options)
+        self.temporary = path is None
+        self.folder = Path(tempfile.mkdtemp(prefix="streamplug-")) if path is None else path
+        self.url = self.storage.url if self.storage else str(self.folder)
+        try:
+            self._clear(exist_ok=exist_ok)
+        except BaseException:
+            self.remove_temporary()
+            raise
+
+    def _clear(self, *, exist_ok: bool) -> None:
+        if self.folder.exists() and any(self.folder.iterdir()):
+            if not exist_ok:
+                raise OutputExistsError(
+                    f"{self.folder} is not empty; choose another directory, or pass exist_ok=True to "
+                    "remove what is in it"
+                )
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.storage and self.storage.exists(INDEX_NAME):
+            if not exist_ok:
+                raise OutputExistsError(
+                    f"{self.url} already holds a data set; choose another place, or pass "
+                    "exist_ok=True to replace it"
+                )
+            # Without its index the old set is plainly no longer whole.
+            self.storage.delete(INDEX_NAME)
+
+    def remove_temporary(self) -> None:
+        """Remove the local directory if it was only made for the upload."""
+        if self.temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)

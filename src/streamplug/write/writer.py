@@ -1,0 +1,262 @@
+"""Writer: samples to shards to an index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from streamplug.config import parse_bytes
+from streamplug.errors import ConfigError, EncodeError, WriterError
+from streamplug.fetch.files import partial_file
+from streamplug.hashing import new_hash
+from streamplug.index import INDEX_NAME, file_entry, index_bytes, make_encoding
+from streamplug.interfaces import Column, Compression, Format, ShardWriter, WriteSettings
+from streamplug.plugin.registry import make
+from streamplug.types import Buffer
+from streamplug.write.progress import WriteProgress
+from streamplug.write.shardfile import write_shard_file
+from streamplug.write.target import Target
+from streamplug.write.upload import Uploader
+
+
+class Writer:
+    """Writes samples into the shards of a new data set, and its index last.
+
+    Use it in a ``with`` statement: leaving it normally completes the data set, leaving it by an
+    exception leaves shards without an index, which nobody can take for a whole data set.
+
+    Args:
+        columns: Encoding of each column by its name.
+        out: A local path, a URL, or a pair (local path, URL).
+        format: Name of the shard format.
+        keep_local: Whether local files stay after they were uploaded.
+        compression: Name, and level after a colon: ``"zstd:11"``; None for none.
+        hashes: Names of the digests that the index shall have of each file.
+        size_limit: Size of a raw shard above which the next is begun: bytes, or text such as
+            ``"64mb"``; None writes a single shard.
+        progress_bar: Whether to show samples, shards and bytes as they are written.
+        max_workers: Uploads at once; None for four more than there are processors, at most 32.
+        retry: How often a failed upload is tried again.
+        exist_ok: Whether to remove what is in `out`.
+        storage_options: Settings of the storage that is uploaded to.
+
+    Raises:
+        OutputExistsError: If there is something in `out` and not `exist_ok`.
+        ConfigError: If an argument has no meaning.
+        PluginError: If a name is not available.
+    """
+
+    def __init__(
+        self,
+        *,
+        columns: Mapping[str, str],
+        out: str | Path | tuple[str | Path, str],
+        format: str = "mds",  # noqa: A002 - the word that users know
+        keep_local: bool = False,
+        compression: str | None = None,
+        hashes: Sequence[str] | None = None,
+        size_limit: int | str | None = 1 << 26,
+        progress_bar: bool = False,
+        max_workers: int | None = None,
+        retry: int = 2,
+        exist_ok: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        made = _columns(columns)
+        self._compression: Compression | None = None
+        if compression is not None:
+            self._compression = make("compression", compression)
+        for name in hashes or ():
+            new_hash(name)  # refuses unknown names
+        self._hashes = tuple(sorted(set(hashes or ())))
+        self._limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
+        self._format: Format = make("format", format)
+        self._rows: ShardWriter = self._format.writer(
+            made, WriteSettings(compression, self._hashes, self._limit)
+        )
+        self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
+        if self._bound <= self._rows.base_size + self._rows.row_overhead:
+            raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
+        self._target = Target(out, exist_ok=exist_ok, storage_options=storage_options)
+        self._uploader = None
+        if self._target.storage is not None:
+            self._uploader = Uploader(
+                self._target.storage,
+                self._target.folder,
+                keep_local=keep_local,
+                retries=retry,
+                threads=max_workers or min(32, (os.cpu_count() or 1) + 4),
+            )
+        self._progress = WriteProgress(shown=progress_bar, title=f"writing {self._target.url}")
+        self._entries: list[dict[str, Any]] = []
+        self._written = 0
+        self._samples = 0
+        self._closed = False
+        self._new_shard()
+
+    def _new_shard(self) -> None:
+        self._parts: list[Buffer] = []
+        self._sizes: list[int] = []
+        self._size = self._rows.base_size
+
+    # -- samples ----------------------------------------------------------------
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Write one sample.
+
+        Args:
+            sample: The value of each column by its name.
+
+        Raises:
+            EncodeError: If it does not have the columns, or a value cannot be stored.
+            WriterError: If the data set is already complete.
+        """
+        row = self._rows.encode(sample)
+        cost = len(row) + self._rows.row_overhead
+        if self._size + cost > self._bound:
+            self._make_room(cost)
+        self._parts.append(row)
+        self._sizes.append(len(row))
+        self._size += cost
+
+    def write_batch(self, columns: Mapping[str, Any]) -> None:
+        """Write many samples, given column by column; arrays of fixed-size columns go as they are.
+
+        Args:
+            columns: The values of each column by its name: a list, or an array whose first axis is
+                the samples; all of one length.
+
+        Raises:
+            EncodeError: As for `write`, or if the columns differ in length.
+            WriterError: If the data set is already complete.
+        """
+        data, sizes = self._rows.encode_batch(columns)
+        ends = np.cumsum(sizes + self._rows.row_overhead)
+        bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        view, first = memoryview(data), 0
+        while first < len(sizes):
+            spent = int(ends[first - 1]) if first else 0
+            fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
+            if fits == first:
+                self._make_room(int(ends[first]) - spent)
+                continue
+            self._parts.append(view[bytes_before[first] : bytes_before[fits]])
+            self._sizes += sizes[first:fits].tolist()
+            self._size += int(ends[fits - 1]) - spent
+            first = fits
+
+    def _make_room(self, cost: int) -> None:
+        """Begin a new shard for a sample that takes so many bytes."""
+        if self._closed:
+            raise WriterError("the data set is complete; make a new writer for another one")
+        if self._rows.base_size + cost > self._bound:
+            raise EncodeError(
+                f"sample {self._samples + len(self._sizes)} takes {cost} bytes, more than a shard of "
+                f"{self._bound} bytes can hold; raise size_limit (a file's own limit is "
+                f"{self._rows.max_size} bytes) or split the sample"
+            )
+        self._flush()
+
+    def _flush(self) -> None:
+        number, count = len(self._entries), len(self._sizes)
+        content = self._rows.assemble(self._parts, np.array(self._sizes, np.int64))
+        entry = {**self._rows.entry(), "samples": count}
+        for role, pieces in content.items():
+            ending = self._format.suffix + ("" if role == "data" else f".{role}")
+            raw, stored = write_shard_file(
+                self._target.folder,
+                f"shard.{number:05d}.{ending}",
+                pieces,
+                self._hashes,
+                self._compression,
+            )
+            entry |= {f"raw_{role}": file_entry(raw), f"zip_{role}": file_entry(stored)}
+            self._written += (stored or raw).bytes
+            if self._uploader is not None:
+                self._uploader.put((stored or raw).basename)
+        self._entries.append(entry)
+        self._samples += count
+        self._new_shard()
+        self._progress.update(
+            samples=self._samples, shards=len(self._entries), written=self._written
+        )
+
+    # -- the end ------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Complete the data set: write the last shard, then the index. May be called twice.
+
+        Raises:
+            StorageError: If an upload fails.
+        """
+        if self._closed:
+            return
+        try:
+            if self._sizes:
+                self._flush()
+            if self._uploader is not None:
+                self._uploader.drain()
+            with partial_file(self._target.folder / INDEX_NAME) as part:
+                part.write_bytes(index_bytes(self._entries, {}))
+            if self._uploader is not None:
+                self._uploader.put(INDEX_NAME)
+                self._uploader.drain()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._bound = -1  # any further sample is turned away without a check for each
+        self._progress.close()
+        if self._uploader is not None:
+            self._uploader.close()
+        self._target.remove_temporary()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.finish()
+        else:
+            self._close()
+
+
+class MDSWriter(Writer):
+    """A `Writer` of MDS shards, the format of mosaicml-streaming; see `Writer`."""
+
+    def __init__(
+        self,
+        *,
+        columns: Mapping[str, str],
+        out: str | Path | tuple[str | Path, str],
+        **kwargs: Any,
+    ) -> None:
+        """Take the arguments of `Writer`, but for `format`.
+
+        Raises:
+            ConfigError: If `format` is given.
+        """
+        if "format" in kwargs:
+            raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
+        super().__init__(columns=columns, out=out, format="mds", **kwargs)
+
+
+def _columns(columns: Mapping[str, str]) -> list[Column]:
+    if not columns:
+        raise ConfigError("columns= is empty; name at least one column and its encoding")
+    given: Mapping[Any, Any] = columns
+    for name, spec in given.items():
+        if not (isinstance(name, str) and isinstance(spec, str)):
+            raise ConfigError(f"columns= maps names to encodings, got {name!r}: {spec!r}")
+    return [Column(name, spec, make_encoding(name, spec)) for name, spec in columns.items()]
