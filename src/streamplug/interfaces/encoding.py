@@ -30,13 +30,33 @@ def gather(buffer: Bytes1D, starts: Int64, size: int) -> Bytes1D:
     if size == 0 or len(starts) == 0:
         return np.empty(0, np.uint8)
     if starts.min() < 0 or starts.max() > len(buffer) - size:
-        raise DecodeError(f"a value of {size} bytes lies outside the {len(buffer)} bytes of its shard")
+        raise DecodeError(
+            f"a value of {size} bytes lies outside the {len(buffer)} bytes of its shard"
+        )
     # Every window of `size` bytes as one opaque item: indexing then copies whole rows at once.
     windows = np.ndarray(
         (len(buffer) - size + 1,), np.dtype((np.void, size)), buffer=buffer.data, strides=(1,)
     )
     rows: Bytes1D = windows[starts].view(np.uint8)
     return rows
+
+
+def slices(buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[memoryview]:
+    """Return the bytes of each value that lies in a buffer, without copying.
+
+    Args:
+        buffer: uint8, shape ``[total]``.
+        starts: Where each value begins, shape ``[n]``; in any order.
+        sizes: How many bytes each has, shape ``[n]``.
+
+    Raises:
+        DecodeError: If a value begins or ends outside the buffer.
+    """
+    ends = starts + sizes
+    if len(ends) and (min(starts.min(), sizes.min()) < 0 or ends.max() > len(buffer)):
+        raise DecodeError(f"a value lies outside the {len(buffer)} bytes of its shard")
+    data = memoryview(buffer)  # type: ignore[arg-type]
+    return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 class Encoding(ABC):
@@ -64,7 +84,7 @@ class Encoding(ABC):
         """Make the encoding for what follows the name in a column's spec.
 
         Args:
-            argument: ``"float32:2,3"`` for the spec ``"ndarray:float32:2,3"``; None for a bare name.
+            argument: ``"float32:2,3"`` for ``"ndarray:float32:2,3"``; None for a bare name.
 
         Raises:
             ConfigError: If the argument has no meaning here (the default takes none).
@@ -115,11 +135,7 @@ class Encoding(ABC):
         """
         if self.dtype is not None:
             return unpack(gather(buffer, starts, self.dtype.itemsize), self.dtype, len(starts))
-        data = memoryview(buffer)  # type: ignore[arg-type]
-        return [
-            self.decode(data[start : start + size])
-            for start, size in zip(starts.tolist(), sizes.tolist())
-        ]
+        return [self.decode(data) for data in slices(buffer, starts, sizes)]
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` would give it."""
@@ -133,4 +149,6 @@ def unpack(rows: Bytes1D, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
 
 def wrong_type(encoding: str, expected: str, value: object) -> EncodeTypeError:
     """Return the error for a value whose type an encoding does not take."""
-    return EncodeTypeError(f"{encoding} takes {expected}, got {type(value).__name__}: {value!r:.80}")
+    return EncodeTypeError(
+        f"{encoding} takes {expected}, got {type(value).__name__}: {value!r:.80}"
+    )

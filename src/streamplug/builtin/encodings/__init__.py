@@ -1,0 +1,1 @@
+"""The encodings that need nothing but numpy."""

@@ -1,0 +1,158 @@
+"""numpy arrays of any or of a fixed dtype and shape."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.types import Bytes1D
+
+_CODES = {
+    "uint8": 8,
+    "int8": 9,
+    "uint16": 16,
+    "int16": 17,
+    "float16": 18,
+    "uint32": 32,
+    "int32": 33,
+    "float32": 34,
+    "uint64": 64,
+    "int64": 65,
+    "float64": 66,
+}
+_NAMES = ", ".join(_CODES)
+_DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
+_CODE_OF = {dtype.newbyteorder(order): code for code, dtype in _DTYPES.items() for order in "<>"}
+_DIMENSION = "BHIQ"
+_MAX_NDIM = 63
+
+
+class NDArrayEncoding(Encoding):
+    """``ndarray``, ``ndarray:DTYPE`` or ``ndarray:DTYPE:D0,D1,...``: a numpy array.
+
+    What the spec leaves open is stored in front of the values, which are in C order::
+
+        uint8         code of the dtype
+        uint8         number of dimensions << 2 | k
+        uint{8<<k}    each dimension, k the smallest of 0 to 3 that holds them all
+        values
+    """
+
+    def __init__(self, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> None:
+        """Fix the dtype, or the dtype and the shape, of all arrays.
+
+        Raises:
+            ConfigError: If the dtype or shape cannot be stored, or only the shape is given.
+        """
+        if dtype is not None and dtype not in _CODES:
+            raise ConfigError(f"ndarray dtype must be one of {_NAMES}, got {dtype!r}")
+        self._values = None if dtype is None else _DTYPES[_CODES[dtype]]
+        self._shape = shape
+        if shape is not None:
+            self.dtype = _subarray(self._values, shape)
+            self.size = self.dtype.itemsize
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> NDArrayEncoding:
+        if argument is None:
+            return cls()
+        dtype, colon, dimensions = argument.partition(":")
+        if not colon:
+            return cls(dtype)
+        try:
+            shape = tuple(int(dimension) for dimension in dimensions.split(","))
+        except ValueError:
+            raise ConfigError(
+                f"ndarray shape must be integers with commas between them, got {dimensions!r}"
+            ) from None
+        return cls(dtype, shape)
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
+            raise wrong_type("ndarray", "a numpy array", value)
+        code = self._code(value.dtype)
+        values = value.astype(_DTYPES[code], copy=False).tobytes()
+        if self._shape is not None:
+            if value.shape != self._shape:
+                raise EncodeError(f"ndarray takes shape {self._shape}, got {value.shape}")
+            return values
+        header = _pack_shape(value.shape)
+        return (bytes([code]) if self._values is None else b"") + header + values
+
+    def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
+        if self.dtype is None or not isinstance(values, np.ndarray):
+            return super().encode_batch(values)
+        if values.shape[1:] != self._shape or isinstance(values, np.ma.MaskedArray):
+            return super().encode_batch(values)
+        rows = values.astype(_DTYPES[self._code(values.dtype)], order="C")
+        flat: Bytes1D = rows.reshape(-1).view(np.uint8)
+        return flat
+
+    def decode(self, data: memoryview) -> NDArray[Any]:
+        start = 0
+        dtype, shape = self._values, self._shape
+        if dtype is None:
+            dtype = _DTYPES.get(data[0]) if len(data) else None
+            if dtype is None:
+                raise DecodeError(f"no array begins with {bytes(data[:1])!r}")
+            start = 1
+        if shape is None:
+            shape, start = _unpack_shape(data, start)
+        size = prod(shape) * dtype.itemsize
+        if size != len(data) - start:
+            raise DecodeError(
+                f"an array of {dtype.name} {shape} has {size} bytes, got {len(data) - start}"
+            )
+        try:
+            values: NDArray[Any] = np.ndarray(shape, dtype, data, start).copy()
+        except ValueError as error:  # an empty array whose other dimensions are beyond numpy
+            raise DecodeError(f"an array of shape {shape}: {error}") from error
+        return values
+
+    def _code(self, dtype: np.dtype[Any]) -> int:
+        """Return the code of an array's dtype; its byte order plays no role."""
+        code = _CODE_OF.get(dtype)
+        if code is None:
+            raise EncodeTypeError(f"ndarray takes arrays of {_NAMES}, got {dtype.name}")
+        if self._values is not None and self._values != _DTYPES[code]:
+            raise EncodeTypeError(f"ndarray takes arrays of {self._values.name}, got {dtype.name}")
+        return code
+
+
+def _subarray(dtype: np.dtype[Any] | None, shape: tuple[int, ...]) -> np.dtype[Any]:
+    if dtype is None:
+        raise ConfigError("ndarray: a fixed shape needs a fixed dtype")
+    if not shape or min(shape) < 1 or len(shape) > _MAX_NDIM:
+        raise ConfigError(
+            f"ndarray shape must be 1 to {_MAX_NDIM} dimensions of at least 1, got {shape}"
+        )
+    try:
+        return np.dtype((dtype, shape))
+    except ValueError as error:  # numpy has arrays of up to 2 GiB as items of a dtype
+        raise ConfigError(f"ndarray shape {shape} of {dtype.name}: {error}") from error
+
+
+def _pack_shape(shape: tuple[int, ...]) -> bytes:
+    if len(shape) > _MAX_NDIM:
+        raise EncodeError(f"ndarray takes up to {_MAX_NDIM} dimensions, got {len(shape)}")
+    largest = max(shape, default=0)
+    k = next(k for k in range(4) if largest < 1 << (8 << k))
+    return struct.pack(f"<B{len(shape)}{_DIMENSION[k]}", len(shape) << 2 | k, *shape)
+
+
+def _unpack_shape(data: memoryview, start: int) -> tuple[tuple[int, ...], int]:
+    """Return the shape whose header begins at `start`, and where the header ends."""
+    if start >= len(data):
+        raise DecodeError(f"an array of {len(data)} bytes lacks its shape")
+    ndim, k = divmod(data[start], 4)
+    end = start + 1 + (ndim << k)
+    if end > len(data):
+        raise DecodeError(f"an array of {len(data)} bytes cannot have {ndim} dimensions")
+    return struct.unpack_from(f"<{ndim}{_DIMENSION[k]}", data, start + 1), end

@@ -1,0 +1,60 @@
+"""Numbers stored as text, exact at any size."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+
+
+class _Text(Encoding):
+    """A number as the text that Python prints for it."""
+
+    _number: ClassVar[type[Any]]
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            return self._number(str(data, "utf-8"))
+        except (ValueError, InvalidOperation) as error:
+            kind = self._number.__name__
+            raise DecodeError(f"not {kind} as text: {bytes(data[:80])!r}") from error
+
+
+class StrInt(_Text):
+    """``str_int``: an integer of any size, in decimal digits."""
+
+    _number = int
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, (int, np.integer)):
+            raise wrong_type("str_int", "an integer", value)
+        try:
+            return str(int(value)).encode()
+        except ValueError as error:  # more digits than sys.get_int_max_str_digits()
+            raise EncodeError(f"str_int: {error}") from error
+
+
+class StrFloat(_Text):
+    """``str_float``: a float, in the shortest digits that give it back."""
+
+    _number = float
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, float):
+            raise wrong_type("str_float", "a float", value)
+        return float.__repr__(value).encode()
+
+
+class StrDecimal(_Text):
+    """``str_decimal``: a `decimal.Decimal`, all its digits kept."""
+
+    _number = Decimal
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, Decimal):
+            raise wrong_type("str_decimal", "a decimal.Decimal", value)
+        return str(value).encode()

@@ -1,0 +1,171 @@
+"""Single numbers of a fixed number of bytes, little-endian."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.types import Bytes1D, ColumnValues
+
+
+class _Scalar(Encoding):
+    """A number of one dtype; decodes to a numpy scalar."""
+
+    dtype: np.dtype[Any]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "dtype" in cls.__dict__:
+            cls.size = cls.dtype.itemsize
+
+    def decode(self, data: memoryview) -> Any:
+        self._check_length(data)
+        return np.frombuffer(data, self.dtype)[0]
+
+    def _check_length(self, data: memoryview) -> None:
+        if len(data) != self.size:
+            raise DecodeError(f"{self._name} has {self.size} bytes, got {len(data)}")
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__.lower()
+
+
+class _Integer(_Scalar):
+    def encode(self, value: Any) -> bytes:
+        try:
+            number = int(value) if isinstance(value, np.bool_) else operator.index(value)
+            return number.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
+        except TypeError:
+            raise wrong_type(self._name, "an integer", value) from None
+        except OverflowError:
+            info = np.iinfo(self.dtype)
+            raise EncodeError(
+                f"{self._name} takes {info.min} to {info.max}, got {value!r:.80}"
+            ) from None
+
+    def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
+        try:
+            array = np.asarray(values)
+        except ValueError:  # ragged
+            return super().encode_batch(values)
+        info = np.iinfo(self.dtype)
+        if (
+            array.ndim != 1
+            or array.dtype.kind not in "iub"
+            or int(array.min(initial=0)) < info.min
+            or int(array.max(initial=0)) > info.max
+        ):
+            return super().encode_batch(values)  # names the value at fault, if there is one
+        return array.astype(self.dtype).view(np.uint8)
+
+
+class _Float(_Scalar):
+    _TYPES = (int, float, np.floating, np.integer, np.bool_)
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, self._TYPES):
+            raise wrong_type(self._name, "a real number", value)
+        try:
+            with np.errstate(all="ignore"):  # what is too large for the dtype becomes infinite
+                return np.array(value, self.dtype).tobytes()
+        except OverflowError as error:
+            raise EncodeError(f"{self._name} cannot hold {value!r:.80}: {error}") from error
+
+    def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
+        if isinstance(values, np.ndarray):
+            real = values.ndim == 1 and values.dtype.kind in "fiub"
+        else:
+            real = all(issubclass(cls, self._TYPES) for cls in set(map(type, values)))
+        if not real:
+            return super().encode_batch(values)
+        try:
+            with np.errstate(all="ignore"):
+                return np.array(values, self.dtype).view(np.uint8)
+        except OverflowError:
+            return super().encode_batch(values)
+
+
+class Int8(_Integer):
+    """``int8``."""
+
+    dtype = np.dtype("<i1")
+
+
+class Int16(_Integer):
+    """``int16``."""
+
+    dtype = np.dtype("<i2")
+
+
+class Int32(_Integer):
+    """``int32``."""
+
+    dtype = np.dtype("<i4")
+
+
+class Int64(_Integer):
+    """``int64``."""
+
+    dtype = np.dtype("<i8")
+
+
+class UInt8(_Integer):
+    """``uint8``."""
+
+    dtype = np.dtype("<u1")
+
+
+class UInt16(_Integer):
+    """``uint16``."""
+
+    dtype = np.dtype("<u2")
+
+
+class UInt32(_Integer):
+    """``uint32``."""
+
+    dtype = np.dtype("<u4")
+
+
+class UInt64(_Integer):
+    """``uint64``."""
+
+    dtype = np.dtype("<u8")
+
+
+class Float16(_Float):
+    """``float16``."""
+
+    dtype = np.dtype("<f2")
+
+
+class Float32(_Float):
+    """``float32``."""
+
+    dtype = np.dtype("<f4")
+
+
+class Float64(_Float):
+    """``float64``."""
+
+    dtype = np.dtype("<f8")
+
+
+class Int(_Integer):
+    """``int``: stored as int64, decodes to a Python int."""
+
+    dtype = np.dtype("<i8")
+
+    def decode(self, data: memoryview) -> int:
+        self._check_length(data)
+        return int.from_bytes(data, "little", signed=True)
+
+    def split(self, batch: ColumnValues) -> Sequence[Any]:
+        return np.asarray(batch).tolist()  # type: ignore[no-any-return]
