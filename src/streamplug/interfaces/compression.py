@@ -16,7 +16,7 @@ class Compression(ABC):
 
     Attributes:
         api_version: Version of this interface that a subclass was written for.
-        suffix: Ending of a compressed file's name, without a dot.
+        suffix: Ending of a compressed file's name, without a dot; empty if nothing is compressed.
         levels: The levels it takes, from fastest to smallest; None when it has none.
         default_level: The level of the bare name.
     """
@@ -33,8 +33,7 @@ class Compression(ABC):
             ConfigError: If the level is not one of `levels`.
         """
         if level is not None and (self.levels is None or level not in self.levels):
-            allowed = "no levels" if self.levels is None else f"levels {self.levels[0]} to {self.levels[-1]}"
-            raise ConfigError(f"compression '{self.suffix}' has {allowed}, got {level}")
+            raise self._refused(level)
         self.level = self.default_level if level is None else level
 
     @classmethod
@@ -46,9 +45,15 @@ class Compression(ABC):
         """
         if argument is None:
             return cls()
-        if not argument.isascii() or not argument.isdigit():
-            raise ConfigError(f"compression '{cls.suffix}' takes a level after ':', got {argument!r}")
+        # No codec has levels of four digits, and int() balks at very long ones.
+        if not (argument.isascii() and argument.isdigit() and len(argument) < 4):
+            raise cls._refused(argument)
         return cls(int(argument))
+
+    @classmethod
+    def _refused(cls, level: object) -> ConfigError:
+        takes = "no level" if cls.levels is None else f"levels {cls.levels[0]} to {cls.levels[-1]}"
+        return ConfigError(f"compression {cls.suffix or 'none'!r} takes {takes}, got {level!r}")
 
     @abstractmethod
     def compress(self, data: Buffer) -> bytes:

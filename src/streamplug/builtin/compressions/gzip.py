@@ -1,0 +1,52 @@
+"""gzip, from the standard library."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import ClassVar
+
+from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+from streamplug.types import Buffer
+
+_WBITS = 16 + zlib.MAX_WBITS
+"""Tells zlib to expect a gzip header and trailer."""
+
+
+class Gzip(IncrementalCompression):
+    """gzip (``gz``, levels 0 to 9)."""
+
+    suffix: ClassVar[str] = "gz"
+    levels: ClassVar[range] = range(10)
+    default_level: ClassVar[int] = 9
+    errors: ClassVar[tuple[type[Exception], ...]] = (zlib.error,)
+    level: int
+
+    def compress(self, data: Buffer) -> bytes:
+        # The header would otherwise hold the time, and each run give other bytes.
+        return gzip.compress(data, self.level, mtime=0)
+
+    def decoder(self) -> Decoder:
+        return _Member()
+
+
+class _Member:
+    """zlib's decompressor of one gzip member, with the attributes of the other decoders."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(_WBITS)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, /, max_length: int) -> bytes:
+        chunk = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        # A full chunk may have more behind it even when all input is taken.
+        self.needs_input = len(chunk) < max_length
+        return chunk

@@ -1,0 +1,33 @@
+"""No compression, by a name: for places that ask for one."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, ClassVar
+
+from streamplug.interfaces.compression import Compression, too_large
+from streamplug.types import Buffer
+
+_PIECE = 1 << 20
+
+
+class NoCompression(Compression):
+    """Leaves the bytes as they are (``none``)."""
+
+    suffix: ClassVar[str] = ""
+
+    def compress(self, data: Buffer) -> bytes:
+        return bytes(data)
+
+    def decompress(self, data: Buffer, *, max_size: int) -> bytes:
+        if memoryview(data).nbytes > max_size:
+            raise too_large("none", max_size)
+        return bytes(data)
+
+    def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
+        size = 0
+        while piece := source.read(min(max_size - size + 1, _PIECE)):
+            size += len(piece)
+            if size > max_size:
+                raise too_large("none", max_size)
+            target.write(piece)
+        return size

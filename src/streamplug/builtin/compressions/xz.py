@@ -1,0 +1,28 @@
+"""xz, from the standard library."""
+
+from __future__ import annotations
+
+import lzma
+from typing import ClassVar
+
+from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+from streamplug.types import Buffer
+
+_MEMORY = 128 << 20
+"""Level 9 takes 65 MiB to decompress; the format allows claims of up to 4 GiB."""
+
+
+class Xz(IncrementalCompression):
+    """xz (``xz``, levels 0 to 9)."""
+
+    suffix: ClassVar[str] = "xz"
+    levels: ClassVar[range] = range(10)
+    default_level: ClassVar[int] = 6
+    errors: ClassVar[tuple[type[Exception], ...]] = (lzma.LZMAError,)
+    level: int
+
+    def compress(self, data: Buffer) -> bytes:
+        return lzma.compress(data, preset=self.level)
+
+    def decoder(self) -> Decoder:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)

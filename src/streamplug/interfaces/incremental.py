@@ -1,0 +1,88 @@
+"""Compression by a library that decompresses step by step, as bz2 and lzma do."""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from typing import BinaryIO, ClassVar, Protocol
+
+from streamplug.interfaces.compression import Compression, damaged, too_large
+from streamplug.types import Buffer
+
+_READ = 1 << 16
+_STEP = 1 << 20
+
+
+class Decoder(Protocol):
+    """What decompresses one frame; `bz2.BZ2Decompressor` is the model."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the frame was reached."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether it can go no further without more input."""
+
+    @property
+    def unused_data(self) -> bytes | None:
+        """The input after the end of the frame, once that was reached."""
+
+    def decompress(self, data: bytes, /, max_length: int) -> bytes:
+        """Take more input and return about `max_length` bytes of output at most."""
+
+
+class IncrementalCompression(Compression):
+    """A compression that decompresses in pieces, so that data cannot outgrow its bound.
+
+    Attributes:
+        errors: What a decoder raises when it meets damaged data.
+        concatenated: Whether several frames may follow each other in one file.
+    """
+
+    errors: ClassVar[tuple[type[Exception], ...]]
+    concatenated: ClassVar[bool] = True
+
+    @abstractmethod
+    def decoder(self) -> Decoder:
+        """Return a new decoder, ready for the start of a frame."""
+
+    def decompress(self, data: Buffer, *, max_size: int) -> bytes:
+        """Return the original bytes, stopping as soon as they exceed `max_size`."""
+        target = io.BytesIO()
+        self.decompress_stream(io.BytesIO(data), target, max_size=max_size)
+        return target.getvalue()
+
+    def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
+        """Decompress from one open file to another, and return the number of bytes written."""
+        size = 0
+        decoder, data = self.decoder(), source.read(_READ)
+        while True:
+            # One byte beyond the bound tells data that fills it from data that breaks it.
+            chunk = self._step(decoder, data, min(max_size - size + 1, _STEP))
+            size += len(chunk)
+            if size > max_size:
+                raise too_large(self.suffix, max_size)
+            target.write(chunk)
+            if decoder.eof:
+                data = decoder.unused_data or source.read(_READ)
+                if not data:
+                    return size
+                decoder = self._next_decoder()
+            elif decoder.needs_input:
+                data = source.read(_READ)
+                if not data:
+                    raise damaged(self.suffix, "it ends early")
+            else:
+                data = b""
+
+    def _step(self, decoder: Decoder, data: bytes, max_length: int) -> bytes:
+        try:
+            return decoder.decompress(data, max_length=max_length)
+        except self.errors as error:
+            raise damaged(self.suffix, error) from error
+
+    def _next_decoder(self) -> Decoder:
+        if not self.concatenated:
+            raise damaged(self.suffix, "bytes follow its end")
+        return self.decoder()
