@@ -1,0 +1,46 @@
+"""Brotli."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import brotli
+
+from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+from streamplug.types import Buffer
+
+
+class Brotli(IncrementalCompression):
+    """Brotli (``br``, levels 0 to 11)."""
+
+    suffix: ClassVar[str] = "br"
+    levels: ClassVar[range] = range(12)
+    default_level: ClassVar[int] = 11
+    errors: ClassVar[tuple[type[Exception], ...]] = (brotli.error,)
+    concatenated: ClassVar[bool] = False
+
+    def compress(self, data: Buffer) -> bytes:
+        stream: bytes = brotli.compress(data, quality=self.level)
+        return stream
+
+    def decoder(self) -> Decoder:
+        return _Stream()
+
+
+class _Stream:
+    """brotli's decompressor, with the attributes of the other decoders."""
+
+    # Bytes after the end of the stream are an error to brotli.
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._inner = brotli.Decompressor()
+        self.eof = False
+        self.needs_input = True
+
+    def decompress(self, data: bytes, /, max_length: int) -> bytes:
+        chunk: bytes = self._inner.process(data, output_buffer_limit=max_length)
+        self.eof = self._inner.is_finished()
+        # A full chunk may have more behind it even when all input is taken.
+        self.needs_input = len(chunk) < max_length and self._inner.can_accept_more_data()
+        return chunk
