@@ -1,0 +1,28 @@
+"""Snappy, in its raw block format: what `snappy.compress` of python-snappy makes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from cramjam import DecompressionError, snappy
+
+from streamplug.interfaces.compression import Compression, damaged, too_large
+from streamplug.types import Buffer
+
+
+class Snappy(Compression):
+    """Snappy blocks (``snappy``, no levels)."""
+
+    suffix: ClassVar[str] = "snappy"
+
+    def compress(self, data: Buffer) -> bytes:
+        return bytes(snappy.compress_raw(data))
+
+    def decompress(self, data: Buffer, *, max_size: int) -> bytes:
+        # A block begins with the size of its content, and cannot expand beyond it.
+        try:
+            if snappy.decompress_raw_len(data) > max_size:
+                raise too_large(self.suffix, max_size)
+            return bytes(snappy.decompress_raw(data))
+        except DecompressionError as error:
+            raise damaged(self.suffix, error) from error
