@@ -1,0 +1,74 @@
+"""Several images as one value."""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar
+
+from PIL import Image
+
+from streamplug.errors import DecodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug_image.files import JPEG, PNG
+from streamplug_image.pil import PIL
+
+_COUNT = struct.Struct("<I")
+
+
+class _Images(Encoding):
+    """A head; the number of images and the size of each, as uint32; the images."""
+
+    _name: ClassVar[str]
+    _head: ClassVar[bytes] = bytes(4)  # kept free for later versions by those who designed it
+    _image: ClassVar[Encoding]
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, (list, tuple)):
+            raise wrong_type(self._name, "a list of images", value)
+        images = [self._image.encode(image) for image in value]
+        counts = struct.pack(f"<{len(images) + 1}I", len(images), *map(len, images))
+        return b"".join((self._head, counts, *images))
+
+    def decode(self, data: memoryview) -> list[Image.Image]:
+        start = len(self._head) + _COUNT.size
+        if len(data) < start:
+            raise DecodeError(f"a list of images has at least {start} bytes, got {len(data)}")
+        (count,) = _COUNT.unpack_from(data, len(self._head))
+        images = start + _COUNT.size * count
+        if images > len(data):
+            raise DecodeError(f"{len(data)} bytes cannot hold {count} images")
+        sizes = struct.unpack_from(f"<{count}I", data, start)
+        ends = list(accumulate(sizes, initial=images))
+        if ends[-1] != len(data):
+            raise DecodeError(f"images of {sum(sizes)} bytes in a list of {len(data) - images}")
+        return [self._image.decode(data[begin:end]) for begin, end in pairwise(ends)]
+
+
+class JPEGArray(_Images):
+    """``jpeg_array``: a list of JPEG files, as bytes or as images."""
+
+    _name = "jpeg_array"
+    _head = b""
+    _image = JPEG()
+
+
+class ListPIL(_Images):
+    """``list[pil]``: a list of images as raw pixels."""
+
+    _name = "list[pil]"
+    _image = PIL()
+
+
+class ListJPEG(_Images):
+    """``list[jpeg]``: a list of images as JPEG files."""
+
+    _name = "list[jpeg]"
+    _image = JPEG()
+
+
+class ListPNG(_Images):
+    """``list[png]``: a list of images as PNG files."""
+
+    _name = "list[png]"
+    _image = PNG()

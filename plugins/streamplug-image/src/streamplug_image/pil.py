@@ -1,0 +1,49 @@
+"""Raw pixels of an image."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from PIL import Image, ImageMode
+
+from streamplug.errors import DecodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+
+_HEAD = struct.Struct("<III")
+_MAX_EMPTY = 1 << 16
+"""Largest side of an image without pixels: Pillow allocates a pointer per line even then."""
+
+
+class PIL(Encoding):
+    """``pil``: width, height and length of the mode as uint32; the mode; the pixels."""
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, Image.Image):
+            raise wrong_type("pil", "a PIL image", value)
+        mode = value.mode.encode()
+        return _HEAD.pack(*value.size, len(mode)) + mode + value.tobytes()
+
+    def decode(self, data: memoryview) -> Image.Image:
+        if len(data) < _HEAD.size:
+            raise DecodeError(f"an image has a header of {_HEAD.size} bytes, got {len(data)}")
+        width, height, length = _HEAD.unpack_from(data)
+        mode = bytes(data[_HEAD.size : _HEAD.size + min(length, 16)]).decode("ascii", "replace")
+        pixels = data[_HEAD.size + length :]
+        size = _stored_size(mode, width, height)
+        if size != len(pixels) or (size == 0 and max(width, height) > _MAX_EMPTY):
+            raise DecodeError(
+                f"an image of mode {mode} and {width} x {height} pixels has {size} bytes, "
+                f"got {len(pixels)}"
+            )
+        return Image.frombytes(mode, (width, height), bytes(pixels))
+
+
+def _stored_size(mode: str, width: int, height: int) -> int:
+    """Return the bytes of raw pixels, without asking Pillow to make the image."""
+    if mode not in Image.MODES:
+        raise DecodeError(f"no image has mode {mode!r}; modes are {', '.join(Image.MODES)}")
+    if mode == "1":
+        return (width + 7) // 8 * height
+    description = ImageMode.getmode(mode)
+    return width * height * len(description.bands) * int(description.typestr[2:])

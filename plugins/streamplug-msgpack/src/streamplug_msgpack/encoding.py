@@ -1,0 +1,79 @@
+"""Nested values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug_msgpack.arrays import pack_array, unpack_array
+
+_ARRAY, _SCALAR, _INTEGER = 1, 2, 3
+"""The extension types: they are part of the data, so they never change their meaning."""
+
+
+class Msgpack(Encoding):
+    """``msgpack``: a MessagePack document with numpy arrays, numpy scalars and large integers."""
+
+    def encode(self, value: Any) -> bytes:
+        packing = _Packing()
+        try:
+            data: bytes = msgpack.packb(
+                value, default=packing.extend, strict_types=True, datetime=True
+            )
+            if packing.uncertain:
+                self.decode(memoryview(data))
+        except EncodeError:
+            raise
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise EncodeError(f"msgpack cannot hold {value!r:.80}: {error}") from error
+        return data
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            return msgpack.unpackb(data, ext_hook=_restore, strict_map_key=False, timestamp=3)
+        except DecodeError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DecodeError(f"not msgpack: {type(error).__name__}: {error}") from error
+
+
+class _Packing:
+    """The packing of one value.
+
+    Attributes:
+        uncertain: Whether it has tuples, which become lists: those cannot be keys of a dict.
+    """
+
+    def __init__(self) -> None:
+        self.uncertain = False
+
+    def extend(self, value: object) -> Any:
+        """Turn what msgpack does not know by itself into what it does."""
+        if isinstance(value, np.ndarray):
+            return msgpack.ExtType(_ARRAY, pack_array(value))
+        if isinstance(value, np.generic) and not isinstance(value, (str, bytes)):
+            return msgpack.ExtType(_SCALAR, pack_array(np.asarray(value)))
+        if type(value) is int:
+            size = value.bit_length() // 8 + 1
+            return msgpack.ExtType(_INTEGER, value.to_bytes(size, "little", signed=True))
+        if type(value) is tuple:
+            self.uncertain = True
+            return list(value)
+        raise wrong_type("msgpack", "nested plain values and numpy arrays", value)
+
+
+def _restore(code: int, data: bytes) -> object:
+    if code == _ARRAY:
+        return unpack_array(data)
+    if code == _SCALAR:
+        array = unpack_array(data)
+        if array.ndim:
+            raise DecodeError(f"a scalar has no shape, got {array.shape}")
+        return array[()]
+    if code == _INTEGER:
+        return int.from_bytes(data, "little", signed=True)
+    raise DecodeError(f"extension type {code} has no meaning here")
