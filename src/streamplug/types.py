@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ Bytes1D: TypeAlias = NDArray[np.uint8]
 Int64: TypeAlias = NDArray[np.int64]
 """A one-dimensional array of int64: ids, positions, sizes."""
 
-ColumnValues: TypeAlias = "NDArray[np.generic] | list[object]"
+ColumnValues: TypeAlias = "NDArray[Any] | list[Any]"
 """The values of one column for many samples: an array where all have one shape, else a list."""
 
-Sample: TypeAlias = "dict[str, object]"
+Sample: TypeAlias = "dict[str, Any]"
 """One sample: column name to decoded value."""
 
 

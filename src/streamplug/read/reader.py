@@ -32,11 +32,8 @@ class Reader:
         """
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(samples))])
         self._start_list = self.starts.tolist()
-        self._home = [
-            (stream, number)
-            for stream, sizes in zip(shards, samples)
-            for number in range(len(sizes))
-        ]
+        self._streams = list(shards)
+        self._first_shard = np.cumsum([0, *map(len, samples)]).tolist()
 
     def shards_of(self, ids: Int64) -> list[int]:
         """Return the distinct shards of some samples, in the order of first need."""
@@ -46,8 +43,8 @@ class Reader:
 
     def open(self, shard: int) -> OpenShard:
         """Return an open shard, by its number over all streams."""
-        stream, number = self._home[shard]
-        return stream.get(number)
+        stream = bisect_right(self._first_shard, shard) - 1
+        return self._streams[stream].get(shard - self._first_shard[stream])
 
     def row(self, sample_id: int) -> Sample:
         """Return one sample.

@@ -1,40 +1,54 @@
-"""Zstandard, through the standard library's module or its backport."""
+"""Zstandard, through the zstandard package."""
 
 from __future__ import annotations
 
-import sys
-from typing import ClassVar
+import io
+from typing import BinaryIO, ClassVar
 
-from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+import zstandard
+
+from streamplug.interfaces import Compression
+from streamplug.interfaces.compression import damaged, too_large
 from streamplug.types import Buffer
+from streamplug_zstandard.frames import check_frames
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-_WINDOW_LOG = 27
+_MAX_WINDOW = 1 << 27
 """The largest window of any level, 128 MiB; the format allows claims of up to 3.75 TiB."""
 
+_STEP = 1 << 20
 
-class Zstandard(IncrementalCompression):
+
+class Zstandard(Compression):
     """Zstandard (``zstd``, levels 1 to 22), with a checksum."""
 
     suffix: ClassVar[str] = "zstd"
     levels: ClassVar[range] = range(1, 23)
     default_level: ClassVar[int] = 3
-    errors: ClassVar[tuple[type[Exception], ...]] = (zstd.ZstdError,)
     level: int
 
     def compress(self, data: Buffer) -> bytes:
         # Given all at once, the frame's header tells the size of the content.
-        options: dict[int, int] = {
-            zstd.CompressionParameter.compression_level: self.level,
-            zstd.CompressionParameter.checksum_flag: 1,
-        }
-        return zstd.compress(data, options=options)
+        packer = zstandard.ZstdCompressor(level=self.level, write_checksum=True)
+        packed: bytes = packer.compress(data)
+        return packed
 
-    def decoder(self) -> Decoder:
-        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
-        decoder: Decoder = zstd.ZstdDecompressor(options=options)
-        return decoder
+    def decompress(self, data: Buffer, *, max_size: int) -> bytes:
+        target = io.BytesIO()
+        self.decompress_stream(io.BytesIO(data), target, max_size=max_size)
+        return target.getvalue()
+
+    def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
+        check_frames(source)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        size = 0
+        reader = unpacker.stream_reader(source, read_across_frames=True, closefd=False)
+        try:
+            # One byte beyond the bound tells data that fills it from data that breaks it.
+            while chunk := reader.read(min(max_size - size + 1, _STEP)):
+                size += len(chunk)
+                if size > max_size:
+                    raise too_large(self.suffix, max_size)
+                target.write(chunk)
+        except zstandard.ZstdError as error:
+            raise damaged(self.suffix, error) from error
+        return size
