@@ -70,7 +70,7 @@ class Compression(ABC):
         """
 
     def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
-        """Decompress from one open file to another, and return the number of bytes written.
+        """Decompress from one open, seekable file to another; return the number of bytes written.
 
         The default goes through memory; codecs that can should do it piece by piece.
 
