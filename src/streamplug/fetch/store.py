@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from streamplug.errors import CorruptShardError, DataError, NotFound
+from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.fetch.files import check_file, partial_file, scratch_file
 from streamplug.fetch.retry import retrying
 from streamplug.index import Index
@@ -21,6 +22,7 @@ STATE_DIR = ".streamplug"
 """Directory inside a cache for what streamplug keeps beside the shards."""
 
 _LOCKS = 64
+_LOCK_SECONDS = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class ShardStore:
             return path
         if self._remote is None and file.zip is None:
             raise self._lost(shard, path, file.raw.bytes)
-        with self._lock(file.raw.basename):
+        with self._locked(file.raw.basename):
             if not self._ready(path, file):  # nobody else fetched it meanwhile
                 try:
                     self._fetch(shard, file, path)
@@ -107,11 +109,29 @@ class ShardStore:
             f"shard {shard}: {path} does not exist; pass remote= if the set lies elsewhere"
         )
 
-    def _lock(self, basename: str) -> FileLock:
+    @contextmanager
+    def _locked(self, basename: str) -> Iterator[None]:
+        """Keep other processes from fetching a file; the lock goes with whoever holds it."""
         # A fixed number of lock files, shared by the shards: they stay behind, empty.
-        folder = self._local / STATE_DIR
-        folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / f"lock.{zlib.crc32(basename.encode()) % _LOCKS:02d}")
+        path = self._local / STATE_DIR / f"lock.{zlib.crc32(basename.encode()) % _LOCKS:02d}"
+        lock = FileLock(path, timeout=_LOCK_SECONDS)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise StorageError(
+                f"{path} has been held by another process for {_LOCK_SECONDS} s, to fetch "
+                f"{basename}; see what that process waits for"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"cannot write to {self._local} ({error.strerror}), where {basename} is to be kept; "
+                "pass a local= that can be written to"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _fetch(self, shard: int, file: ShardFile, path: Path) -> None:
         stored = file.zip or file.raw
