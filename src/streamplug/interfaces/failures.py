@@ -64,20 +64,21 @@ def error_of_status(status: int, url: str) -> StorageError:
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status behind an exception of any of the usual clients, if it has one."""
     for cause in _chain(error):
-        response = getattr(cause, "response", None)
-        if isinstance(response, dict):  # botocore
-            response = response.get("ResponseMetadata", {})
-            candidates = [response.get("HTTPStatusCode")]
-        else:
-            candidates = [getattr(o, a, None) for o in (cause, response) for a in _STATUS_NAMES]
-        for candidate in candidates:
+        for candidate in _candidates(cause):
             if isinstance(candidate, int) and 300 <= candidate < 600:
                 return int(candidate)
     return None
 
 
-# aiohttp and oci; azure and requests; google
-_STATUS_NAMES = ("status", "status_code", "code")
+def _candidates(error: BaseException) -> Iterator[object]:
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):  # botocore
+        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return
+    yield getattr(error, "status", None)  # aiohttp, oci
+    yield getattr(error, "status_code", None)  # azure
+    yield getattr(response, "status_code", None)  # requests
+    yield getattr(error, "code", None)  # google
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -50,7 +50,7 @@ class FsspecStorage(Storage):
         """Return the keyword arguments of the fsspec file system for this storage's options."""
         return self._options
 
-    def translate(self, error: Exception, url: str) -> StorageError | None:  # noqa: ARG002
+    def translate(self, error: Exception, url: str) -> StorageError | None:
         """Return our error for one that the client raised, or None to use the general rules."""
         return None
 
@@ -133,8 +133,8 @@ class FsspecStorage(Storage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             filesystem, remote = self.filesystem(), self.path(key)
-            # fsspec makes a directory of that name where there is a directory instead of a file.
-            if _has_directories(filesystem) and filesystem.isdir(remote):
+            # Unless it is asynchronous, fsspec copies a directory as a directory.
+            if not filesystem.async_impl and filesystem.isdir(remote):
                 raise NotFound(f"{self.url_of(key)} does not exist")
             filesystem.get_file(remote, str(path))
             if not path.is_file():

@@ -1,4 +1,4 @@
-"""Objects on an HTTP server."""
+"""Files on an HTTP server."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from urllib.parse import quote, unquote
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import FsspecStorage
-from streamplug.types import ObjectInfo
+from streamplug.types import Buffer, ObjectInfo
 
 
 class Http(FsspecStorage):
-    """The files below an ``http://`` or ``https://`` URL.
+    """The files below an ``http://`` or ``https://`` URL, for reading.
 
     A query in the URL, such as an access token, is sent with every request. Listing works where
-    the server shows directories as pages of links; writing where it takes ``PUT``. Options go to
-    fsspec's HTTP file system, among them ``headers`` and ``client_kwargs`` (those of aiohttp).
+    the server shows directories as pages of links; it makes a request for each object, for its
+    size. Options go to fsspec's HTTP file system, among them ``headers`` and ``client_kwargs``
+    (those of aiohttp).
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -56,8 +57,17 @@ class Http(FsspecStorage):
         whole = filesystem.cat_file(path)
         return [whole[start:stop] for start, stop in ranges]
 
-    def put(self, path: Path, target: str) -> None:
-        self.filesystem().put_file(str(path), target, method="put")
+    def write(self, key: str, data: Buffer) -> None:
+        raise self._read_only(key)
+
+    def upload(self, path: Path, key: str) -> None:
+        raise self._read_only(key)
+
+    def delete(self, key: str) -> None:
+        raise self._read_only(key)
+
+    def _read_only(self, key: str) -> StorageError:
+        return StorageError(f"{self.url_of(key)}: storage over HTTP is only for reading")
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         if self._query:

@@ -1,0 +1,96 @@
+"""S3Storage: buckets of Amazon S3 and compatible object stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import FsspecStorage
+from streamplug_s3fs.options import check, s3fs_options
+
+_DENIED = {
+    "AccessDenied",
+    "AccountProblem",
+    "AllAccessDisabled",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidSecurity",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+}
+_PASSING = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "OperationAborted"}
+
+
+class S3Storage(FsspecStorage):
+    """The objects below ``s3://bucket/prefix``; the options are described in the README."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``s3://bucket/prefix``.
+            **options: Settings of the connection.
+
+        Raises:
+            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        self._bucket = urlsplit(url).netloc
+        if not self._bucket:
+            raise ConfigError(f"{self.url!r} names no bucket; write s3://bucket/prefix")
+        check(options)
+
+    def filesystem_options(self) -> Mapping[str, Any]:
+        return s3fs_options(self._options, self._bucket)
+
+    def read(self, key: str) -> bytes:
+        with self.translated(key):
+            # One GET; by default s3fs asks for the size first.
+            return bytes(self.filesystem().cat_file(self.path(key), max_concurrency=1))
+
+    def translate(self, error: Exception, url: str) -> StorageError | None:
+        from botocore import exceptions as boto  # type: ignore[import-untyped]
+
+        if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
+            return AccessDenied(
+                f"no credentials for {url}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name "
+                "a profile, or pass storage_options={'anon': True} for a public bucket"
+            )
+        if isinstance(error, boto.ProfileNotFound):
+            return AccessDenied(
+                f"{url}: the AWS profile {error.kwargs.get('profile')!r} is unknown"
+            )
+        if isinstance(error, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return StorageError(
+                f"{url}: the server's certificate is not trusted; name its issuer's in AWS_CA_BUNDLE"
+            )
+        if isinstance(
+            error,
+            (
+                boto.HTTPClientError,
+                boto.ConnectionError,
+                boto.IncompleteReadError,
+                boto.FlexibleChecksumError,
+            ),
+        ):
+            return Transient(f"{url}: {type(error).__name__}; it may be tried again")
+        code = _code(error)
+        if code in _DENIED:
+            return AccessDenied(f"no permission for {url} ({code}); check the credentials")
+        if code in _PASSING:
+            return Transient(f"{url}: the server answered {code}; it may be tried again")
+        return None
+
+
+def _code(error: BaseException | None) -> str:
+    """Return the error code that the server gave, from the error that s3fs made of it."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+        error = error.__cause__
+    return ""

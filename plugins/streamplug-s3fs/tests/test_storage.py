@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+
+import pytest
+from streamplug_s3fs.storage import S3Storage
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin import open_storage
+from streamplug.testing.storage import StorageTests
+
+
+class TestS3(StorageTests):
+    secret = "s3cr3t-ACCESS-key"
+
+    @pytest.fixture(autouse=True)
+    def location(self, endpoint, client, bucket):
+        self.endpoint, self.client, self.bucket = endpoint, client, bucket
+
+    def make_storage(self):
+        return S3Storage(
+            f"s3://{self.bucket}/some/set", endpoint_url=self.endpoint, key="me", secret=self.secret
+        )
+
+    def put_raw(self, key, data):
+        self.client.put_object(Bucket=self.bucket, Key=f"some/set/{key}", Body=data)
+
+    def get_raw(self, key):
+        return self.client.get_object(Bucket=self.bucket, Key=f"some/set/{key}")["Body"].read()
+
+
+def test_is_found_by_its_scheme(endpoint, bucket, client):
+    client.put_object(Bucket=bucket, Key="k", Body=b"data")
+    for scheme in ("s3", "s3a"):
+        storage = open_storage(f"{scheme}://{bucket}", {"endpoint_url": endpoint})
+        assert type(storage) is S3Storage
+        assert storage.read("k") == b"data"
+
+
+def test_a_neighbour_with_the_same_start_is_not_listed(endpoint, bucket, client):
+    for key in ("set/1", "set2/1", "set"):
+        client.put_object(Bucket=bucket, Key=key, Body=b"")
+    storage = S3Storage(f"s3://{bucket}/set", endpoint_url=endpoint)
+    assert [o.key for o in storage.list()] == ["1"]
+
+
+def test_markers_of_directories_are_no_objects(endpoint, bucket, client):
+    for key in ("set/", "set/sub/", "set/sub/1"):
+        client.put_object(Bucket=bucket, Key=key, Body=b"")
+    storage = S3Storage(f"s3://{bucket}/set", endpoint_url=endpoint)
+    assert [o.key for o in storage.list()] == ["sub/1"]
+
+
+def test_uploads_in_parts(endpoint, bucket, client, tmp_path):
+    data = bytes(range(256)) * (110 * 4096)
+    (tmp_path / "source").write_bytes(data)
+    storage = S3Storage(f"s3://{bucket}", endpoint_url=endpoint, default_block_size=2**23)
+    storage.upload(tmp_path / "source", "k")
+    assert client.head_object(Bucket=bucket, Key="k")["ContentLength"] == len(data)
+    storage.download("k", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == data
+
+
+def test_a_missing_bucket_is_not_found(endpoint):
+    storage = S3Storage("s3://no-such-bucket/set", endpoint_url=endpoint)
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: storage.stat("k"),
+        lambda: list(storage.list()),
+        lambda: storage.write("k", b"x"),
+    ):
+        with pytest.raises(NotFound, match="s3://no-such-bucket/set"):
+            operation()
+
+
+@pytest.mark.parametrize("name", ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL"])
+def test_the_endpoint_may_come_from_the_environment(endpoint, bucket, client, monkeypatch, name):
+    client.put_object(Bucket=bucket, Key="k", Body=b"data")
+    monkeypatch.setenv(name, endpoint)
+    assert S3Storage(f"s3://{bucket}").read("k") == b"data"
+
+
+def test_the_option_wins_over_the_environment(endpoint, bucket, client, monkeypatch):
+    client.put_object(Bucket=bucket, Key="k", Body=b"data")
+    monkeypatch.setenv("S3_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert S3Storage(f"s3://{bucket}", endpoint_url=endpoint).read("k") == b"data"
+
+
+def test_a_profile_gives_the_credentials(recorder, monkeypatch, tmp_path):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    (tmp_path / "credentials").write_text(
+        "[team]\naws_access_key_id = KEYOFTEAM\naws_secret_access_key = s\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    S3Storage("s3://b", endpoint_url=recorder.url, profile="team").read("k")
+    assert "Credential=KEYOFTEAM/" in recorder.requests[0].headers["authorization"]
+
+
+def test_an_unknown_profile_is_named(endpoint):
+    with pytest.raises(AccessDenied, match="profile 'nobody' is unknown"):
+        S3Storage("s3://b", endpoint_url=endpoint, profile="nobody").read("k")
+
+
+def test_without_credentials_the_ways_to_give_them_are_told(endpoint, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AccessDenied, match=r"no credentials for s3://b/k; .*'anon': True"):
+        S3Storage("s3://b", endpoint_url=endpoint).read("k")
+
+
+# -- what goes over the wire --------------------------------------------------
+
+
+class Recorder:
+    """A server that answers each request with the next of `answers`, or the last."""
+
+    def __init__(self, url):
+        self.url = url
+        self.requests = []
+        self.answers = [(200, b"data")]
+        self.wait = 0.0
+
+
+@contextmanager
+def serving():
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self):
+            recorder.requests.append(self)
+            time.sleep(recorder.wait)
+            status, body = recorder.answers[0]
+            if len(recorder.answers) > 1:
+                recorder.answers.pop(0)
+            if status == 0:
+                self.close_connection = True
+                return
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_GET = do_HEAD = do_PUT = answer
+
+        def log_message(self, *args):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request, client_address):
+            pass  # a client that gives up is what some tests are about
+
+    server = Server(("127.0.0.1", 0), Handler)
+    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield recorder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def recorder():
+    with serving() as recorder:
+        yield recorder
+
+
+def error(code):
+    return f"<Error><Code>{code}</Code><Message>{SIGNED}</Message></Error>".encode()
+
+
+SIGNED = "https://host/k?X-Amz-Signature=feedbeef"
+
+
+def test_a_whole_read_is_one_request(recorder):
+    assert S3Storage("s3://b/set", endpoint_url=recorder.url).read("k") == b"data"
+    assert [(r.command, r.path) for r in recorder.requests] == [("GET", "/b/set/k")]
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "wanted"),
+    [
+        ({}, "", None),
+        ({"requester_pays": True}, "", "requester"),
+        ({}, "other, b", "requester"),
+        ({}, "other", None),
+        ({"requester_pays": False}, "b", None),
+    ],
+)
+def test_requester_pays(recorder, monkeypatch, options, variable, wanted):
+    monkeypatch.setenv("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", variable)
+    S3Storage("s3://b", endpoint_url=recorder.url, **options).read("k")
+    assert recorder.requests[0].headers["x-amz-request-payer"] == wanted
+
+
+def test_region_and_key_are_signed(recorder):
+    options = {"region": "eu-north-7", "key": "KEYID", "secret": "s", "token": "TOKEN"}
+    S3Storage("s3://b", endpoint_url=recorder.url, **options).read("k")
+    headers = recorder.requests[0].headers
+    assert "Credential=KEYID/" in headers["authorization"]
+    assert "/eu-north-7/s3/" in headers["authorization"]
+    assert headers["x-amz-security-token"] == "TOKEN"
+
+
+def test_anonymous_requests_are_not_signed(recorder):
+    S3Storage("s3://b", endpoint_url=recorder.url, anon=True).read("k")
+    assert recorder.requests[0].headers["authorization"] is None
+
+
+@pytest.mark.parametrize(("style", "path"), [("path", "/b/k"), ("virtual", "/k")])
+def test_addressing_style(recorder, style, path):
+    # Any name below localhost is this machine: aiohttp asks its resolver, so only path is read.
+    url = recorder.url.replace("127.0.0.1", "localhost")
+    storage = S3Storage("s3://b", endpoint_url=url, addressing_style=style)
+    if style == "virtual":
+        assert storage.filesystem_options()["config_kwargs"]["s3"] == {"addressing_style": style}
+        return
+    storage.read("k")
+    assert recorder.requests[0].path == path
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "wanted"),
+    [
+        (404, "NoSuchKey", NotFound),
+        (404, "NoSuchBucket", NotFound),
+        (403, "AccessDenied", AccessDenied),
+        (403, "InvalidAccessKeyId", AccessDenied),
+        (403, "SignatureDoesNotMatch", AccessDenied),
+        (403, "RequestTimeTooSkewed", AccessDenied),
+        (400, "ExpiredToken", AccessDenied),
+        (400, "InvalidToken", AccessDenied),
+        (401, "Whatever", AccessDenied),
+        (400, "RequestTimeout", Transient),
+        (429, "TooManyRequests", Transient),
+        (500, "InternalError", Transient),
+        (502, "BadGateway", Transient),
+        (503, "SlowDown", Transient),
+        (503, "ServiceUnavailable", Transient),
+        (504, "GatewayTimeout", Transient),
+    ],
+)
+def test_answers_become_our_errors(recorder, monkeypatch, status, code, wanted):
+    fast_retries(monkeypatch)
+    recorder.answers = [(status, error(code))]
+    storage = S3Storage("s3://b/set", endpoint_url=recorder.url)
+    for operation in (lambda: storage.read("k"), lambda: storage.read_range("k", 0, 5)):
+        with pytest.raises(StorageError, match="s3://b/set/k") as caught:
+            operation()
+        assert type(caught.value) is wanted
+        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_other_answers_are_storage_errors(recorder):
+    recorder.answers = [(400, error("InvalidArgument"))]
+    with pytest.raises(StorageError, match="s3://b/k: the server answered 400") as caught:
+        S3Storage("s3://b", endpoint_url=recorder.url).read("k")
+    assert type(caught.value) is StorageError
+
+
+def test_a_connection_that_is_refused_is_transient(monkeypatch):
+    fast_retries(monkeypatch)
+    with serving() as gone:
+        url = gone.url
+    with pytest.raises(Transient, match="s3://b/k"):
+        S3Storage("s3://b", endpoint_url=url).read("k")
+
+
+def test_a_connection_that_breaks_is_transient(recorder, monkeypatch):
+    fast_retries(monkeypatch)
+    recorder.answers = [(0, b"")]
+    with pytest.raises(Transient, match="s3://b/k"):
+        S3Storage("s3://b", endpoint_url=recorder.url).read("k")
+
+
+def test_a_server_that_stalls_is_transient(recorder, monkeypatch):
+    fast_retries(monkeypatch)
+    recorder.wait = 1.0
+    storage = S3Storage("s3://b", endpoint_url=recorder.url, read_timeout=0.2)
+    with pytest.raises(Transient, match="s3://b/k"):
+        storage.read("k")
+
+
+def test_timeouts_are_set_by_default():
+    config = S3Storage("s3://b").filesystem_options()["config_kwargs"]
+    assert 0 < config["connect_timeout"] <= 10
+    assert 0 < config["read_timeout"] <= 30
+
+
+def fast_retries(monkeypatch):
+    monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
+    monkeypatch.setattr("streamplug_s3fs.options.ATTEMPTS", 1)
+
+
+# -- options ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpont_url": "x"}, r"no option 'endpont_url'. Did you mean 'endpoint_url'\?"),
+        ({"region_name": "x"}, r"no option 'region_name'. Did you mean 'region'\?"),
+        ({"zzz": 1}, "no option 'zzz'. Known: addressing_style, anon, "),
+        ({"anon": "yes"}, "'anon' must be bool, not str"),
+        ({"read_timeout": True}, "'read_timeout' must be int or float, not bool"),
+        ({"read_timeout": 0}, "read_timeout=0: must be positive"),
+        ({"secret": 12345, "key": "k"}, "'secret' must be str, not int"),
+        ({"client_kwargs": []}, "'client_kwargs' must be a dict, not list"),
+        ({"key": "k"}, "'key' and 'secret' go together"),
+        ({"secret": "s"}, "'key' and 'secret' go together"),
+        ({"anon": True, "key": "k", "secret": "s"}, "'anon' and 'key' exclude each other"),
+        ({"addressing_style": "paht"}, "addressing_style='paht': use auto, path, virtual"),
+        ({"endpoint_url": "minio:9000"}, "must start with http:// or https://"),
+    ],
+)
+def test_refuses_options_without_meaning(options, message):
+    with pytest.raises(ConfigError, match=message):
+        S3Storage("s3://b", **options)
+
+
+def test_none_is_the_default():
+    options = dict.fromkeys(("endpoint_url", "anon", "key", "secret", "region", "read_timeout"))
+    assert (
+        S3Storage("s3://b", **options).filesystem_options()
+        == S3Storage("s3://b").filesystem_options()
+    )
+
+
+def test_passes_on_what_s3fs_takes():
+    options = S3Storage(
+        "s3://b",
+        max_concurrency=3,
+        client_kwargs={"verify": False},
+        config_kwargs={"read_timeout": 7, "s3": {"payload_signing_enabled": True}},
+        addressing_style="path",
+    ).filesystem_options()
+    assert options["max_concurrency"] == 3
+    assert options["client_kwargs"] == {"verify": False}
+    assert options["config_kwargs"]["read_timeout"] == 7
+    assert options["config_kwargs"]["s3"] == {
+        "payload_signing_enabled": True,
+        "addressing_style": "path",
+    }
+
+
+def test_a_url_without_bucket_is_refused():
+    with pytest.raises(ConfigError, match="'s3://' names no bucket"):
+        S3Storage("s3://")

@@ -1,0 +1,173 @@
+"""Storages that wrap another one to make it slow, unreliable, or observed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from streamplug.errors import StorageError, Transient
+from streamplug.interfaces import Storage
+from streamplug.types import Buffer, ObjectInfo
+
+T = TypeVar("T")
+
+
+class _Wrapper(Storage):
+    """Passes every operation on to another storage, through `_around`."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner.url)
+        self.inner = inner
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:
+        return call()
+
+    def read(self, key: str) -> bytes:
+        return self._around("read", key, lambda: self.inner.read(key))
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        return self._around("read_range", key, lambda: self.inner.read_range(key, start, stop))
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._around("read_ranges", key, lambda: self.inner.read_ranges(key, ranges))
+
+    def download(self, key: str, path: Path) -> None:
+        self._around("download", key, lambda: self.inner.download(key, path))
+
+    def write(self, key: str, data: Buffer) -> None:
+        self._around("write", key, lambda: self.inner.write(key, data))
+
+    def upload(self, path: Path, key: str) -> None:
+        self._around("upload", key, lambda: self.inner.upload(path, key))
+
+    def stat(self, key: str) -> ObjectInfo:
+        return self._around("stat", key, lambda: self.inner.stat(key))
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return self._around("list", prefix, lambda: self.inner.list(prefix))
+
+    def delete(self, key: str) -> None:
+        self._around("delete", key, lambda: self.inner.delete(key))
+
+    def exists(self, key: str) -> bool:
+        return self._around("exists", key, lambda: self.inner.exists(key))
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class LatencyStorage(_Wrapper):
+    """A storage each of whose operations starts with a wait, as over a slow network."""
+
+    def __init__(self, inner: Storage, seconds: float) -> None:
+        """Wrap a storage.
+
+        Args:
+            inner: The storage.
+            seconds: How long each operation waits; several ranges read at once wait once.
+        """
+        super().__init__(inner)
+        self.seconds = seconds
+
+    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:
+        time.sleep(self.seconds)
+        return call()
+
+
+class FlakyStorage(_Wrapper):
+    """A storage some of whose operations fail before they do anything."""
+
+    def __init__(
+        self,
+        inner: Storage,
+        *,
+        fail_every: int = 0,
+        fail: Callable[[str, str], bool] | None = None,
+        error: type[StorageError] = Transient,
+    ) -> None:
+        """Wrap a storage.
+
+        Args:
+            inner: The storage.
+            fail_every: Fail the n-th, 2n-th, … operation; 0 for none.
+            fail: Says whether an operation fails, from its name and its key.
+            error: What it raises then.
+        """
+        super().__init__(inner)
+        self.fail_every = fail_every
+        self.fail = fail
+        self.error = error
+        self.operations = 0
+
+    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            self.operations += 1
+            turn = self.fail_every > 0 and self.operations % self.fail_every == 0
+        if turn or (self.fail is not None and self.fail(operation, key)):
+            raise self.error(f"{self.url_of(key)}: {operation} was made to fail")
+        return call()
+
+
+class CountingStorage(_Wrapper):
+    """A storage that counts what is asked of it, also what then fails.
+
+    Attributes:
+        counts: Number of calls by name of the operation.
+        keys: Number of calls by name of the operation and key.
+        bytes_read: Bytes that reads and downloads gave.
+        bytes_written: Bytes that writes and uploads took.
+    """
+
+    def __init__(self, inner: Storage) -> None:
+        """Wrap a storage."""
+        super().__init__(inner)
+        self.counts: Counter[str] = Counter()
+        self.keys: Counter[tuple[str, str]] = Counter()
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            self.counts[operation] += 1
+            self.keys[operation, key] += 1
+        return call()
+
+    def read(self, key: str) -> bytes:
+        return self._got(super().read(key))
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        return self._got(super().read_range(key, start, stop))
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self._got(part) for part in super().read_ranges(key, ranges)]
+
+    def download(self, key: str, path: Path) -> None:
+        super().download(key, path)
+        with self._lock:
+            self.bytes_read += path.stat().st_size
+
+    def write(self, key: str, data: Buffer) -> None:
+        super().write(key, data)
+        with self._lock:
+            self.bytes_written += memoryview(data).nbytes
+
+    def upload(self, path: Path, key: str) -> None:
+        super().upload(path, key)
+        with self._lock:
+            self.bytes_written += path.stat().st_size
+
+    def _got(self, data: bytes) -> bytes:
+        with self._lock:
+            self.bytes_read += len(data)
+        return data

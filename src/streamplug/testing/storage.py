@@ -1,0 +1,380 @@
+"""What every storage must do, as tests for its author to subclass."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from streamplug.errors import NotFound, StorageError
+from streamplug.interfaces import Storage
+from streamplug.testing.deviations import ConformanceBase
+
+DATA = bytes(range(256)) * 40
+ODD_KEYS = (
+    "ü/日本語.bin",
+    "a b",
+    "a+b",
+    "100%",
+    "%20",
+    "#1",
+    "q?x=1",
+    "a&b=c",
+    "[1]{2}*.bin",
+    "~x",
+    "a:b",
+    "'q'",
+    "..x",
+    "deep/er/and/deep/er",
+)
+OUTSIDE = ("../x", "a/../../x", "/x")
+READS: dict[str, Callable[[Storage, str, Path], object]] = {
+    "read": lambda storage, key, _: storage.read(key),
+    "read_range": lambda storage, key, _: storage.read_range(key, 0, 1),
+    "read_ranges": lambda storage, key, _: storage.read_ranges(key, [(0, 1), (1, 2)]),
+    "download": lambda storage, key, path: storage.download(key, path),
+    "stat": lambda storage, key, _: storage.stat(key),
+}
+WRITES: dict[str, Callable[[Storage, str, Path], None]] = {
+    "write": lambda storage, key, path: storage.write(key, path.read_bytes()),
+    "upload": lambda storage, key, path: storage.upload(path, key),
+}
+
+
+class StorageTests(ConformanceBase):
+    """Tests of a storage; a subclass says how to make one, and how to get round it.
+
+    Each test has a location of its own, empty at its start: let a fixture of the subclass with
+    ``autouse=True`` choose it, and the three methods below use it.
+
+    Attributes:
+        secret: A string that `make_storage` passes as an option (a password, say); it must show up
+            in no repr and no error. Empty if the storage has no such option.
+        many: How many objects to list: more than the service gives in one answer.
+    """
+
+    secret: ClassVar[str] = ""
+    many: ClassVar[int] = 1100
+
+    def make_storage(self) -> Storage:
+        """Return a new instance for the test's location."""
+        raise NotImplementedError
+
+    def put_raw(self, key: str, data: bytes) -> None:
+        """Create an object without the storage under test."""
+        raise NotImplementedError
+
+    def get_raw(self, key: str) -> bytes:
+        """Return an object's content without the storage under test."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def storage(self) -> Iterator[Storage]:
+        """A storage of the test's location."""
+        storage = self.make_storage()
+        yield storage
+        storage.close()
+
+    # -- reading ------------------------------------------------------------------
+
+    @pytest.mark.parametrize("size", [0, 1, 3_000_000])
+    def test_reads_whole_objects(self, storage: Storage, size: int) -> None:
+        data = os.urandom(size)
+        self.put_raw("a/b", data)
+        assert storage.read("a/b") == data
+
+    @pytest.mark.parametrize(
+        ("start", "stop"),
+        [
+            (0, 1),
+            (3, 9),
+            (0, len(DATA)),
+            (len(DATA) - 1, len(DATA)),
+            (len(DATA) - 3, len(DATA) + 100),
+            (len(DATA), len(DATA) + 1),
+            (len(DATA) + 10, len(DATA) + 20),
+            (5, 5),
+        ],
+    )
+    def test_reads_a_range(self, storage: Storage, start: int, stop: int) -> None:
+        self.put_raw("k", DATA)
+        assert storage.read_range("k", start, stop) == DATA[start:stop]
+
+    def test_reads_a_range_of_an_empty_object(self, storage: Storage) -> None:
+        self.put_raw("k", b"")
+        assert storage.read_range("k", 0, 10) == b""
+
+    def test_reads_many_ranges_in_their_order(self, storage: Storage) -> None:
+        self.put_raw("k", DATA)
+        ranges = [((i * 7919) % len(DATA), (i * 7919) % len(DATA) + i) for i in range(60)]
+        ranges += [(len(DATA) + 5, len(DATA) + 6), (0, 4), (0, 4), (2, 2)]
+        assert storage.read_ranges("k", ranges) == [DATA[a:b] for a, b in ranges]
+        assert storage.read_ranges("k", []) == []
+
+    def test_downloads(self, storage: Storage, tmp_path: Path) -> None:
+        self.put_raw("a/b", DATA)
+        self.put_raw("empty", b"")
+        (tmp_path / "there").write_bytes(b"an earlier file, which is longer" * 1000)
+        storage.download("a/b", tmp_path / "new")
+        storage.download("a/b", tmp_path / "there")
+        storage.download("empty", tmp_path / "empty")
+        assert (tmp_path / "new").read_bytes() == DATA
+        assert (tmp_path / "there").read_bytes() == DATA
+        assert (tmp_path / "empty").read_bytes() == b""
+
+    # -- writing ------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WRITES)
+    @pytest.mark.parametrize("size", [0, 1, 9_000_000])
+    def test_writes_and_uploads(
+        self, storage: Storage, tmp_path: Path, way: str, size: int
+    ) -> None:
+        data = os.urandom(size)
+        (tmp_path / "source").write_bytes(data)
+        WRITES[way](storage, "a/b", tmp_path / "source")
+        assert self.get_raw("a/b") == data
+        assert [(o.key, o.size) for o in storage.list()] == [("a/b", size)]
+
+    @pytest.mark.parametrize("way", WRITES)
+    def test_replaces_by_something_shorter(
+        self, storage: Storage, tmp_path: Path, way: str
+    ) -> None:
+        self.put_raw("k", DATA)
+        (tmp_path / "source").write_bytes(b"short")
+        WRITES[way](storage, "k", tmp_path / "source")
+        assert self.get_raw("k") == b"short"
+
+    @pytest.mark.parametrize("kind", [bytearray, memoryview])
+    def test_writes_any_buffer(self, storage: Storage, kind: type[bytearray]) -> None:
+        storage.write("k", kind(DATA))
+        assert self.get_raw("k") == DATA
+
+    @pytest.mark.parametrize("way", WRITES)
+    def test_readers_see_the_old_or_the_new(
+        self, storage: Storage, tmp_path: Path, way: str
+    ) -> None:
+        contents = [b"a" * 2_000_000, b"b" * 1_500_000]
+        sources = [tmp_path / "a", tmp_path / "b"]
+        for source, content in zip(sources, contents, strict=True):
+            source.write_bytes(content)
+        WRITES[way](storage, "k", sources[0])
+        done = threading.Event()
+
+        def write() -> None:
+            try:
+                for turn in range(20):
+                    WRITES[way](storage, "k", sources[turn % 2])
+            finally:
+                done.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            while not done.is_set():
+                assert storage.read("k") in contents, "a reader saw a part of an object"
+            writing.result()
+
+    # -- listing and looking ------------------------------------------------------
+
+    def test_lists_sorted_at_any_depth(self, storage: Storage) -> None:
+        keys = ["b", "a/2", "a/1", "a/c/d/e", "a.x", "a-x", "B"]
+        for size, key in enumerate(keys):
+            self.put_raw(key, b"." * size)
+        wanted = sorted((key, size) for size, key in enumerate(keys))
+        assert [(o.key, o.size) for o in storage.list()] == wanted
+
+    def test_lists_by_prefix(self, storage: Storage) -> None:
+        for key in ("shard.0", "shard.1", "shards/0", "index", "sub/shard.0"):
+            self.put_raw(key, b"x")
+        assert [o.key for o in storage.list("shard")] == ["shard.0", "shard.1", "shards/0"]
+        assert [o.key for o in storage.list("shard.")] == ["shard.0", "shard.1"]
+        assert [o.key for o in storage.list("sub/")] == ["sub/shard.0"]
+        assert [o.key for o in storage.list("sub/sh")] == ["sub/shard.0"]
+        assert [o.key for o in storage.list("index")] == ["index"]
+        assert list(storage.list("nothing")) == []
+        assert list(storage.list("no/thing")) == []
+
+    def test_lists_nothing_where_nothing_is(self, storage: Storage) -> None:
+        assert list(storage.list()) == []
+
+    def test_lists_many_objects(self, storage: Storage) -> None:
+        keys = [f"part/{i:05d}" for i in range(self.many)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: self.put_raw(key, b""), keys))
+        assert [o.key for o in storage.list("part/")] == keys
+
+    def test_sees_what_others_changed(self, storage: Storage) -> None:
+        self.put_raw("a/1", b"1")
+        assert [o.key for o in storage.list()] == ["a/1"]
+        assert not storage.exists("a/2")
+        self.put_raw("a/2", b"2")
+        self.put_raw("a/1", b"longer")
+        assert [(o.key, o.size) for o in storage.list()] == [("a/1", 6), ("a/2", 1)]
+        assert storage.exists("a/2")
+        assert storage.stat("a/1").size == 6
+
+    def test_stat_tells_key_and_size(self, storage: Storage) -> None:
+        self.put_raw("a/b", DATA)
+        found = storage.stat("a/b")
+        assert (found.key, found.size) == ("a/b", len(DATA))
+
+    def test_exists(self, storage: Storage) -> None:
+        self.put_raw("a/b", b"")
+        assert storage.exists("a/b")
+        assert not storage.exists("a")
+        assert not storage.exists("a/b/c")
+        assert not storage.exists("c")
+
+    def test_deletes(self, storage: Storage) -> None:
+        self.put_raw("a/b", b"x")
+        storage.delete("a/b")
+        assert not storage.exists("a/b")
+        storage.delete("a/b")
+        storage.delete("never/was")
+
+    # -- errors -------------------------------------------------------------------
+
+    @pytest.mark.parametrize("operation", READS)
+    @pytest.mark.parametrize("key", ["gone", "folder/gone", "folder"])
+    def test_what_is_missing_is_not_found(
+        self, storage: Storage, tmp_path: Path, operation: str, key: str
+    ) -> None:
+        self.put_raw("folder/there", b"x")
+        with pytest.raises(NotFound) as caught:
+            READS[operation](storage, key, tmp_path / "target")
+        assert storage.url_of(key) in str(caught.value)
+        assert not (tmp_path / "target").is_dir()
+
+    def test_a_missing_source_is_not_found(self, storage: Storage, tmp_path: Path) -> None:
+        with pytest.raises(NotFound, match="no-such-file"):
+            storage.upload(tmp_path / "no-such-file", "k")
+        assert not storage.exists("k")
+
+    @pytest.mark.parametrize("key", OUTSIDE)
+    def test_reads_nothing_outside(self, storage: Storage, key: str) -> None:
+        with pytest.raises(StorageError, match="leads out"):
+            storage.read(key)
+
+    @pytest.mark.parametrize("key", OUTSIDE)
+    def test_writes_nothing_outside(self, storage: Storage, key: str) -> None:
+        with pytest.raises(StorageError, match="leads out"):
+            storage.write(key, b"x")
+
+    def test_shows_no_secrets(self, storage: Storage, tmp_path: Path) -> None:
+        if not self.secret:
+            pytest.skip("the storage takes no secrets")
+        assert self.secret not in f"{storage!r} {storage} {storage.url}"
+        for operation in READS.values():
+            with pytest.raises(NotFound) as caught:
+                operation(storage, "gone", tmp_path / "target")
+            shown = "".join(traceback.format_exception(caught.value))
+            assert self.secret not in shown + repr(caught.value)
+
+    # -- keys ---------------------------------------------------------------------
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_takes_keys_as_they_are(self, storage: Storage, tmp_path: Path, key: str) -> None:
+        self.put_raw(key, DATA)
+        assert storage.read(key) == DATA
+        assert storage.read_range(key, 1, 4) == DATA[1:4]
+        assert storage.stat(key).size == len(DATA)
+        assert [o.key for o in storage.list()] == [key]
+        storage.download(key, tmp_path / "local")
+        assert (tmp_path / "local").read_bytes() == DATA
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_writes_keys_as_they_are(self, storage: Storage, tmp_path: Path, key: str) -> None:
+        storage.write(key, DATA)
+        assert self.get_raw(key) == DATA
+        (tmp_path / "local").write_bytes(b"new")
+        storage.upload(tmp_path / "local", key)
+        assert self.get_raw(key) == b"new"
+
+    # -- life ---------------------------------------------------------------------
+
+    def test_closes_twice_and_opens_again(self, storage: Storage) -> None:
+        self.put_raw("k", DATA)
+        storage.close()
+        assert storage.read("k") == DATA
+        storage.close()
+        storage.close()
+        assert storage.stat("k").size == len(DATA)
+
+    def test_pickles(self, storage: Storage) -> None:
+        self.put_raw("k", DATA)
+        assert storage.read("k") == DATA
+        copy = pickle.loads(pickle.dumps(storage))
+        assert (type(copy), copy.url) == (type(storage), storage.url)
+        assert copy.read("k") == DATA
+        copy.close()
+
+    def test_works_in_a_forked_child(self, storage: Storage) -> None:
+        if "fork" not in multiprocessing.get_all_start_methods():
+            pytest.skip("this system has no fork")
+        self.put_raw("k", DATA)
+        assert storage.read("k") == DATA
+        assert _read_in_child("fork", storage, "k") == DATA
+        assert storage.read("k") == DATA, "the child broke its parent's connection"
+
+    def test_works_in_a_spawned_child(self, storage: Storage) -> None:
+        self.put_raw("k", DATA)
+        assert storage.read("k") == DATA
+        assert _read_in_child("spawn", storage, "k") == DATA
+
+    def test_serves_many_threads(self, storage: Storage) -> None:
+        threads = 8
+        contents = [os.urandom(50_000) for _ in range(threads)]
+        for i, content in enumerate(contents):
+            self.put_raw(f"t/{i}", content)
+        together = threading.Barrier(threads)
+
+        def work(i: int) -> None:
+            together.wait(60)  # so that all find a storage that is not open yet
+            for _ in range(5):
+                assert storage.read(f"t/{i}") == contents[i]
+                assert storage.read_range(f"t/{i}", 10, 20) == contents[i][10:20]
+                assert storage.stat(f"t/{i}").size == 50_000
+            assert len(list(storage.list("t/"))) == threads
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
+
+
+def _read_in_child(method: str, storage: Storage, key: str) -> bytes:
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]
+    child.start()
+    theirs.close()
+    try:
+        assert ours.poll(120), "the child hangs"
+        result: bytes | str = ours.recv()
+    finally:
+        ours.close()
+        child.join(20)
+        if child.is_alive():
+            child.kill()
+            child.join()
+    assert isinstance(result, bytes), result
+    return result
+
+
+def _read(connection: Connection, storage: Storage, key: str) -> None:
+    try:
+        data = storage.read(key)
+        assert storage.read_range(key, 1, 5) == data[1:5]
+        assert storage.stat(key).size == len(data)
+    except BaseException:  # noqa: BLE001 - whatever it is, the test shall show it
+        connection.send(traceback.format_exc())
+    else:
+        connection.send(data)
+    finally:
+        connection.close()

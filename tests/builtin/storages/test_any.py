@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import time
+import traceback
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import AccessDenied, StorageError
+from streamplug.testing.storage import StorageTests
+
+
+class TestLocal(StorageTests):
+    @pytest.fixture(autouse=True)
+    def location(self, tmp_path_factory):
+        self.root = tmp_path_factory.mktemp("storage") / "set"
+
+    def make_storage(self):
+        return AnyFsspec(str(self.root))
+
+    def put_raw(self, key, data):
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def get_raw(self, key):
+        return (self.root / key).read_bytes()
+
+
+class TestMemory(StorageTests):
+    deviations: ClassVar = {"test_works_in_a_spawned_child": "memory belongs to one process"}
+
+    @pytest.fixture(autouse=True)
+    def location(self):
+        self.root = f"/{uuid.uuid4().hex}"
+        yield
+        for name in [name for name in MemoryFileSystem.store if name.startswith(self.root)]:
+            del MemoryFileSystem.store[name]
+
+    def make_storage(self):
+        return AnyFsspec(f"memory:/{self.root}")
+
+    def put_raw(self, key, data):
+        MemoryFileSystem().pipe_file(f"{self.root}/{key}", data)
+
+    def get_raw(self, key):
+        return MemoryFileSystem.store[f"{self.root}/{key}"].getvalue()
+
+
+class BreaksOff(AnyFsspec):
+    def put(self, path, target):
+        Path(target).write_bytes(path.read_bytes()[:3])
+        raise OSError(28, "No space left on device")
+
+
+def test_a_failed_upload_leaves_the_old_object_and_no_part(tmp_path):
+    storage = BreaksOff(str(tmp_path / "set"))
+    storage.write("k", b"old")
+    (tmp_path / "source").write_bytes(b"newer")
+    with pytest.raises(StorageError, match="set/k: OSError: No space left on device"):
+        storage.upload(tmp_path / "source", "k")
+    assert storage.read("k") == b"old"
+    assert [p.name for p in (tmp_path / "set").iterdir()] == ["k"]
+
+
+def test_what_a_killed_writer_left_is_no_object(tmp_path):
+    (tmp_path / ".streamplug-0123").write_bytes(b"half")
+    (tmp_path / "k").write_bytes(b"whole")
+    assert [o.key for o in AnyFsspec(str(tmp_path)).list()] == ["k"]
+
+
+def test_what_stands_in_the_way_is_named(tmp_path):
+    storage = AnyFsspec(str(tmp_path))
+    storage.write("a/b", b"x")
+    with pytest.raises(StorageError, match="/a: a directory stands in the way"):
+        storage.write("a", b"x")
+    with pytest.raises(StorageError, match="/a/b/c: a file stands in the way"):
+        storage.write("a/b/c", b"x")
+    assert [o.key for o in storage.list()] == ["a/b"]
+
+
+def test_deleting_a_directory_is_deleting_nothing(tmp_path):
+    storage = AnyFsspec(str(tmp_path))
+    storage.write("a/b", b"x")
+    storage.delete("a")
+    assert storage.exists("a/b")
+
+
+class Denied(LocalFileSystem):
+    def cat_file(self, path, start=None, end=None, **kwargs):
+        raise PermissionError(13, "secret-token", path)
+
+    def ls(self, path, detail=False, **kwargs):
+        raise PermissionError(13, "secret-token", path)
+
+
+class AlwaysDenied(AnyFsspec):
+    def filesystem(self):
+        return Denied(skip_instance_cache=True)
+
+
+def test_no_permission_is_access_denied(tmp_path):
+    storage = AlwaysDenied(str(tmp_path))
+    for operation in (lambda: storage.read("k"), lambda: list(storage.list())):
+        with pytest.raises(AccessDenied, match=f"no permission for {tmp_path}") as caught:
+            operation()
+        assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_the_root_directory_is_a_location():
+    storage = AnyFsspec("/")
+    assert storage.path("a/b") == "/a/b"
+    assert storage.exists(__file__.lstrip("/"))
+
+
+def test_a_chain_of_protocols(tmp_path):
+    (tmp_path / "k").write_bytes(b"data")
+    storage = AnyFsspec(
+        f"simplecache::file://{tmp_path}", simplecache={"cache_storage": str(tmp_path / "cache")}
+    )
+    assert storage.read("k") == b"data"
+    storage.write("new/k", b"more")
+    assert (tmp_path / "new" / "k").read_bytes() == b"more"
+
+
+def test_a_client_that_is_not_installed_is_named():
+    with pytest.raises(StorageError, match=r"^gdrive://x/k: .*install"):
+        AnyFsspec("gdrive://x").read("k")
+
+
+def test_storages_share_no_file_system(tmp_path):
+    a, b = AnyFsspec(str(tmp_path)), AnyFsspec(str(tmp_path))
+    assert a.filesystem() is not b.filesystem()
+
+
+def test_two_threads_open_one_file_system(tmp_path):
+    class Slow(AnyFsspec):
+        made = 0
+
+        def filesystem_options(self):
+            Slow.made += 1
+            time.sleep(0.05)
+            return {}
+
+    storage = Slow(str(tmp_path))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: storage.filesystem(), range(4)))
+    assert (Slow.made, len({id(f) for f in found})) == (1, 1)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+from typing import ClassVar
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from streamplug.builtin.storages.http import Http
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.plugin import open_storage
+from streamplug.testing.storage import READS, StorageTests
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves files, with ranges, as a real server does."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        self.server.seen.append((self.command, self.path, self.headers))
+        if self.server.status:
+            self.send_error(self.server.status)
+            return
+        path = self.file()
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if path.is_file():
+            self.send_part(path.read_bytes(), wanted)
+        else:
+            super().do_GET() if self.command == "GET" else super().do_HEAD()
+
+    do_HEAD = do_GET
+
+    def send_part(self, data, wanted):
+        if wanted and self.server.ranges:
+            start, stop = int(wanted[1]), int(wanted[2]) + 1
+            if start >= len(data):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
+            data = data[start:stop]
+        else:
+            self.send_response(200)
+        if self.path.endswith(".gz"):
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def file(self):
+        return self.server.root / unquote(urlsplit(self.path).path).lstrip("/")
+
+    def translate_path(self, path):
+        return str(self.file()) + ("/" if path.endswith("/") else "")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, root):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.root, self.seen, self.status, self.ranges = root, [], 0, True
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("www"))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class TestHttp(StorageTests):
+    secret = "pa55word"
+    many = 50  # one request each: their sizes are not in the listing
+    deviations: ClassVar = {
+        "test_what_is_missing_is_not_found": "the page of a directory is an object too",
+        "test_exists": "the page of a directory is an object too",
+        **dict.fromkeys(
+            (
+                "test_a_missing_source_is_not_found",
+                "test_deletes",
+                "test_readers_see_the_old_or_the_new",
+                "test_replaces_by_something_shorter",
+                "test_writes_and_uploads",
+                "test_writes_any_buffer",
+                "test_writes_keys_as_they_are",
+                "test_writes_nothing_outside",
+            ),
+            "only for reading",
+        ),
+    }
+
+    @pytest.fixture(autouse=True)
+    def location(self, server):
+        self.server = server
+
+    def make_storage(self):
+        url = self.server.url.replace("//", f"//me:{self.secret}@")
+        return Http(f"{url}/some/set")
+
+    def put_raw(self, key, data):
+        path = self.server.root / "some" / "set" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    @pytest.mark.parametrize("operation", READS)
+    def test_what_is_missing_is_not_found(self, storage, tmp_path, operation):
+        with pytest.raises(NotFound, match="/some/set/gone does not exist"):
+            READS[operation](storage, "gone", tmp_path / "target")
+
+    def test_exists(self, storage):
+        self.put_raw("a/b", b"")
+        assert storage.exists("a/b")
+        assert not storage.exists("a/c")
+
+
+def test_is_only_for_reading(server, tmp_path):
+    (server.root / "k").write_bytes(b"data")
+    (tmp_path / "source").write_bytes(b"new")
+    storage = Http(server.url)
+    for operation in (
+        lambda: storage.write("k", b"new"),
+        lambda: storage.upload(tmp_path / "source", "k"),
+        lambda: storage.delete("k"),
+    ):
+        with pytest.raises(StorageError, match="/k: storage over HTTP is only for reading"):
+            operation()
+    assert (server.root / "k").read_bytes() == b"data"
+
+
+def test_is_found_by_its_scheme(server):
+    (server.root / "k").write_bytes(b"data")
+    storage = open_storage(server.url)
+    assert type(storage) is Http
+    assert storage.read("k") == b"data"
+
+
+def test_a_query_goes_with_every_request_and_is_not_shown(server, tmp_path):
+    (server.root / "a").mkdir()
+    (server.root / "a" / "k").write_bytes(b"data")
+    storage = Http(f"{server.url}/a?sig=s%2Bcret&v=1")
+    assert storage.read("k") == b"data"
+    assert storage.read_range("k", 1, 3) == b"at"
+    assert storage.stat("k").size == 4
+    storage.download("k", tmp_path / "k")
+    assert {path for _, path, _ in server.seen} == {"/a/k?sig=s%2Bcret&v=1"}
+    with pytest.raises(NotFound, match=r"^http://127.0.0.1:\d+/a/gone does not exist$"):
+        storage.read("gone")
+    with pytest.raises(StorageError, match="/a: a URL with a query cannot be listed"):
+        storage.list()
+
+
+def test_a_server_without_ranges_still_gives_the_right_bytes(server):
+    server.ranges = False
+    (server.root / "k").write_bytes(b"0123456789")
+    storage = Http(server.url)
+    assert storage.read_range("k", 2, 5) == b"234"
+    assert storage.read_range("k", 5, 15) == b"56789"
+    assert storage.read_range("k", 20, 30) == b""
+    assert storage.read_ranges("k", [(8, 9), (0, 1), (4, 4)]) == [b"8", b"0", b""]
+
+
+def test_files_are_read_as_they_are_stored(server, tmp_path):
+    (server.root / "k.gz").write_bytes(b"\x1f\x8b not unpacked on the way")
+    storage = Http(server.url)
+    assert storage.read("k.gz") == b"\x1f\x8b not unpacked on the way"
+    storage.download("k.gz", tmp_path / "k.gz")
+    assert (tmp_path / "k.gz").read_bytes() == b"\x1f\x8b not unpacked on the way"
+    assert server.seen[0][2]["Accept-Encoding"] == "identity"
+
+
+def test_own_headers_and_settings_of_the_client(server):
+    (server.root / "k").write_bytes(b"data")
+    storage = Http(server.url, client_kwargs={"headers": {"X-Mine": "1"}})
+    assert storage.read("k") == b"data"
+    assert server.seen[0][2]["X-Mine"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"), [(403, AccessDenied), (404, NotFound), (410, NotFound), (503, Transient)]
+)
+def test_answers_become_our_errors(server, tmp_path, status, wanted):
+    server.status = status
+    storage = Http(server.url)
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: storage.read_range("k", 0, 5),
+        lambda: storage.stat("k"),
+        lambda: storage.download("k", tmp_path / "k"),
+    ):
+        with pytest.raises(wanted, match="/k"):
+            operation()
+
+
+def test_sorting_links_of_a_directory_page_are_no_objects(server):
+    (server.root / "index.html").write_text('<a href="?C=N;O=D">Name</a> <a href="k">k</a>')
+    (server.root / "k").write_bytes(b"data")
+    assert [o.key for o in Http(server.url).list()] == ["k"]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from types import SimpleNamespace
+
+import pytest
+from aiohttp import client_exceptions as aio
+
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.interfaces.failures import error_of_status, status_of, storage_error
+
+URL = "x://host/k"
+REQUEST = SimpleNamespace(real_url="http://host/?secret", headers={}, method="GET", url="")
+
+
+class ServiceError(Exception):
+    def __init__(self, **attributes):
+        super().__init__("secret")
+        self.__dict__.update(attributes)
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+def response_error(status):
+    return aio.ClientResponseError(REQUEST, (), status=status)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (response_error(503), 503),
+        (ServiceError(status=404), 404),
+        (ServiceError(status_code=403), 403),
+        (ServiceError(code=429), 429),
+        (ServiceError(response={"ResponseMetadata": {"HTTPStatusCode": 500}}), 500),
+        (ServiceError(response=SimpleNamespace(status_code=502)), 502),
+        (caused(OSError(), ServiceError(status=503)), 503),
+        (ServiceError(response={}), None),
+        (ServiceError(response=None), None),
+        (ServiceError(status="broken", code=1), None),
+        (OSError(), None),
+    ],
+)
+def test_finds_the_status(error, status):
+    assert status_of(error) == status
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        *((status, NotFound) for status in (404, 410)),
+        *((status, AccessDenied) for status in (401, 403, 407)),
+        *((status, Transient) for status in (408, 429, 500, 502, 503, 504)),
+        *((status, StorageError) for status in (301, 400, 405, 412, 501, 505)),
+    ],
+)
+def test_a_status_decides(status, wanted):
+    error = error_of_status(status, URL)
+    assert type(error) is wanted
+    assert URL in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (FileNotFoundError("secret"), NotFound),
+        (NotADirectoryError("secret"), NotFound),
+        (IsADirectoryError("secret"), NotFound),
+        (PermissionError("secret"), AccessDenied),
+        (ConnectionResetError("secret"), Transient),
+        (TimeoutError("secret"), Transient),
+        (asyncio.TimeoutError("secret"), Transient),
+        (socket.gaierror(socket.EAI_AGAIN, "secret"), Transient),
+        (OSError(errno.EHOSTUNREACH, "secret"), Transient),
+        (OSError(errno.ESTALE, "secret"), Transient),
+        (OSError(errno.ENOSPC, "secret"), StorageError),
+        (aio.ClientPayloadError("secret"), Transient),
+        (aio.ServerDisconnectedError("secret"), Transient),
+        (aio.InvalidURL("secret"), StorageError),
+        (ssl.SSLCertVerificationError("secret"), StorageError),
+        (caused(FileNotFoundError("secret"), aio.ClientPayloadError("secret")), Transient),
+        (caused(FileNotFoundError("secret"), response_error(403)), AccessDenied),
+        (caused(FileNotFoundError("secret"), KeyError("secret")), NotFound),
+        (RuntimeError("secret"), StorageError),
+        (NotImplementedError("secret"), StorageError),
+    ],
+)
+def test_exceptions_become_ours_without_their_text(error, wanted):
+    ours = storage_error(error, URL)
+    assert type(ours) is wanted
+    assert URL in str(ours)
+    assert "secret" not in str(ours)
+
+
+def test_tells_the_reason_where_it_is_harmless():
+    assert "No space left" in str(storage_error(OSError(errno.ENOSPC, "x"), URL))
+    assert "RuntimeError" in str(storage_error(RuntimeError("x"), URL))
+    assert "does not offer" in str(storage_error(NotImplementedError(), URL))
+    assert "Please install gcsfs" in str(storage_error(ImportError("Please install gcsfs"), URL))
+    wrong = TypeError("F.__init__() got an unexpected keyword argument 'hots'")
+    assert "takes no option 'hots'" in str(storage_error(wrong, URL))
+    assert "secret" not in str(storage_error(TypeError("f(secret)"), URL))
