@@ -27,6 +27,14 @@ class EpochClock:
         """Count in `cells`: int64, shape ``[CELLS]``, zeros at first; shared by all workers."""
         self._cells = cells
 
+    def __getstate__(self) -> tuple[int, int]:
+        # A copy counts for itself, from the next epoch on.
+        return self.next()
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._cells = private_cells()
+        self.set(*state)
+
     def set(self, epoch: int, step: int) -> None:
         """Let the next epoch to begin be this one, from this step on."""
         self._cells[:] = 0

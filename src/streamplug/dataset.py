@@ -8,16 +8,14 @@ from typing import Any, overload
 
 import cloudpickle
 import numpy as np
-import xxhash
 
-from streamplug.clock import EpochClock, private_cells
 from streamplug.config import detect_world
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError
 from streamplug.fetch import prefetched
-from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import Epoch, positions, state, steps_per_epoch, worker_steps
-from streamplug.plugin.registry import make, registrations, restore
+from streamplug.plan import positions, worker_steps
+from streamplug.plugin.registry import registrations, restore
 from streamplug.read import OpenShards, Reader
+from streamplug.run import Run
 from streamplug.stream import Stream
 from streamplug.types import ColumnValues, Int64, Sample, World
 
@@ -99,19 +97,17 @@ class StreamingDataset:
         _at_least(1, batch_size=batch_size, num_canonical_nodes=num_canonical_nodes)
         _at_least(1, shuffle_block_size=shuffle_block_size)
         _at_least(0, predownload=predownload, shuffle_seed=shuffle_seed)
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.shuffle_algo = shuffle_algo
-        self.shuffle_seed = shuffle_seed
         self.predownload = max(8 * (batch_size or 1), 64) if predownload is None else predownload
-        self._algorithm: ShuffleAlgorithm = make("shuffle", shuffle_algo if shuffle else "none")
-        self._canonical_nodes = num_canonical_nodes
-        self._block_size = shuffle_block_size
         self._given_world = world
         self._open_streams(list(columns) if columns is not None else None, allow_unsafe_types)
-        self._clock = EpochClock(private_cells())
-        self._cursor = (-1, 0, 0)
-        self._epoch: tuple[tuple[int, int, int], Epoch] | None = None
+        self._run = Run(
+            self.samples_per_shard,
+            batch_size=batch_size,
+            shuffle_algo=shuffle_algo if shuffle else None,
+            shuffle_seed=shuffle_seed,
+            shuffle_block_size=shuffle_block_size,
+            num_canonical_nodes=num_canonical_nodes,
+        )
 
     def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> None:
         opened = [stream.open() for stream in self.streams]
@@ -139,11 +135,14 @@ class StreamingDataset:
         """Number of shards of all streams."""
         return len(self.samples_per_shard)
 
+    @property
+    def batch_size(self) -> int | None:
+        """Samples per batch of one rank."""
+        return self._run.batch_size
+
     def __len__(self) -> int:
         """Return the number of samples that one rank sees in an epoch."""
-        batch, world = self._batch(), self._world()
-        nodes = self._identity(batch, world).num_canonical_nodes
-        return steps_per_epoch(self.size, nodes, batch * world.ranks) * batch
+        return self._run.steps(self._world()) * self._run.batch
 
     # -- random access ----------------------------------------------------------
 
@@ -180,20 +179,20 @@ class StreamingDataset:
         # A subclass may change samples on their way out, as with mosaicml-streaming.
         overridden = type(self).__getitem__ is not StreamingDataset.__getitem__
         read = (lambda ids: [self[i] for i in ids.tolist()]) if overridden else self._reader.rows
-        batch = self._batch()
-        for epoch, steps, ids in self._blocks(batch):
+        batch = self._run.batch
+        for epoch, steps, ids in self._blocks():
             rows = read(ids.reshape(-1))
             for number, step in enumerate(steps):
                 last = (number + 1) * batch - 1
                 yield from rows[number * batch : last]
-                self._moved_to(epoch, step + 1)
+                self._run.moved_to(epoch, step + 1)
                 yield rows[last]
 
     def batches(self, batch_size: int | None = None) -> Iterator[dict[str, ColumnValues]]:
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
 
         Args:
-            batch_size: Samples per batch; None for the data set's.
+            batch_size: Samples per batch; None for the data set's, which takes it over if it has none.
 
         Yields:
             The values of each column by its name: an array whose first axis has length
@@ -202,26 +201,21 @@ class StreamingDataset:
         Raises:
             ConfigError: If there is no batch size, or it is not the data set's.
         """
-        batch = batch_size or self.batch_size
-        if batch is None:
-            raise ConfigError(
-                "batches() needs a batch size, here or as batch_size= of the data set"
-            )
-        if self.batch_size not in (None, batch):
-            raise ConfigError(f"batches({batch}) of a data set with batch_size={self.batch_size}")
-        for epoch, steps, ids in self._blocks(batch):
+        self._run.use_batch_size(batch_size)
+        batch = self._run.batch
+        for epoch, steps, ids in self._blocks():
             columns = self._reader.batch(ids.reshape(-1))
             for number, step in enumerate(steps):
                 part = slice(number * batch, (number + 1) * batch)
-                self._moved_to(epoch, step + 1)
+                self._run.moved_to(epoch, step + 1)
                 yield {name: values[part] for name, values in columns.items()}
 
-    def _blocks(self, batch: int) -> Iterator[tuple[int, list[int], Int64]]:
+    def _blocks(self) -> Iterator[tuple[int, list[int], Int64]]:
         """Yield (epoch, steps, ids of shape [steps, batch]) for this worker, its shards ready."""
         world, workers = self._place()
-        epoch, first = self._clock.begin(workers, world.worker)
-        self._cursor = (self._clock.begun(), epoch, first)
-        plan = self._plan(epoch, batch, world)
+        batch = self._run.batch
+        epoch, first = self._run.begin(workers, world.worker)
+        plan = self._run.epoch(epoch, world)
         steps = worker_steps(world, first, plan.steps)
         each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // batch, 1)
         chunks = (steps[start : start + each] for start in range(0, len(steps), each))
@@ -237,12 +231,7 @@ class StreamingDataset:
         with closing(blocks):
             for chunk, ids in blocks:
                 yield epoch, chunk, ids
-        self._moved_to(epoch + 1, 0)
-
-    def _moved_to(self, epoch: int, step: int) -> None:
-        self._cursor = (self._cursor[0], epoch, step)
-
-    # -- the plan -------------------------------------------------------------------
+        self._run.moved_to(epoch + 1, 0)
 
     def _world(self) -> World:
         """Return where this rank stands, without its workers."""
@@ -251,45 +240,6 @@ class StreamingDataset:
     def _place(self) -> tuple[World, int]:
         """Return where this process stands, and how many loader workers its rank has, if any."""
         return self._world(), 0
-
-    def _batch(self) -> int:
-        return self.batch_size or 1
-
-    def _plan(self, epoch: int, batch: int, world: World | None = None) -> Epoch:
-        world = world or self._world()
-        key = (epoch, batch, world.ranks)
-        if self._epoch is None or self._epoch[0] != key:
-            identity = self._identity(batch, world)
-            order = self._algorithm.order(
-                self.samples_per_shard,
-                canonical_nodes=identity.num_canonical_nodes,
-                seed=identity.shuffle_seed,
-                epoch=epoch,
-                block_size=identity.shuffle_block_size,
-            )
-            if not self.size:
-                raise ConfigError("the data set has no samples")
-            self._epoch = (
-                key,
-                Epoch(order, self.size, identity.num_canonical_nodes, identity.global_batch),
-            )
-        return self._epoch[1]
-
-    def _identity(self, batch: int, world: World) -> state.Identity:
-        if self._canonical_nodes is None:
-            self._canonical_nodes = self._algorithm.default_canonical_nodes(world.nodes)
-        # A lane needs a sample of its own.
-        nodes = max(min(self._canonical_nodes, self.size), 1)
-        block = self._block_size or self._algorithm.default_block_size(nodes)
-        return state.Identity(
-            size=self.size,
-            shards=xxhash.xxh64(self.samples_per_shard.tobytes()).hexdigest(),
-            global_batch=batch * world.ranks,
-            shuffle_algo=self.shuffle_algo if self.shuffle else None,
-            shuffle_seed=self.shuffle_seed,
-            shuffle_block_size=block,
-            num_canonical_nodes=nodes,
-        )
 
     # -- state ------------------------------------------------------------------------
 
@@ -307,23 +257,9 @@ class StreamingDataset:
         Raises:
             StateError: If it does not know, or `num_samples` is not whole global batches.
         """
-        world = self._world()
-        identity = self._identity(self._batch(), world)
-        if num_samples is not None:
-            epoch, first = self._clock.current()
-            begin = 0 if from_beginning else first * identity.global_batch
-            saved = state.save(identity, epoch, begin + num_samples)
-            state.load(saved, identity)
-            return saved
-        begun, epoch, step = self._cursor
-        if self._clock.begun() == 0:
-            epoch, step = self._clock.next()
-        elif self._clock.begun() != begun:
-            raise StateError(
-                "the data set was read by loader workers, which may be ahead of the training loop; "
-                "use StreamingDataLoader.state_dict(), or pass num_samples="
-            )
-        return state.save(identity, epoch, step * identity.global_batch)
+        if num_samples is None:
+            return self._run.state(self._world())
+        return self._run.state_after(num_samples, self._world(), from_beginning=from_beginning)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another run stood, on any number of nodes, ranks and workers.
@@ -334,10 +270,7 @@ class StreamingDataset:
         Raises:
             StateError: If it was saved by a run whose order differs from this one's.
         """
-        if self._canonical_nodes is None and isinstance(saved.get("num_canonical_nodes"), int):
-            self._canonical_nodes = max(saved["num_canonical_nodes"], 1)
-        epoch, step = state.load(saved, self._identity(self._batch(), self._world()))
-        self._clock.set(epoch, step)
+        self._run.load(saved, self._world())
 
     # -- other processes ----------------------------------------------------------------
 
@@ -347,7 +280,7 @@ class StreamingDataset:
 
     def _portable(self) -> dict[str, Any]:
         # A worker belongs to this rank's place, which it may not be able to find out by itself.
-        return {**self.__dict__, "_epoch": None, "_given_world": self._world()}
+        return {**self.__dict__, "_given_world": self._world()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         attributes, registered = cloudpickle.loads(saved["pickled"])

@@ -12,8 +12,6 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from streamplug import dataset
 from streamplug.clock import CELLS, EpochClock
 from streamplug.config import detect_world
-from streamplug.errors import ConfigError
-from streamplug.plan import state
 from streamplug.types import World
 
 
@@ -24,7 +22,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         super().__init__(**kwargs)
         # Workers share such memory under fork and spawn, and it has no name to be left behind.
         self._cells = torch.zeros(CELLS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._clock = EpochClock(self._cells.numpy())
+        self._run.clock = EpochClock(self._cells.numpy())
 
     def _world(self) -> World:
         if self._given_world is not None:
@@ -42,25 +40,19 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         place = World(world.nodes, world.ranks_per_node, worker.num_workers, world.rank, worker.id)
         return place, worker.num_workers
 
-    def next_state(self) -> dict[str, Any]:
-        """Return the state of a run that is about to begin an epoch."""
-        identity = self._identity(self._batch(), self._world())
-        epoch, step = self._clock.next()
-        return state.save(identity, epoch, step * identity.global_batch)
+    def __getstate__(self) -> dict[str, Any]:
+        # The cells travel beside, so that torch shares them rather than copying them.
+        return super().__getstate__() | {"cells": self._cells}
 
     def _portable(self) -> dict[str, Any]:
-        # The cells travel beside, so that torch shares them rather than copying them.
         portable = super()._portable()
-        del portable["_cells"], portable["_clock"]
+        del portable["_cells"]
         return portable
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"cells": self._cells}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
         self._cells = saved["cells"]
-        self._clock = EpochClock(self._cells.numpy())
+        self._run.clock = EpochClock(self._cells.numpy())
 
 
 class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
@@ -78,12 +70,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
     def __init__(
         self, dataset: StreamingDataset, batch_size: int | None = 1, **kwargs: Any
     ) -> None:
-        if dataset.batch_size is None:
-            dataset.batch_size = batch_size
-        if dataset.batch_size != batch_size:
-            raise ConfigError(
-                f"batch_size={batch_size} of the loader, but {dataset.batch_size} of the data set"
-            )
+        dataset._run.use_batch_size(batch_size)
         super().__init__(dataset, batch_size=batch_size, **kwargs)
         self._handed_out: int | None = None
 
@@ -97,10 +84,11 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""
         data: StreamingDataset = self.dataset  # type: ignore[assignment]
+        world = data._world()
         if self._handed_out is None:
-            return data.next_state()
-        samples = self._handed_out * (data.batch_size or 1) * data._world().ranks
-        return data.state_dict(samples, from_beginning=False)
+            return data._run.next_state(world)
+        samples = self._handed_out * data._run.batch * world.ranks
+        return data._run.state_after(samples, world, from_beginning=False)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""

@@ -1,0 +1,176 @@
+"""Run: the order of a data set's epochs, and where the reading of them stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from streamplug.clock import EpochClock, private_cells
+from streamplug.errors import ConfigError, StateError
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plan import Epoch, state, steps_per_epoch
+from streamplug.plugin.registry import make
+from streamplug.types import Int64, World
+
+
+class Run:
+    """What a data set does epoch after epoch, on whatever world reads it.
+
+    Attributes:
+        sizes: Samples of each shard, int64, shape ``[shards]``.
+        batch_size: Samples per batch of one rank, or None while nobody has said.
+        clock: Counts the epochs.
+    """
+
+    def __init__(
+        self,
+        sizes: Int64,
+        *,
+        batch_size: int | None,
+        shuffle_algo: str | None,
+        shuffle_seed: int,
+        shuffle_block_size: int | None,
+        num_canonical_nodes: int | None,
+    ) -> None:
+        """Describe a run; a `shuffle_algo` of None does not shuffle."""
+        self.sizes = sizes
+        self.batch_size = batch_size
+        self.clock = EpochClock(private_cells())
+        self._size = int(np.sum(sizes))
+        self._name = shuffle_algo
+        self._algorithm: ShuffleAlgorithm = make("shuffle", shuffle_algo or "none")
+        self._seed = shuffle_seed
+        self._block_size = shuffle_block_size
+        self._canonical_nodes = num_canonical_nodes
+        # Epochs begun, epoch and step of what was handed out last in this process.
+        self._cursor = (-1, 0, 0)
+        self._epoch: tuple[tuple[int, state.Identity], Epoch] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_epoch": None}
+
+    @property
+    def batch(self) -> int:
+        """Samples per batch of one rank; without a batch size every sample is a batch."""
+        return self.batch_size or 1
+
+    def use_batch_size(self, batch_size: int | None) -> None:
+        """Take over a loader's batch size, or check that it is the run's.
+
+        Raises:
+            ConfigError: If the run has another one, or nobody says.
+        """
+        if self.batch_size is None:
+            self.batch_size = batch_size
+        if batch_size not in (None, self.batch_size):
+            raise ConfigError(
+                f"a batch size of {batch_size} for a data set with batch_size={self.batch_size}"
+            )
+        if self.batch_size is None:
+            raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
+
+    def steps(self, world: World) -> int:
+        """Return the number of global batches of an epoch."""
+        identity = self.identity(world)
+        return steps_per_epoch(self._size, identity.num_canonical_nodes, identity.global_batch)
+
+    def epoch(self, number: int, world: World) -> Epoch:
+        """Return an epoch.
+
+        Raises:
+            ConfigError: If there are no samples.
+        """
+        identity = self.identity(world)
+        if self._epoch is None or self._epoch[0] != (number, identity):
+            if not self._size:
+                raise ConfigError("the data set has no samples")
+            order = self._algorithm.order(
+                self.sizes,
+                canonical_nodes=identity.num_canonical_nodes,
+                seed=identity.shuffle_seed,
+                epoch=number,
+                block_size=identity.shuffle_block_size,
+            )
+            epoch = Epoch(order, self._size, identity.num_canonical_nodes, identity.global_batch)
+            self._epoch = ((number, identity), epoch)
+        return self._epoch[1]
+
+    def identity(self, world: World) -> state.Identity:
+        """Return what makes this run's order what it is; settles the canonical nodes."""
+        if self._canonical_nodes is None:
+            self._canonical_nodes = self._algorithm.default_canonical_nodes(world.nodes)
+        # A lane needs a sample of its own.
+        nodes = max(min(self._canonical_nodes, self._size), 1)
+        return state.Identity(
+            size=self._size,
+            shards=xxhash.xxh64(self.sizes.tobytes()).hexdigest(),
+            global_batch=self.batch * world.ranks,
+            shuffle_algo=self._name,
+            shuffle_seed=self._seed,
+            shuffle_block_size=self._block_size or self._algorithm.default_block_size(nodes),
+            num_canonical_nodes=nodes,
+        )
+
+    # -- where it stands --------------------------------------------------------
+
+    def begin(self, workers: int, worker: int) -> tuple[int, int]:
+        """Begin an epoch as one of so many loader workers; returns it and its first step."""
+        epoch, step = self.clock.begin(workers, worker)
+        self._cursor = (self.clock.begun(), epoch, step)
+        return epoch, step
+
+    def moved_to(self, epoch: int, step: int) -> None:
+        """Note that everything before a step has been handed out in this process."""
+        self._cursor = (self._cursor[0], epoch, step)
+
+    def state(self, world: World) -> dict[str, Any]:
+        """Return the state as far as this process knows it.
+
+        Raises:
+            StateError: If loader workers have read since.
+        """
+        begun, epoch, step = self._cursor
+        if self.clock.begun() == 0:
+            return self.next_state(world)
+        if self.clock.begun() != begun:
+            raise StateError(
+                "the data set was read by loader workers, which may be ahead of the training loop; "
+                "use StreamingDataLoader.state_dict(), or pass num_samples="
+            )
+        identity = self.identity(world)
+        return state.save(identity, epoch, step * identity.global_batch)
+
+    def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
+        """Return the state after so many samples, over all ranks, of the current epoch.
+
+        Raises:
+            StateError: If they are not whole global batches.
+        """
+        identity = self.identity(world)
+        epoch, first = self.clock.current()
+        begin = 0 if from_beginning else first * identity.global_batch
+        saved = state.save(identity, epoch, begin + samples)
+        state.load(saved, identity)  # refuses what is no place between two batches
+        return saved
+
+    def next_state(self, world: World) -> dict[str, Any]:
+        """Return the state of a run that is about to begin an epoch."""
+        identity = self.identity(world)
+        epoch, step = self.clock.next()
+        return state.save(identity, epoch, step * identity.global_batch)
+
+    def load(self, saved: Mapping[str, Any], world: World) -> None:
+        """Continue from a state.
+
+        Raises:
+            StateError: If it is of a run whose order differs from this one's.
+        """
+        nodes, batch = saved.get("num_canonical_nodes"), saved.get("global_batch")
+        if self._canonical_nodes is None and isinstance(nodes, int) and nodes > 0:
+            self._canonical_nodes = nodes
+        if self.batch_size is None and isinstance(batch, int) and batch % world.ranks == 0:
+            self.batch_size = batch // world.ranks or None
+        self.clock.set(*state.load(saved, self.identity(world)))
