@@ -25,6 +25,8 @@ VERSION = 2
 _LIMIT = 1 << 63
 _PER_SHARD = re.compile(r"samples|(raw|zip)_\w+")
 _DRIVE = re.compile(r"[A-Za-z]:")
+# What no file name of a data set has: control characters, halves of surrogate pairs, wildcards.
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\\?*]|://")
 
 
 def parse_index(data: bytes, where: str) -> Index:
@@ -38,6 +40,13 @@ def parse_index(data: bytes, where: str) -> Index:
         InvalidIndexError: If it is damaged, hostile or of an unknown version.
         PluginError: If it names a format or an encoding that is not available.
     """
+    try:
+        return _parse(data, where)
+    except RecursionError:
+        raise InvalidIndexError(f"{where} is nested too deeply to be a data set's index") from None
+
+
+def _parse(data: bytes, where: str) -> Index:
     builder = _Builder(where)
     for number, entry in enumerate(_shards(data, where)):
         try:
@@ -51,7 +60,7 @@ def parse_index(data: bytes, where: str) -> Index:
 def _shards(data: bytes, where: str) -> list[Any]:
     try:
         obj = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         cut = "is empty" if not data.strip() else f"is not whole, valid JSON ({error})"
         raise InvalidIndexError(
             f"{where} {cut}; was the writer stopped before it finished? Write or copy the set again"
@@ -60,13 +69,17 @@ def _shards(data: bytes, where: str) -> list[Any]:
         raise InvalidIndexError(
             f"{where} is not a data set's index: it needs 'version' and 'shards'"
         )
-    if obj["version"] != VERSION or isinstance(obj["version"], bool):
+    if not _is_version(obj["version"]):
         raise InvalidIndexError(
-            f"{where} has version {obj['version']!r}; this streamplug reads version {VERSION}"
+            f"{where} has version {obj['version']!r:.60}; this streamplug reads version {VERSION}"
         )
     if not isinstance(obj["shards"], list):
         raise InvalidIndexError(f"{where}: 'shards' must be a list")
     return obj["shards"]
+
+
+def _is_version(value: object) -> bool:
+    return type(value) is int and value == VERSION
 
 
 class _Builder:
@@ -154,13 +167,13 @@ def make_schema(entry: Mapping[str, Any]) -> Schema:
         InvalidIndexError: If they are not what the format asks for.
         PluginError: If the format or an encoding is not available.
     """
-    if entry.get("version") != VERSION or isinstance(entry.get("version"), bool):
-        raise InvalidIndexError(f"shard version {entry.get('version')!r}, expected {VERSION}")
+    if not _is_version(entry.get("version")):
+        raise InvalidIndexError(f"shard version {entry.get('version')!r:.60}, expected {VERSION}")
     name, compression = entry.get("format"), entry.get("compression")
     if not isinstance(name, str):
-        raise InvalidIndexError(f"format must be a name, got {name!r}")
+        raise InvalidIndexError(f"format must be a name, got {name!r:.60}")
     if compression is not None and not isinstance(compression, str):
-        raise InvalidIndexError(f"compression must be a name or null, got {compression!r}")
+        raise InvalidIndexError(f"compression must be a name or null, got {compression!r:.60}")
     format_: Format = make("format", name)
     return Schema(format_, format_.columns(entry, make_encoding), compression)
 
@@ -205,8 +218,7 @@ def safe_basename(name: object, what: str) -> str:
     parts = name.split("/") if isinstance(name, str) else [""]
     bad = (
         any(part in ("", ".", "..") or part != part.strip() for part in parts)
-        or any(c in str(name) for c in "\\\0\n\r?*")
-        or "://" in str(name)
+        or bool(_UNUSABLE.search(str(name)))
         or bool(_DRIVE.match(str(name)))
         or parts[0].startswith((".streamplug", "~"))
     )
