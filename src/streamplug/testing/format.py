@@ -1,0 +1,432 @@
+"""What every shard format must do: subclass `FormatTests` and name yours."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamplug.errors import DataError, DecodeError, EncodeError, StreamplugError
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ShardFile,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.plugin import make, resolve
+from streamplug.testing.deviations import ConformanceBase
+from streamplug.testing.equality import same
+from streamplug.types import FileInfo
+
+Row = dict[str, Any]
+
+_thorough = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+_VALUES: Mapping[str, st.SearchStrategy[Any]] = {
+    "bytes": st.binary(max_size=9),
+    "float64": st.floats(width=64).map(np.float64),
+    "int": st.integers(-(2**63), 2**63 - 1),
+    "json": st.recursive(st.integers() | st.text(max_size=5), st.lists, max_leaves=4),
+    "ndarray": st.lists(st.integers(0, 255), max_size=6).map(lambda v: np.array(v, np.uint8)),
+    "ndarray:float32:2": st.lists(st.floats(width=32), min_size=2, max_size=2).map(
+        lambda v: np.array(v, np.float32)
+    ),
+    "str": st.text(max_size=9),
+}
+"""Values to try, by encoding."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard in memory, as a test wrote it.
+
+    Attributes:
+        entry: The format's keys in the index, as a reader of the index finds them.
+        files: Content of its raw files by role.
+        samples: How many samples it holds.
+    """
+
+    entry: Mapping[str, Any]
+    files: Mapping[str, bytes]
+    samples: int
+
+
+class FormatTests(ConformanceBase):
+    """The tests of one shard format; see `ConformanceBase` for what it does not fulfil.
+
+    Attributes:
+        name: The name that it is registered under; without one, name the class.
+        cls: The class; without one, what `name` stands for.
+        columns: Encoding by name of the columns to try. A format that cannot hold them all takes
+            away some; values are known for the encodings of the default, ``bytes``, ``json`` and
+            ``float64``.
+    """
+
+    name: ClassVar[str] = ""
+    cls: ClassVar[type[Format] | None] = None
+    columns: ClassVar[Mapping[str, str]] = {
+        "text": "str",
+        "number": "int",
+        "values": "ndarray",
+        "fixed": "ndarray:float32:2",
+    }
+
+    @classmethod
+    def format_class(cls) -> type[Format]:
+        """Return the class under test."""
+        return cls.cls or resolve("format", cls.name)
+
+    def format(self) -> Format:
+        """Return a new instance of the format under test."""
+        return self.format_class().from_spec(None)
+
+    def rows(self, *, min_size: int = 0) -> st.SearchStrategy[list[Row]]:
+        """Return a strategy for the samples of a shard."""
+        row = st.fixed_dictionaries({name: _VALUES[spec] for name, spec in self.columns.items()})
+        return st.lists(row, min_size=min_size, max_size=8)
+
+    def some_rows(self, count: int = 7) -> list[Row]:
+        """Return some samples, always the same."""
+        made: Mapping[str, Any] = {
+            "bytes": lambda i: bytes([i]) * i,
+            "float64": np.float64,
+            "int": int,
+            "json": lambda i: [i, str(i)],
+            "ndarray": lambda i: np.full(i, i, np.uint8),
+            "ndarray:float32:2": lambda i: np.array([i, -i], np.float32),
+            "str": lambda i: f"sample {i}",
+        }
+        return [
+            {name: made[spec](i) for name, spec in self.columns.items()}
+            for i in range(1, count + 1)
+        ]
+
+    # -- there and back -------------------------------------------------------
+
+    def writer(self, compression: str | None = None) -> ShardWriter:
+        """Return a writer of the columns to try."""
+        columns = [Column(n, spec, make("encoding", spec)) for n, spec in self.columns.items()]
+        return self.format().writer(columns, WriteSettings(compression, ("xxh64",), 1 << 20))
+
+    def write(self, rows: Sequence[Row]) -> Shard:
+        """Write a shard."""
+        writer = self.writer()
+        parts = [writer.encode(row) for row in rows]
+        return _assemble(writer, parts, [len(part) for part in parts])
+
+    def open(
+        self, shard: Shard, *, format_: Format | None = None, broken: Sequence[str] = ()
+    ) -> tuple[ShardReader, list[Column]]:
+        """Open a shard; decoding a column named in `broken` fails."""
+        format_ = format_ or self.format()
+        columns = [
+            replace(c, encoding=_Broken(c.encoding)) if c.name in broken else c
+            for c in format_.columns(shard.entry, _make_encoding)
+        ]
+        raw = {role: FileInfo(role, len(data), {}) for role, data in shard.files.items()}
+        info = ShardInfo(0, shard.samples, {role: ShardFile(raw[role], None) for role in raw})
+        content = {role: np.frombuffer(data, np.uint8) for role, data in shard.files.items()}
+        return format_.open(info, content, columns), columns
+
+    def read(self, shard: Shard) -> list[Row]:
+        """Read a shard sample by sample, and again all at once; both must tell the same.
+
+        Raises:
+            DataError: If both ways find the shard damaged.
+        """
+        reader, columns = self.open(shard)
+        try:
+            rows = [reader.row(index, columns) for index in range(len(reader))]
+        except DataError:
+            with pytest.raises(DataError):
+                reader.take(np.arange(len(reader)), columns)
+            raise
+        assert same(_taken(reader, columns, range(len(reader))), rows)
+        return rows
+
+    # -- what it declares -----------------------------------------------------
+
+    def test_name_stands_for_the_class(self) -> None:
+        if not self.name:
+            pytest.skip("no name given")
+        assert resolve("format", self.name) is self.format_class()
+
+    def test_suffix_is_the_end_of_a_file_name(self) -> None:
+        suffix = self.format_class().suffix
+        assert suffix
+        assert not suffix.startswith(".")
+        assert not set(suffix) & set("/\\ :")
+
+    def test_writes_its_roles(self) -> None:
+        assert set(self.write(self.some_rows()).files) == set(self.format_class().roles)
+
+    def test_entry_says_what_every_entry_says(self) -> None:
+        entry = self.writer("zstd:7").entry()
+        assert json.loads(json.dumps(entry)) == entry
+        assert entry["version"] == 2
+        assert entry["compression"] == "zstd:7"
+        assert isinstance(entry["format"], str)
+        assert self.name in ("", entry["format"])
+        assert not {"samples", "raw_data", "zip_data"} & set(entry)
+
+    def test_entry_tells_the_columns(self) -> None:
+        columns = self.format().columns(_json(self.writer().entry()), _make_encoding)
+        assert {column.name: column.spec for column in columns} == self.columns
+
+    def test_size_of_a_shard_is_known_beforehand(self) -> None:
+        writer = self.writer()
+        for count in (1, 7):
+            parts = [writer.encode(row) for row in self.some_rows(count)]
+            shard = _assemble(writer, parts, [len(part) for part in parts])
+            counted = writer.base_size + sum(len(part) + writer.row_overhead for part in parts)
+            assert len(shard.files["data"]) <= counted
+            assert writer.max_size is None or counted < writer.max_size
+
+    # -- what it does ---------------------------------------------------------
+
+    def test_round_trip(self) -> None:
+        @_thorough
+        @given(self.rows())
+        def check(rows: list[Row]) -> None:
+            assert same(_sorted(self.read(self.write(rows))), _sorted(rows))
+
+        check()
+
+    def test_batch_equals_single_samples(self) -> None:
+        @_thorough
+        @given(self.rows(min_size=1))
+        def check(rows: list[Row]) -> None:
+            writer = self.writer()
+            singles = [writer.encode(row) for row in rows]
+            data, sizes = writer.encode_batch({n: [row[n] for row in rows] for n in self.columns})
+            assert bytes(data) == b"".join(singles)
+            assert sizes.tolist() == [len(row) for row in singles]
+
+        check()
+
+    def test_shards_of_one_writer_are_independent(self) -> None:
+        writer = self.writer()
+        rows = [[writer.encode(row) for row in self.some_rows(count)] for count in (7, 2, 7)]
+        shards = [_assemble(writer, parts, [len(part) for part in parts]) for parts in rows]
+        pieces = [b"".join(rows[2][:3]), memoryview(b"".join(rows[2][3:]))]
+        shards.append(_assemble(writer, pieces, [len(part) for part in rows[2]]))
+        assert shards[0] == shards[2] == shards[3] == self.write(self.some_rows())
+        assert same(_sorted(self.read(shards[1])), _sorted(self.some_rows(2)))
+
+    def test_takes_samples_in_any_order(self) -> None:
+        @_thorough
+        @given(self.rows(min_size=1), st.data())
+        def check(rows: list[Row], data: st.DataObject) -> None:
+            reader, columns = self.open(self.write(rows))
+            wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
+            single = [reader.row(index, columns) for index in wanted]
+            assert same(_sorted(single), _sorted([rows[index] for index in wanted]))
+            assert same(_taken(reader, columns, wanted), single)
+
+        check()
+
+    def test_decodes_no_other_columns(self) -> None:
+        shard, rows = self.write(self.some_rows()), self.some_rows()
+        for name in self.columns:
+            others = [other for other in self.columns if other != name]
+            reader, columns = self.open(shard, broken=others)
+            wanted = [column for column in columns if column.name == name]
+            expected = [{name: row[name]} for row in rows]
+            assert same([reader.row(index, wanted) for index in range(len(rows))], expected)
+            assert same(_taken(reader, wanted, range(len(rows))), expected)
+
+    def test_columns_come_in_the_order_asked_for(self) -> None:
+        reader, columns = self.open(self.write(self.some_rows()))
+        turned = columns[::-1]
+        values = reader.take(np.array([3, 1]), turned)
+        for column, found in zip(turned, values, strict=True):
+            expected = [self.some_rows()[index][column.name] for index in (3, 1)]
+            assert same(list(column.encoding.split(found)), expected)
+
+    def test_byte_range_lies_in_the_file(self) -> None:
+        shard = self.write(self.some_rows())
+        reader, _ = self.open(shard)
+        found = [reader.byte_range(index) for index in range(len(reader))]
+        if None in found:
+            assert set(found) == {None}
+            pytest.skip("a sample is not one piece of a file")
+        for start, stop in found:  # type: ignore[misc]
+            assert 0 <= start <= stop <= len(shard.files["data"])
+
+    def test_serves_many_threads(self) -> None:
+        reader, columns = self.open(self.write(self.some_rows()))
+        subsets = [columns, columns[:1], columns[1:]]
+
+        def work(turn: int) -> bool:
+            wanted = subsets[turn % 3]
+            rows = [reader.row(index, wanted) for index in range(len(reader))]
+            return same(_taken(reader, wanted, range(len(reader))), rows) and rows == rows
+
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(work, range(200)))
+
+    def test_pickles(self) -> None:
+        format_ = pickle.loads(pickle.dumps(self.format()))
+        reader, columns = self.open(self.write(self.some_rows()), format_=format_)
+        columns = pickle.loads(pickle.dumps(columns))
+        assert len(reader) == 7
+        assert same(_sorted([reader.row(0, columns)]), _sorted(self.some_rows()[:1]))
+
+    # -- what it refuses to write ---------------------------------------------
+
+    def test_wrong_columns_are_refused(self) -> None:
+        writer, row = self.writer(), self.some_rows()[0]
+        for name in self.columns:
+            less = {key: value for key, value in row.items() if key != name}
+            with pytest.raises(EncodeError, match=name):
+                writer.encode(less)
+            with pytest.raises(EncodeError, match=name):
+                writer.encode_batch({key: [value] for key, value in less.items()})
+        with pytest.raises(EncodeError, match="surplus"):
+            writer.encode({**row, "surplus": 1})
+        with pytest.raises(EncodeError, match="surplus"):
+            writer.encode_batch({key: [value] for key, value in {**row, "surplus": 1}.items()})
+
+    def test_wrong_values_are_refused(self) -> None:
+        writer, row = self.writer(), self.some_rows()[0]
+        for name in self.columns:
+            with pytest.raises(EncodeError, match=name):
+                writer.encode({**row, name: object()})
+            batch = {key: [value] for key, value in row.items()}
+            with pytest.raises(EncodeError, match=name):
+                writer.encode_batch({**batch, name: [object()]})
+
+    def test_columns_of_different_lengths_are_refused(self) -> None:
+        batch = {name: [row[name] for row in self.some_rows(3)] for name in self.columns}
+        name = next(iter(batch))
+        if len(batch) == 1:
+            pytest.skip("there is one column")
+        with pytest.raises(EncodeError):
+            self.writer().encode_batch({**batch, name: batch[name][:2]})
+
+    # -- what it refuses to read ----------------------------------------------
+
+    def test_wrong_number_of_samples_is_refused(self) -> None:
+        shard = self.write(self.some_rows())
+        for samples in (0, 6, 8, 1 << 40):
+            with pytest.raises(DataError):
+                self.read(replace(shard, samples=samples))
+
+    def test_truncated_files_are_refused(self) -> None:
+        shard = self.write(self.some_rows())
+        for role, data in shard.files.items():
+            for size in range(len(data)):
+                with pytest.raises(DataError):
+                    self.read(replace(shard, files={**shard.files, role: data[:size]}))
+
+    def test_garbage_does_no_harm(self) -> None:
+        shard = self.write(self.some_rows())
+
+        @_thorough
+        @given(st.data())
+        def check(data: st.DataObject) -> None:
+            role = data.draw(st.sampled_from(sorted(shard.files)))
+            start = shard.files[role][: data.draw(st.integers(0, 64))]
+            garbage = start + data.draw(st.binary(max_size=200))
+            self._read_or_refuse(replace(shard, files={**shard.files, role: garbage}))
+
+        check()
+
+    def test_flipped_bits_do_no_harm(self) -> None:
+        shard = self.write(self.some_rows())
+
+        @_thorough
+        @given(st.data())
+        def check(data: st.DataObject) -> None:
+            role = data.draw(st.sampled_from(sorted(shard.files)))
+            flipped = bytearray(shard.files[role])
+            bits = st.integers(0, 8 * len(flipped) - 1)
+            for bit in data.draw(st.sets(bits, min_size=1, max_size=5)):
+                flipped[bit // 8] ^= 1 << bit % 8
+            self._read_or_refuse(replace(shard, files={**shard.files, role: bytes(flipped)}))
+
+        check()
+
+    def test_hostile_entries_do_no_harm(self) -> None:
+        entry = _json(self.writer().entry())
+        values: list[Any] = [None, True, -1, 1 << 70, "x", "pkl", [], [None], ["a", "a"], {}, [[]]]
+        changed = [{**entry, key: value} for key in entry for value in values]
+        changed += [{k: v for k, v in entry.items() if k != key} for key in entry]
+        for hostile in changed:
+            try:
+                columns = self.format().columns(hostile, _make_encoding)
+            except StreamplugError:
+                continue
+            assert all(isinstance(column, Column) for column in columns)
+
+    def test_undecodable_value_is_named(self) -> None:
+        shard = self.write(self.some_rows())
+        for name in self.columns:
+            reader, columns = self.open(shard, broken=[name])
+            with pytest.raises(DecodeError, match=f"(?s)5.*{name}|{name}.*5"):
+                reader.row(5, columns)
+            with pytest.raises(DecodeError, match=f"(?s)4.*{name}|{name}.*4"):
+                reader.take(np.array([4, 1]), columns)
+
+    def _read_or_refuse(self, shard: Shard) -> None:
+        try:
+            rows = self.read(shard)
+        except DataError:
+            return
+        assert len(rows) == shard.samples
+
+
+class _Broken(Encoding):
+    """Stored like another encoding, but cannot decode."""
+
+    def __init__(self, inner: Encoding) -> None:
+        self.size = inner.size
+
+    def encode(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, data: memoryview) -> Any:
+        raise KeyError(f"{len(data)} bytes: whatever an encoding may raise")
+
+
+def _make_encoding(_: str, spec: str) -> Encoding:
+    encoding: Encoding = make("encoding", spec)
+    return encoding
+
+
+def _assemble(writer: ShardWriter, parts: Sequence[Any], sizes: Sequence[int]) -> Shard:
+    content = writer.assemble(parts, np.array(sizes, np.int64))
+    files = {role: b"".join(buffers) for role, buffers in content.items()}
+    return Shard(_json(writer.entry()), files, len(sizes))
+
+
+def _json(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry as a reader of the index finds it."""
+    found: dict[str, Any] = json.loads(json.dumps(entry))
+    return found
+
+
+def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:
+    """Take samples all at once, and return them one by one."""
+    values = reader.take(np.array(rows, np.int64), columns)
+    assert [len(found) for found in values] == [len(rows)] * len(columns)
+    split = [column.encoding.split(found) for column, found in zip(columns, values, strict=True)]
+    names = [column.name for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*split, strict=True)]
+
+
+def _sorted(rows: Sequence[Row]) -> list[Row]:
+    """Return samples with their columns in one order, for equality that minds it."""
+    return [dict(sorted(row.items())) for row in rows]

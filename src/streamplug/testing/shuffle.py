@@ -1,0 +1,220 @@
+"""What every shuffle algorithm must do: subclass `ShuffleTests` and name yours."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import pickle
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.plugin import resolve
+from streamplug.testing.deviations import ConformanceBase
+from streamplug.types import Int64
+
+_MIB = 1 << 20
+
+_thorough = settings(max_examples=60, deadline=None)
+
+_settings = st.fixed_dictionaries(
+    {
+        "canonical_nodes": st.integers(1, 8),
+        "seed": st.integers(0, 2**63),
+        "epoch": st.integers(0, 2**31),
+        "block_size": st.integers(1, 60),
+    }
+)
+_shards = st.lists(st.integers(0, 30), min_size=1, max_size=30).filter(sum)
+_UNEVEN = tuple(17 * number % 50 for number in range(100))
+
+CASES: Mapping[str, tuple[tuple[int, ...], dict[str, int]]] = {
+    "small": ((10,), {"canonical_nodes": 1, "seed": 1, "epoch": 0, "block_size": 4}),
+    "uneven": (_UNEVEN, {"canonical_nodes": 1, "seed": 9176, "epoch": 0, "block_size": 64}),
+    "lanes": (_UNEVEN, {"canonical_nodes": 8, "seed": 9176, "epoch": 0, "block_size": 64}),
+    "epoch": (_UNEVEN, {"canonical_nodes": 8, "seed": 9176, "epoch": 3, "block_size": 64}),
+    "seed": (_UNEVEN, {"canonical_nodes": 8, "seed": 1 << 40, "epoch": 0, "block_size": 64}),
+    "large": (
+        (4096,) * 256,
+        {"canonical_nodes": 2, "seed": 9176, "epoch": 1, "block_size": 1 << 18},
+    ),
+}
+"""Epochs whose digests `ShuffleTests.golden` may hold: sizes of the shards and arguments."""
+
+
+class ShuffleTests(ConformanceBase):
+    """The tests of one shuffle algorithm; see `ConformanceBase` for what it does not fulfil.
+
+    Attributes:
+        name: The name that it is registered under; without one, name the class.
+        cls: The class; without one, what `name` stands for.
+        shuffles: Whether seed and epoch change the order.
+        eager: Whether it computes an epoch whole, so that far positions cost memory and time.
+        golden: Digest by name of one of `CASES`, as `digest` gives it. An order must never change
+            once it was released: a saved state is a place in it.
+    """
+
+    name: ClassVar[str] = ""
+    cls: ClassVar[type[ShuffleAlgorithm] | None] = None
+    shuffles: ClassVar[bool] = True
+    eager: ClassVar[bool] = False
+    golden: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def shuffle_class(cls) -> type[ShuffleAlgorithm]:
+        """Return the class under test."""
+        return cls.cls or resolve("shuffle", cls.name)
+
+    def algorithm(self) -> ShuffleAlgorithm:
+        """Return a new instance of the algorithm under test."""
+        return self.shuffle_class().from_spec(None)
+
+    def lanes(self, sizes: object, **arguments: int) -> list[Int64]:
+        """Return the ids of each lane of an epoch, by a new instance."""
+        return _lanes(self.algorithm(), sizes, arguments)
+
+    # -- what it declares -----------------------------------------------------
+
+    def test_name_stands_for_the_class(self) -> None:
+        if not self.name:
+            pytest.skip("no name given")
+        assert resolve("shuffle", self.name) is self.shuffle_class()
+
+    def test_defaults_are_usable(self) -> None:
+        algorithm = self.algorithm()
+        for nodes in (1, 2, 7, 64, 1000):
+            lanes = algorithm.default_canonical_nodes(nodes)
+            assert lanes >= 1
+            assert algorithm.default_block_size(lanes) >= 1
+
+    # -- the order of an epoch ------------------------------------------------
+
+    def test_every_sample_comes_once(self) -> None:
+        @_thorough
+        @given(_shards, _settings)
+        def check(sizes: list[int], arguments: dict[str, int]) -> None:
+            lanes = self.lanes(sizes, **arguments)
+            total, bounds = sum(sizes), lane_bounds(sum(sizes), arguments["canonical_nodes"])
+            assert [len(lane) for lane in lanes] == np.diff(bounds).tolist()
+            assert {lane.dtype for lane in lanes} == {np.dtype(np.int64)}
+            assert sorted(np.concatenate(lanes).tolist()) == list(range(total))
+
+        check()
+
+    def test_any_position_gives_what_a_sweep_gives(self) -> None:
+        @_thorough
+        @given(_shards, _settings, st.data())
+        def check(sizes: list[int], arguments: dict[str, int], data: st.DataObject) -> None:
+            lanes = self.lanes(sizes, **arguments)
+            order = _order(self.algorithm(), sizes, arguments)
+            for _ in range(4):
+                # In any order of asking: what was asked before must play no role.
+                node = data.draw(st.integers(0, len(lanes) - 1))
+                count = len(lanes[node])
+                wanted = data.draw(
+                    st.lists(st.integers(0, count - 1), max_size=9) if count else st.just([])
+                )
+                at = order.at(node, np.array(wanted, np.int64))
+                assert at.tolist() == lanes[node][wanted].tolist()
+                start = data.draw(st.integers(0, count))
+                stop = data.draw(st.integers(start, count))
+                assert order.take(node, start, stop).tolist() == lanes[node][start:stop].tolist()
+
+        check()
+
+    def test_arguments_are_left_as_they_are(self) -> None:
+        sizes, positions = np.array(_UNEVEN, np.int64), np.arange(9)
+        for array in (sizes, positions):
+            array.flags.writeable = False
+        order = _order(self.algorithm(), sizes, CASES["lanes"][1])
+        assert order.at(0, positions).tolist() == order.at(0, positions).tolist()
+
+    def test_lanes_keep_their_samples_from_epoch_to_epoch(self) -> None:
+        sizes, arguments = CASES["lanes"]
+        first, *others = (
+            [set(lane.tolist()) for lane in self.lanes(sizes, **{**arguments, "epoch": epoch})]
+            for epoch in range(3)
+        )
+        assert others == [first, first]
+
+    def test_order_differs_by_seed_and_epoch(self) -> None:
+        arguments = {"canonical_nodes": 1, "seed": 1, "epoch": 1, "block_size": 1000}
+        changes: list[dict[str, int]] = [{}, {"seed": 2}, {"epoch": 2}, {"seed": 2, "epoch": 2}]
+        orders = [
+            tuple(self.lanes((100,) * 10, **{**arguments, **change})[0].tolist())
+            for change in changes
+        ]
+        assert len(set(orders)) == (len(changes) if self.shuffles else 1)
+        assert self.shuffles == (tuple(range(1000)) not in orders)
+
+    # -- the same everywhere --------------------------------------------------
+
+    def test_instances_agree(self) -> None:
+        for sizes, arguments in CASES.values():
+            assert digest(self.algorithm(), sizes, arguments) == digest(
+                self.algorithm(), sizes, arguments
+            )
+
+    def test_pickles(self) -> None:
+        copy = pickle.loads(pickle.dumps(self.algorithm()))
+        assert digests(copy) == digests(self.algorithm())
+
+    def test_another_process_agrees(self) -> None:
+        algorithm = self.algorithm()
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found = pool.apply_async(digests, (algorithm,)).get(timeout=120)
+        assert found == digests(algorithm)
+
+    def test_golden_digests(self) -> None:
+        found = digests(self.algorithm())
+        if not self.golden:
+            pytest.skip(f"no golden digests given; today they are {found}")
+        assert {name: found.get(name) for name in self.golden} == self.golden
+
+    # -- at any length --------------------------------------------------------
+
+    def test_far_positions_cost_no_more(self) -> None:
+        if self.eager:
+            pytest.skip("it computes an epoch whole")
+        sizes = np.full(10**5, 10**7, np.int64)
+        arguments = {"canonical_nodes": 2, "seed": 1, "epoch": 1, "block_size": 1 << 18}
+        tracemalloc.start()
+        try:
+            order = _order(self.algorithm(), sizes, arguments)
+            middle = int(sizes.sum()) // 4
+            ids = order.take(1, middle, middle + 1000)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len(set(ids.tolist())) == 1000
+        assert peak < 256 * _MIB
+
+
+def digest(algorithm: ShuffleAlgorithm, sizes: object, arguments: Mapping[str, int]) -> str:
+    """Return a digest of an epoch's order: of the ids of all lanes, as little-endian int64."""
+    ids = np.concatenate(_lanes(algorithm, sizes, arguments))
+    return hashlib.blake2s(ids.astype("<i8").tobytes(), digest_size=8).hexdigest()
+
+
+def digests(algorithm: ShuffleAlgorithm) -> dict[str, str]:
+    """Return the digest of each of `CASES`, to be kept in `ShuffleTests.golden`."""
+    return {name: digest(algorithm, *case) for name, case in CASES.items()}
+
+
+def _order(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]) -> Order:
+    order = algorithm.order(np.asarray(sizes, np.int64), **arguments)
+    assert isinstance(order, Order)
+    return order
+
+
+def _lanes(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]) -> list[Int64]:
+    order = _order(algorithm, sizes, arguments)
+    lengths = np.diff(lane_bounds(int(np.sum(sizes)), arguments["canonical_nodes"]))
+    return [order.take(lane, 0, length) for lane, length in enumerate(lengths.tolist())]

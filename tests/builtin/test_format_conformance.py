@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from streamplug.builtin.formats.mds import MDS, MDSReader
+from streamplug.testing.format import FormatTests
+
+
+class TestMDS(FormatTests):
+    name = "mds"
+
+
+class TestMDSOfFixedSize(FormatTests):
+    name = "mds"
+    columns: ClassVar = {"number": "int", "x": "float64", "fixed": "ndarray:float32:2"}
+
+
+class TestMDSOfVariableSize(FormatTests):
+    name = "mds"
+    columns: ClassVar = {"text": "str", "raw": "bytes", "tree": "json"}
+
+
+class Unordered(MDS):
+    """Gives the rows that are asked for in stored order."""
+
+    def open(self, shard, files, columns):
+        class Reader(MDSReader):
+            def take(self, rows, columns):
+                return super().take(np.sort(rows), columns)
+
+        return Reader(shard.samples, files["data"], columns)
+
+
+class Raw(MDS):
+    """Lets exceptions pass that are not ours."""
+
+    def open(self, shard, files, columns):
+        if len(files["data"]) < 100:
+            raise IndexError("too short")
+        return super().open(shard, files, columns)
+
+    def columns(self, entry, make_encoding):
+        entry["column_names"][0]
+        return super().columns(entry, make_encoding)
+
+
+class Forgetful(MDS):
+    """Cannot be sent to a worker."""
+
+    def __reduce__(self):
+        raise TypeError("no pickle")
+
+
+@pytest.mark.parametrize(
+    ("faulty", "test", "error"),
+    [
+        (Unordered, "test_columns_come_in_the_order_asked_for", AssertionError),
+        (Raw, "test_truncated_files_are_refused", IndexError),
+        (Raw, "test_hostile_entries_do_no_harm", (KeyError, TypeError, IndexError)),
+        (Forgetful, "test_pickles", TypeError),
+    ],
+)
+def test_the_kit_finds_faults(faulty, test, error):
+    tests = type("Tests", (FormatTests,), {"cls": faulty})()
+    with pytest.raises(error):
+        getattr(tests, test)()
