@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, overload
 
-import cloudpickle
 import numpy as np
 
 from streamplug.config import detect_world
@@ -275,6 +274,8 @@ class StreamingDataset:
     # -- other processes ----------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
+        import cloudpickle
+
         # By value where need be: classes that were made in a notebook can be imported nowhere.
         return {"pickled": cloudpickle.dumps((self._portable(), registrations()))}
 
@@ -283,6 +284,8 @@ class StreamingDataset:
         return {**self.__dict__, "_given_world": self._world()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
+        import cloudpickle
+
         attributes, registered = cloudpickle.loads(saved["pickled"])
         restore(registered)
         self.__dict__.update(attributes)
