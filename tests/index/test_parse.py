@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -198,13 +199,11 @@ def test_deep_nesting_is_refused_or_ignored(depth, place):
     if place == "version":
         data = index(version="DEEP")
     data = data.replace(b'"DEEP"', b"[" * depth + b"]" * depth)
-    try:
-        parse_index(data, WHERE)
-    except InvalidIndexError as error:
-        assert WHERE in str(error)
-        assert len(str(error)) < 1000
+    if place in ("entry", "twice"):
+        with suppress(InvalidIndexError):
+            assert len(parse_index(data, WHERE)) > 0
     else:
-        assert place in ("entry", "twice")
+        assert len(refused(data)) < 1000
 
 
 @pytest.mark.parametrize(
@@ -306,7 +305,7 @@ def test_an_unknown_encoding_of_another_distribution_is_pointed_to(monkeypatch):
         monkeypatch.undo()
         forget()
     assert "column 'text': unknown encoding 'jpeg'" in text
-    assert "pip install streamplug-image" in text
+    assert "provided by streamplug-image" in text
 
 
 def test_an_encoding_with_a_senseless_argument_names_the_column():
