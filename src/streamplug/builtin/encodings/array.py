@@ -120,9 +120,9 @@ class NDArrayEncoding(Encoding):
         """Return the code of an array's dtype; its byte order plays no role."""
         code = _CODE_OF.get(dtype)
         if code is None:
-            raise EncodeTypeError(f"ndarray takes arrays of {_NAMES}, got {dtype.name}")
+            raise EncodeTypeError(f"ndarray takes arrays of {_NAMES}, got {dtype}")
         if self._values is not None and self._values != _DTYPES[code]:
-            raise EncodeTypeError(f"ndarray takes arrays of {self._values.name}, got {dtype.name}")
+            raise EncodeTypeError(f"ndarray takes arrays of {self._values}, got {dtype}")
         return code
 
 
