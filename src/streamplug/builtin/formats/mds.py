@@ -160,7 +160,7 @@ class MDSReader(ShardReader):
     def _places(self, rows: Int64, starts: Int64) -> dict[str, tuple[Int64, Int64]]:
         """Return where the value of each column begins, and its size, for some rows."""
         heads = gather(self._data, starts, self._heads.size).view(_U32).astype(np.int64)
-        heads = heads.reshape(len(rows), -1) if self._heads.size else heads.reshape(len(rows), 0)
+        heads = heads.reshape(len(rows), self._heads.size // 4)
         wrong = heads.sum(1) + self._rest != self._offsets[rows + 1] - starts
         if self._heads.size and wrong.any():
             raise self._corrupt(int(rows[wrong.argmax()]))
@@ -280,10 +280,11 @@ class MDSShardWriter(ShardWriter):
         encoded = [
             self._encode_column(column, columns[column.name], count) for column in self._columns
         ]
-        if not self._heads.size:
-            rows = np.concatenate([body.reshape(count, -1) for body in encoded], axis=1)
-            return rows.reshape(-1).data, np.full(count, rows.shape[1], np.int64)
-        return _interleave(encoded, [c.encoding.size for c in self._columns], count)
+        fixed = [column.encoding.size for column in self._columns]
+        if self._heads.size:
+            return _interleave(encoded, fixed, count)
+        rows = np.concatenate([body.reshape(count, n) for body, n in zip(encoded, fixed)], axis=1)
+        return rows.reshape(-1).data, np.full(count, rows.shape[1], np.int64)
 
     def _encode_column(self, column: Column, values: Any, count: int) -> Any:
         size = column.encoding.size
