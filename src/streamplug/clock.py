@@ -1,8 +1,10 @@
 """Counts epochs for all workers of a rank without a word between them.
 
-Loader workers, persistent or not, come and go while the rank's main process knows nothing of it. So
-each has a cell of its own in memory that all share, and adds one to it when it begins an epoch.
-Nobody ever writes another's cell, except the main process when it loads a state.
+Loader workers, persistent or not, come and go while the rank's main process knows nothing of it, and
+one that is stopped early may never have begun. So each has a cell of its own in memory that all
+share, and notes there which epoch it began and the ticket of the loop that it works for: the first
+worker of a loop to begin takes the next epoch, the others find it under their ticket. Nobody ever
+writes another's cell, except the main process when it loads a state.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from streamplug.types import Int64
 
 MAX_WORKERS = 256
 
-_EPOCH, _STEP, _COUNTS = 0, 1, 2
+_EPOCH, _STEP, _NOTES = 0, 1, 2
 
-CELLS = _COUNTS + 1 + MAX_WORKERS * (MAX_WORKERS + 1) // 2
+CELLS = _NOTES + 1 + MAX_WORKERS
 """How many int64 a clock needs."""
+
+TICKETS = 1 << 32
+"""Tickets are below this."""
 
 
 class EpochClock:
@@ -40,8 +45,13 @@ class EpochClock:
         self._cells[:] = 0
         self._cells[_EPOCH], self._cells[_STEP] = epoch, step
 
-    def begin(self, workers: int, worker: int) -> tuple[int, int]:
-        """Begin an epoch as one of so many workers (0 of 0: the rank's own process).
+    def begin(self, ticket: int = 0, worker: int = 0) -> tuple[int, int]:
+        """Begin an epoch.
+
+        Args:
+            ticket: What all workers of one loop over the data set have in common, and hardly those
+                of the next; 0 for the rank's own process.
+            worker: Which of them this is.
 
         Returns:
             The epoch and its first step.
@@ -49,43 +59,35 @@ class EpochClock:
         Raises:
             ConfigError: If there are too many workers.
         """
-        if workers > MAX_WORKERS:
-            raise ConfigError(f"{workers} workers per rank; at most {MAX_WORKERS} are supported")
-        cell = _row(workers) + worker
-        own, most = int(self._cells[cell]), self._most()
-        # Epochs that were run with other numbers of workers lie behind: those counts stand still.
-        others = int(most.sum() - most[workers])
-        self._cells[cell] += 1
-        done = own + others
-        return int(self._cells[_EPOCH]) + done, int(self._cells[_STEP]) if done == 0 else 0
+        if worker >= MAX_WORKERS:
+            raise ConfigError(f"worker {worker} of a rank; at most {MAX_WORKERS} are supported")
+        notes = self._cells[_NOTES:]
+        mine = 1 + worker if ticket else 0
+        # One integer holds both, so that nobody reads one without the other.
+        seen = notes.copy()
+        latest = int(seen.max()) // TICKETS
+        joined = latest * TICKETS + ticket
+        # Who was in that epoch already begins another: a persistent worker, or a seed drawn twice.
+        joins = ticket and joined in seen and joined != seen[mine]
+        begun = latest if joins else latest + 1
+        notes[mine] = begun * TICKETS + ticket
+        return self._place(begun)
 
     def begun(self) -> int:
         """Return how many epochs have begun since the clock was set."""
-        return int(self._most().sum())
+        return int(self._cells[_NOTES:].max()) // TICKETS
 
     def next(self) -> tuple[int, int]:
         """Return the epoch that will begin next, and its first step."""
-        begun = self.begun()
-        return int(self._cells[_EPOCH]) + begun, 0 if begun else int(self._cells[_STEP])
+        return self._place(self.begun() + 1)
 
     def current(self) -> tuple[int, int]:
-        """Return the epoch that was begun last, and the step that it began with."""
-        begun = self.begun()
+        """Return the epoch that was begun last, or else the next, and the step it began with."""
+        return self._place(max(self.begun(), 1))
+
+    def _place(self, begun: int) -> tuple[int, int]:
         epoch, step = int(self._cells[_EPOCH]), int(self._cells[_STEP])
-        return (epoch + begun - 1, step if begun == 1 else 0) if begun else (epoch, step)
-
-    def _most(self) -> Int64:
-        """Return, for each number of workers, how many epochs were begun with it."""
-        most: Int64 = np.maximum.reduceat(self._cells, _ROWS)
-        return most
-
-
-def _row(workers: int) -> int:
-    """Return the first cell for a number of workers."""
-    return _COUNTS + (workers * (workers - 1) // 2 + 1 if workers else 0)
-
-
-_ROWS = np.array([_row(workers) for workers in range(MAX_WORKERS + 1)])
+        return epoch + begun - 1, step if begun == 1 else 0
 
 
 def private_cells() -> Int64:

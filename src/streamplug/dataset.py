@@ -211,9 +211,9 @@ class StreamingDataset:
 
     def _blocks(self) -> Iterator[tuple[int, list[int], Int64]]:
         """Yield (epoch, steps, ids of shape [steps, batch]) for this worker, its shards ready."""
-        world, workers = self._place()
+        world, ticket = self._place()
         batch = self._run.batch
-        epoch, first = self._run.begin(workers, world.worker)
+        epoch, first = self._run.begin(ticket, world.worker)
         plan = self._run.epoch(epoch, world)
         steps = worker_steps(world, first, plan.steps)
         each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // batch, 1)
@@ -237,7 +237,7 @@ class StreamingDataset:
         return self._given_world or detect_world()
 
     def _place(self) -> tuple[World, int]:
-        """Return where this process stands, and how many loader workers its rank has, if any."""
+        """Return where this process stands, and the ticket of the loop that it is a worker of."""
         return self._world(), 0
 
     # -- state ------------------------------------------------------------------------

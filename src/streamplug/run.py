@@ -116,9 +116,9 @@ class Run:
 
     # -- where it stands --------------------------------------------------------
 
-    def begin(self, workers: int, worker: int) -> tuple[int, int]:
-        """Begin an epoch as one of so many loader workers; returns it and its first step."""
-        epoch, step = self.clock.begin(workers, worker)
+    def begin(self, ticket: int, worker: int) -> tuple[int, int]:
+        """Begin an epoch, see `EpochClock.begin`; returns it and its first step."""
+        epoch, step = self.clock.begin(ticket, worker)
         self._cursor = (self.clock.begun(), epoch, step)
         return epoch, step
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from streamplug import dataset
-from streamplug.clock import CELLS, EpochClock
+from streamplug.clock import CELLS, TICKETS, EpochClock
 from streamplug.config import detect_world
 from streamplug.types import World
 
@@ -38,7 +38,8 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         if worker is None:
             return world, 0
         place = World(world.nodes, world.ranks_per_node, worker.num_workers, world.rank, worker.id)
-        return place, worker.num_workers
+        # torch draws a seed for each loop over a loader and adds the worker's number.
+        return place, 1 + (worker.seed - worker.id) % (TICKETS - 1)
 
     def __getstate__(self) -> dict[str, Any]:
         # The cells travel beside, so that torch shares them rather than copying them.
