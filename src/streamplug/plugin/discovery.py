@@ -1,15 +1,15 @@
 """Finds installed plugins, once per process, each one isolated from the failures of the others.
 
 pluggy's own loader stops at the first plugin that fails to import, and drops a second distribution
-with the same entry name without a word; so this one registers each entry point by itself under
-``distribution:entry`` and keeps an inventory of what it found and what went wrong.
+with the same entry name without a word; so this one loads each entry point by itself, and keeps an
+inventory of what it found and what went wrong.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +18,7 @@ import pluggy
 
 from streamplug.errors import BrokenPluginError
 from streamplug.plugin import hookspecs
-from streamplug.plugin.kinds import KINDS
+from streamplug.plugin.kinds import KINDS, Kind
 from streamplug.plugin.provider import Provider
 
 OK, DISABLED, BROKEN, REJECTED, AMBIGUOUS = "ok", "disabled", "broken", "rejected", "ambiguous"
@@ -105,15 +105,14 @@ def inventory() -> Inventory:
     Raises:
         BrokenPluginError: If a plugin fails to load and ``STREAMPLUG_STRICT_PLUGINS`` is set.
     """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
     found: list[Found] = []
     for point in sorted(entry_points(group=hookspecs.PROJECT), key=_sort_key):
-        found += _load(manager, point)
-    if os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
-        for failure in (f for f in found if f.status == BROKEN):
-            raise BrokenPluginError(f"{failure.provider} failed to load: {failure.reason}")
-    return Inventory(tuple(_mark_ambiguous(found)))
+        found += _load(point)
+    whole = Inventory(tuple(_mark_ambiguous(_without_repeats(found))))
+    if whole.failures and os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
+        failure = whole.failures[0]
+        raise BrokenPluginError(f"{failure.provider} failed to load: {failure.reason}")
+    return whole
 
 
 def _sort_key(point: EntryPoint) -> tuple[str, str]:
@@ -121,53 +120,74 @@ def _sort_key(point: EntryPoint) -> tuple[str, str]:
     return (normalize(point.dist.name) if point.dist else "", point.name)
 
 
-def _load(manager: pluggy.PluginManager, point: EntryPoint) -> list[Found]:
+def _load(point: EntryPoint) -> list[Found]:
     dist = normalize(point.dist.name) if point.dist else ""
     plugin = Found("", "", dist, point.dist.version if point.dist else "", point.value)
     if reason := _why_disabled(dist):
         return [replace(plugin, status=DISABLED, reason=reason)]
-    key = f"{dist}:{point.name}"
+    # A manager of its own: one for all would drop the second of two plugins of the same name, and
+    # refuse two distributions that name the same module.
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
     try:
-        manager.register(point.load(), key)
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything, and must not stop others
+        manager.register(point.load())
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one plugin must not stop others
         return [replace(plugin, status=BROKEN, reason=_describe(error))]
-    return list(_declared(manager, key, plugin))
+    return list(_declared(manager, plugin))
 
 
-def _declared(manager: pluggy.PluginManager, key: str, plugin: Found) -> Iterator[Found]:
-    callers = manager.get_hookcallers(manager.get_plugin(key)) or []
-    for caller in callers:
-        kind = next((k for k in KINDS.values() if k.hook == caller.name), None)
-        if kind is None:
-            known = ", ".join(k.hook for k in KINDS.values())
-            yield replace(
-                plugin, status=BROKEN, reason=f"unknown hook {caller.name}; known: {known}"
-            )
-            continue
-        impl = next(i for i in caller.get_hookimpls() if i.plugin_name == key)
-        try:
-            # Called one by one: in a hook call over all plugins, the first to raise ends it.
-            providers = [_checked(p, caller.name) for p in impl.function()]  # type: ignore[attr-defined]
-        except Exception as error:  # noqa: BLE001
-            yield replace(plugin, kind=kind.name, status=BROKEN, reason=_describe(error))
-            continue
-        for provider in providers:
-            for name in provider.names:
-                entry = replace(plugin, kind=kind.name, name=name, target=provider.target)
-                if name in kind.builtin:
-                    reason = f"{name!r} is a built-in {kind.name}; built-in names are reserved"
-                    entry = replace(entry, status=REJECTED, reason=reason)
-                yield entry
+def _declared(manager: pluggy.PluginManager, plugin: Found) -> Iterator[Found]:
+    kinds = {kind.hook: kind for kind in KINDS.values()}
+    for hook, caller in sorted(vars(manager.hook).items()):
+        for impl in caller.get_hookimpls():
+            if hook in kinds:
+                yield from _provided(kinds[hook], impl, plugin)
+            elif not impl.optionalhook:
+                reason = f"unknown hook {hook}; known: {', '.join(kinds)}"
+                yield replace(plugin, status=BROKEN, reason=reason)
 
 
-def _checked(provider: object, hook: str) -> Provider:
-    if not isinstance(provider, Provider):
-        raise TypeError(f"{hook} must return Provider objects, got {type(provider).__name__}")
-    return provider
+def _provided(kind: Kind, impl: pluggy.HookImpl, plugin: Found) -> Iterator[Found]:
+    try:
+        providers = _checked(impl.function(), kind.hook)
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        yield replace(plugin, kind=kind.name, status=BROKEN, reason=_describe(error))
+        return
+    for provider in providers:
+        for name in provider.names:
+            entry = replace(plugin, kind=kind.name, name=name, target=provider.target)
+            if name in kind.builtin:
+                reason = f"{name!r} is a built-in {kind.name}; built-in names are reserved"
+                entry = replace(entry, status=REJECTED, reason=reason)
+            yield entry
 
 
-def _describe(error: Exception) -> str:
+def _checked(returned: object, hook: str) -> list[Provider]:
+    providers = list(returned) if isinstance(returned, Iterable) else [returned]
+    good = [provider for provider in providers if isinstance(provider, Provider)]
+    if isinstance(returned, Iterable) and len(good) == len(providers):
+        return good
+    wrong = next((p for p in providers if not isinstance(p, Provider)), returned)
+    raise TypeError(f"{hook} must return a list of Provider objects, got {type(wrong).__name__}")
+
+
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _without_repeats(found: list[Found]) -> list[Found]:
+    """Reject a name that a distribution gives to two classes: nobody could choose one."""
+    targets: dict[tuple[str, str, str], str] = {}
+    kept: list[Found] = []
+    for entry in found:
+        key = (entry.distribution, entry.kind, entry.name)
+        target = targets.setdefault(key, entry.target) if entry.status == OK else entry.target
+        if target != entry.target:
+            reason = f"{entry.name!r} is already {target} of the same distribution"
+            kept.append(replace(entry, status=REJECTED, reason=reason))
+        elif entry not in kept:
+            kept.append(entry)
+    return kept
 
 
 def _mark_ambiguous(found: list[Found]) -> Iterator[Found]:
@@ -175,9 +195,7 @@ def _mark_ambiguous(found: list[Found]) -> Iterator[Found]:
         rivals = [
             f.provider
             for f in found
-            if entry.name
-            and entry.status == f.status == OK
-            and (f.kind, f.name) == (entry.kind, entry.name)
+            if entry.status == f.status == OK and (f.kind, f.name) == (entry.kind, entry.name)
         ]
         if len(rivals) > 1:
             yield replace(entry, status=AMBIGUOUS, reason="provided by " + " and ".join(rivals))

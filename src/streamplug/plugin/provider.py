@@ -29,6 +29,8 @@ class Provider:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.aliases, tuple):
+            raise PluginError(f"Provider aliases {self.aliases!r}: expected a tuple of names")
         for name in (self.name, *self.aliases):
             if not _matches(_NAME, name):
                 raise PluginError(

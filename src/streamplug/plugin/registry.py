@@ -165,7 +165,7 @@ def load(kind: str, name: str, target: str, provider: str) -> type[Any]:
     module, _, attribute = target.partition(":")
     try:
         cls = getattr(import_module(module), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BrokenPluginError(
             f"{kind} {name!r} comes from {provider}, which cannot be imported: "
             f"{type(error).__name__}: {error}"
@@ -197,25 +197,33 @@ def _unknown_text(kind: str, name: str) -> str:
 
     found = inventory()
     available = {*KINDS[kind].builtin, *_registered[kind], *found.names(kind)}
-    text = f"unknown {kind} {name!r}."
-    if distribution := CATALOG[kind].get(name):
-        text += (
-            f" It is provided by {distribution}, which is not in use: pip install {distribution}"
-        )
-    elif close := difflib.get_close_matches(
-        # The default cutoff of 0.6 misses short names, such as 'zsd' for 'zstd'.
-        name.lower(),
-        {*available, *CATALOG[kind]},
-        1,
-        0.5,
-    ):
-        text += f" Did you mean {close[0]!r}?"
-        if close[0] not in available:
-            text += f" (pip install {CATALOG[kind][close[0]]})"
-    text += f"\nAvailable: {', '.join(sorted(available))}"
-    for failure in found.failures:
-        text += f"\nNote: {failure.provider} is installed but failed to load ({failure.reason})"
+    lines = [f"unknown {kind} {name!r}.{_hint(kind, name, available)}"]
+    lines.append(f"Available: {', '.join(sorted(available))}")
     for entry in found.found:
-        if entry.status == "disabled":
-            text += f"\nNote: {entry.provider} is disabled ({entry.reason})"
-    return text
+        if entry.status == "broken":
+            lines.append(f"Note: {entry.provider} is installed but failed to load ({entry.reason})")
+        elif entry.status == "disabled":
+            lines.append(f"Note: {entry.provider} is disabled ({entry.reason})")
+        elif entry.status == "rejected" and entry.name == name.rpartition(":")[2]:
+            lines.append(f"Note: {entry.provider} provides it, but was refused ({entry.reason})")
+    return "\n".join(lines)
+
+
+def _hint(kind: str, name: str, available: set[str]) -> str:
+    from streamplug.plugin.discovery import inventory
+
+    catalog = CATALOG[kind]
+    short = name.rpartition(":")[2]
+    if others := [f.provider for f in inventory().providers(kind, short)]:
+        return f" {short!r} is provided by {' and '.join(others)}."
+    if distribution := catalog.get(name):
+        if any(f.distribution == distribution for f in inventory().found):
+            return f" It is provided by {distribution}, which is installed but not in use."
+        install = f"pip install {distribution}"
+        return f" It is provided by {distribution}, which is not installed: {install}"
+    # The default cutoff of 0.6 misses short names, such as 'zsd' for 'zstd'.
+    close = difflib.get_close_matches(name.lower(), {*available, *catalog}, 1, 0.5)
+    if not close:
+        return ""
+    install = "" if close[0] in available else f" (pip install {catalog[close[0]]})"
+    return f" Did you mean {close[0]!r}?{install}"

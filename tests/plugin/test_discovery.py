@@ -1,0 +1,354 @@
+"""What is found among installed distributions, each isolated from the failures of the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+GOOD = """
+@hookimpl
+def streamplug_encodings():
+    return [Provider("fine", "good.code:Fine", aliases=("fein",))]
+"""
+FINE = """
+from streamplug import Encoding
+
+class Fine(Encoding):
+    def encode(self, value): return b"fine"
+    def decode(self, data): return "fine"
+"""
+BUILTINS_ONLY = """
+import importlib.metadata
+
+everything = importlib.metadata.entry_points
+
+def scan(*, group):
+    if group == "streamplug":
+        raise RuntimeError("a scan")
+    return everything(group=group)  # fsspec looks for its own
+
+importlib.metadata.entry_points = scan
+"""
+
+
+@pytest.fixture
+def good(site):
+    site.install("good", GOOD, code=FINE)
+    return site
+
+
+def test_a_plugin_is_found_and_imported_only_when_its_name_is_used(good):
+    shown = good.run(
+        """
+        rows()
+        print("good.hooks" in sys.modules, "good.code" in sys.modules)
+        print(resolve("encoding", "fine") is resolve("encoding", "fein"))
+        print("good.code" in sys.modules, make("encoding", "fine").decode(b""))
+        """
+    )
+    assert shown.splitlines() == [
+        "good 1.0 | encoding | fine | ok | ",
+        "good 1.0 | encoding | fein | ok | ",
+        "True False",
+        "True",
+        "True fine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "reason"),
+    [
+        ("import no_such_module", "-", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise RuntimeError('at import')", "-", "RuntimeError: at import"),
+        ("raise SystemExit('bye')", "-", "SystemExit: bye"),
+        ("def (", "-", "SyntaxError: "),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    raise KeyError('in the hook')",
+            "encoding",
+            "KeyError: 'in the hook'",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    raise SystemExit('bye')",
+            "encoding",
+            "SystemExit: bye",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    return None",
+            "encoding",
+            "TypeError: streamplug_encodings must return a list of Provider objects, got NoneType",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    return Provider('x', 'm:X')",
+            "encoding",
+            "TypeError: streamplug_encodings must return a list of Provider objects, got Provider",
+        ),
+        (
+            "@hookimpl\ndef streamplug_storages():\n    return ['s9']",
+            "storage",
+            "TypeError: streamplug_storages must return a list of Provider objects, got str",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('Not Lower', 'm:X')]",
+            "encoding",
+            "PluginError: Provider name 'Not Lower': use lower-case letters, digits and . _ - + [ ]",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('a:b', 'm:X')]",
+            "encoding",
+            "PluginError: Provider name 'a:b'",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('x', 'm.X')]",
+            "encoding",
+            "PluginError: Provider target 'm.X': expected 'package.module:Class'",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('x', 'm:X', 'y')]",
+            "encoding",
+            "PluginError: Provider aliases 'y': expected a tuple of names",
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodngs():\n    return []",
+            "-",
+            (
+                "unknown hook streamplug_encodngs; known: streamplug_storages, "
+                "streamplug_compressions, streamplug_encodings, streamplug_formats, streamplug_shuffles"
+            ),
+        ),
+        (
+            "@hookimpl\ndef streamplug_encodings(extra):\n    return []",
+            "-",
+            "PluginValidationError: ",
+        ),
+    ],
+)
+def test_a_broken_plugin_is_listed_and_stops_no_other(good, code, kind, reason):
+    good.install("bad", code, version="0.3")
+    lines = good.run("rows()").splitlines()
+    assert lines[0].startswith(f"bad 0.3 | {kind} | - | broken | {reason}")
+    assert lines[-2:] == [
+        "good 1.0 | encoding | fine | ok | ",
+        "good 1.0 | encoding | fein | ok | ",
+    ]
+    text = good.error("resolve('encoding', 'nothing-like-it')")
+    assert f"Note: bad 0.3 is installed but failed to load ({reason}" in text
+
+
+def test_one_broken_hook_leaves_the_plugins_others(site):
+    site.install(
+        "half",
+        """
+        @hookimpl
+        def streamplug_storages():
+            raise RuntimeError("no")
+
+        @hookimpl
+        def streamplug_encodings():
+            return [Provider("fine", "half.code:Fine")]
+        """,
+    )
+    assert site.run("rows()").splitlines() == [
+        "half 1.0 | encoding | fine | ok | ",
+        "half 1.0 | storage | - | broken | RuntimeError: no",
+    ]
+
+
+def test_a_hook_of_another_version_may_be_optional(site):
+    site.install(
+        "ahead",
+        """
+        @hookimpl(optionalhook=True)
+        def streamplug_teleporters():
+            return []
+        """,
+    )
+    assert site.run("rows()") == ""
+
+
+def test_strict_mode_raises_what_is_broken(good):
+    good.install("bad", "import no_such_module", version="0.3")
+    for value, wanted in (
+        ("1", "BrokenPluginError: bad 0.3 failed to load: ModuleNot"),
+        ("0", "no"),
+    ):
+        text = good.error("resolve('encoding', 'fine')", STREAMPLUG_STRICT_PLUGINS=value)
+        assert text.startswith(wanted)
+
+
+def test_two_distributions_with_one_entry_name_are_both_kept(site):
+    for name in ("one", "two"):
+        site.install(
+            name,
+            f"""
+            @hookimpl
+            def streamplug_encodings():
+                return [Provider("{name}-encoding", "{name}.code:X")]
+            """,
+            entry="same",
+        )
+    assert site.run("rows('ok')").splitlines() == [
+        "one 1.0 | encoding | one-encoding | ok | ",
+        "two 1.0 | encoding | two-encoding | ok | ",
+    ]
+
+
+def test_two_distributions_with_one_module_are_both_kept(good):
+    info = good.root / "fork-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fork\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text("[streamplug]\nmain = good.hooks\n")
+    good.names.append("fork")
+    lines = good.run("rows('ambiguous')").splitlines()
+    assert lines[0] == "fork 2.0 | encoding | fine | ambiguous | provided by fork 2.0 and good 1.0"
+    assert len(lines) == 4
+
+
+def test_a_built_in_name_is_refused(site):
+    site.install(
+        "greedy",
+        """
+        @hookimpl
+        def streamplug_compressions():
+            return [Provider("gz", "greedy.code:X"), Provider("own", "greedy.code:X", ("bz2",))]
+        """,
+    )
+    assert site.run("rows()").splitlines() == [
+        (
+            "greedy 1.0 | compression | gz | rejected | 'gz' is a built-in compression; built-in names "
+            "are reserved"
+        ),
+        "greedy 1.0 | compression | own | ok | ",
+        (
+            "greedy 1.0 | compression | bz2 | rejected | 'bz2' is a built-in compression; built-in "
+            "names are reserved"
+        ),
+    ]
+    assert site.run("print(resolve('compression', 'gz').__module__)").startswith("streamplug.")
+
+
+def test_a_name_given_twice_by_one_distribution_is_refused_once(site):
+    site.install(
+        "twice",
+        """
+        @hookimpl
+        def streamplug_encodings():
+            return [Provider("x", "m:X"), Provider("x", "m:X"), Provider("x", "m:Other")]
+        """,
+    )
+    assert site.run("rows()").splitlines() == [
+        "twice 1.0 | encoding | x | ok | ",
+        "twice 1.0 | encoding | x | rejected | 'x' is already m:X of the same distribution",
+    ]
+
+
+def test_the_order_does_not_depend_on_the_path(site):
+    for name, at in (("zeta", "first"), ("alpha", "second"), ("Beta_x", "first")):
+        site.install(
+            name,
+            f"""
+            @hookimpl
+            def streamplug_encodings():
+                return [Provider("of-{name.lower()}", "m:X")]
+            """,
+            at=at,
+        )
+    one, two = site.root / "first", site.root / "second"
+    shown = site.run("rows()", path=[one, two])
+    assert shown == site.run("rows()", path=[two, one])
+    assert [line.split()[0] for line in shown.splitlines()] == ["alpha", "beta-x", "zeta"]
+
+
+def test_allow_list_and_block_list(site):
+    for name in ("aaa", "bbb", "Under_Score"):
+        site.install(
+            name, GOOD.replace("fine", f"of-{name.lower()}").replace("fein", f"{name[0].lower()}")
+        )
+    script = """
+        for f in inventory().found:
+            if f.distribution in ("aaa", "bbb", "under-score") and f.name not in ("a", "b", "u"):
+                print(f.distribution, f.status, f.reason)
+        """
+    disallowed, blocked = "disabled not in STREAMPLUG_PLUGINS", "in STREAMPLUG_DISABLE_PLUGINS"
+
+    def shown(**environment):
+        return [line.strip() for line in site.run(script, **environment).splitlines()]
+
+    assert shown(STREAMPLUG_PLUGINS="") == [
+        f"aaa {disallowed}",
+        f"bbb {disallowed}",
+        f"under-score {disallowed}",
+    ]
+    assert shown(STREAMPLUG_PLUGINS="aaa, under.score") == [
+        "aaa ok",
+        f"bbb {disallowed}",
+        "under-score ok",
+    ]
+    assert shown(STREAMPLUG_DISABLE_PLUGINS="bbb Under_Score") == [
+        "aaa ok",
+        f"bbb disabled {blocked}",
+        f"under-score disabled {blocked}",
+    ]
+
+
+def test_a_disabled_plugin_is_not_even_imported(site):
+    site.install("loud", "print('imported')")
+    assert site.run("inventory()") == "imported\n"
+    assert site.run("inventory()", STREAMPLUG_DISABLE_PLUGINS="loud") == ""
+
+
+def test_built_ins_are_used_without_a_scan(site, tmp_path):
+    shown = site.run(
+        BUILTINS_ONLY
+        + f"""
+make("compression", "gz:6").compress(b"")
+make("encoding", "int").encode(1)
+resolve("format", "mds")
+resolve("shuffle", "none")
+storage = open_storage({str(tmp_path / "set")!r})
+storage.write("k", b"data")
+print(storage.read("k"))
+try:
+    resolve("encoding", "unheard-of")
+except RuntimeError as error:
+    print(error)
+"""
+    )
+    assert shown.splitlines() == ["b'data'", "a scan"]
+
+
+def test_a_distribution_that_pip_installed(tmp_path, site):
+    project = tmp_path / "project"
+    (project / "src" / "streamplug_hello").mkdir(parents=True)
+    (project / "pyproject.toml").write_text(
+        """
+        [build-system]
+        requires = ["hatchling"]
+        build-backend = "hatchling.build"
+        [project]
+        name = "streamplug-hello"
+        version = "0.7"
+        [project.entry-points.streamplug]
+        hello = "streamplug_hello"
+        """
+    )
+    (project / "src" / "streamplug_hello" / "__init__.py").write_text(
+        "from streamplug.plugin import Provider, hookimpl\n"
+        + GOOD.replace("good.code", "streamplug_hello.code")
+    )
+    (project / "src" / "streamplug_hello" / "code.py").write_text(FINE)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--target", str(tmp_path / "installed"), str(project)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert result.returncode == 0, result.stderr
+    site.names.append("streamplug-hello")
+    shown = site.run(
+        "rows(); print(make('encoding', 'streamplug-hello:fine').decode(b''))",
+        path=[tmp_path / "installed"],
+    )
+    assert shown.splitlines() == [
+        "streamplug-hello 0.7 | encoding | fine | ok | ",
+        "streamplug-hello 0.7 | encoding | fein | ok | ",
+        "fine",
+    ]
