@@ -37,7 +37,7 @@ class Site:
             (folder / path).write_text(text)
         self.names.append(name)
 
-    def run(self, code, *, path=None, **environment):
+    def run(self, code, *, path=None, prelude=None, **environment):
         """Run code in a fresh interpreter; return what it prints."""
         folders = path or [self.root]
         ours = {"PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONWARNINGS": "error"}
@@ -45,7 +45,11 @@ class Site:
         ours["STREAMPLUG_PLUGINS"] = ",".join(self.names)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAMPLUG_")}
         result = subprocess.run(
-            [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
+            [
+                sys.executable,
+                "-c",
+                (PRELUDE if prelude is None else prelude) + textwrap.dedent(code),
+            ],
             env=inherited | ours | environment,
             capture_output=True,
             text=True,

@@ -19,8 +19,9 @@ class Fine(Encoding):
     def encode(self, value): return b"fine"
     def decode(self, data): return "fine"
 """
-BUILTINS_ONLY = """
+NO_SCAN = """
 import importlib.metadata
+import sys
 
 everything = importlib.metadata.entry_points
 
@@ -300,22 +301,23 @@ def test_a_disabled_plugin_is_not_even_imported(site):
 
 def test_built_ins_are_used_without_a_scan(site, tmp_path):
     shown = site.run(
-        BUILTINS_ONLY
-        + f"""
-make("compression", "gz:6").compress(b"")
-make("encoding", "int").encode(1)
-resolve("format", "mds")
-resolve("shuffle", "none")
-storage = open_storage({str(tmp_path / "set")!r})
-storage.write("k", b"data")
-print(storage.read("k"))
-try:
-    resolve("encoding", "unheard-of")
-except RuntimeError as error:
-    print(error)
-"""
+        f"""
+        from streamplug.plugin import make, open_storage, resolve
+        make("compression", "gz:6").compress(b"")
+        make("encoding", "int").encode(1)
+        resolve("format", "mds")
+        resolve("shuffle", "none")
+        storage = open_storage({str(tmp_path / "set")!r})
+        storage.write("k", b"data")
+        print(storage.read("k"), "pluggy" in sys.modules)
+        try:
+            resolve("encoding", "unheard-of")
+        except RuntimeError as error:
+            print(error)
+        """,
+        prelude=NO_SCAN,
     )
-    assert shown.splitlines() == ["b'data'", "a scan"]
+    assert shown.splitlines() == ["b'data' False", "a scan"]
 
 
 def test_a_distribution_that_pip_installed(tmp_path, site):
