@@ -1,0 +1,5 @@
+"""The ``streamplug`` command."""
+
+from streamplug.cli.app import main
+
+__all__ = ["main"]

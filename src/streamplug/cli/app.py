@@ -1,0 +1,66 @@
+"""The ``streamplug`` command itself: finds its subcommands, and tells of errors."""
+
+from __future__ import annotations
+
+import traceback
+from importlib import import_module
+from typing import Any
+
+import click
+
+import streamplug
+from streamplug.errors import StreamplugError
+
+COMMANDS = {
+    "plugins": "streamplug.cli.plugins:plugins",
+    "quickstart": "streamplug.cli.quickstart:quickstart",
+}
+"""Where each subcommand is; it is imported when it runs, or when help is asked for."""
+
+_TRACEBACK = "streamplug.traceback"
+
+
+def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.find_root().meta[_TRACEBACK] = True
+
+
+def _traceback_option() -> click.Option:
+    return click.Option(
+        ["--traceback"],
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="Show where an error comes from.",
+    )
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported one by one, and whose errors are told in a line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            module, _, name = COMMANDS[cmd_name].partition(":")
+            command: click.Command = getattr(import_module(module), name)
+            command.params.append(_traceback_option())
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StreamplugError as error:
+            if ctx.find_root().meta.get(_TRACEBACK):
+                click.echo(traceback.format_exc(), err=True, nl=False)
+            else:
+                click.echo(f"error: {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_LazyGroup, params=[_traceback_option()])
+@click.version_option(streamplug.__version__, prog_name="streamplug")
+def main() -> None:
+    """Streams training data from cloud storage into a training loop."""

@@ -1,0 +1,85 @@
+"""A piece of a test in which only the plugins exist that the test names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from unittest import mock
+
+from streamplug.plugin import Provider, discovery, hookimpl, registry
+from streamplug.plugin.kinds import KINDS
+
+_VARIABLES = ("STREAMPLUG_PLUGINS", "STREAMPLUG_DISABLE_PLUGINS", "STREAMPLUG_STRICT_PLUGINS")
+
+
+@contextmanager
+def isolated_plugins(*plugins: object, **providers: Iterable[Provider]) -> Iterator[None]:
+    """Hide the installed plugins and this process's registrations, and use the given ones.
+
+    All is as before at the end. Processes that are started inside see the installed plugins.
+
+    Args:
+        *plugins: Modules, or other objects, that implement hooks. The distribution is called after
+            the first part of the module's name.
+        **providers: By kind, names that a distribution ``test`` provides:
+            ``isolated_plugins(encoding=[Provider("x", "my_module:X")])``.
+    """
+    points = [Point(_name(plugin), plugin) for plugin in plugins]
+    if providers:
+        points.append(Point("test", _with_hooks(providers)))
+    environment = {k: v for k, v in os.environ.items() if k not in _VARIABLES}
+    saved = registry.registrations()
+    registry.forget()
+    try:
+        with (
+            mock.patch.object(discovery, "entry_points", return_value=points),
+            mock.patch.dict(os.environ, environment, clear=True),
+        ):
+            _set_registrations({kind: {} for kind in KINDS})
+            yield
+    finally:
+        _set_registrations(saved)
+        registry.forget()
+
+
+@dataclass(frozen=True)
+class Point:
+    """Stands for the entry point of an installed distribution."""
+
+    name: str
+    plugin: object
+
+    @property
+    def dist(self) -> SimpleNamespace:
+        """The distribution: its name and version."""
+        return SimpleNamespace(name=self.name, version="0")
+
+    @property
+    def value(self) -> str:
+        """What the entry point names."""
+        return repr(self.plugin)
+
+    def load(self) -> object:
+        """Return the plugin."""
+        return self.plugin
+
+
+def _name(plugin: object) -> str:
+    name: str = getattr(plugin, "__name__", type(plugin).__name__)
+    return name.partition(".")[0]
+
+
+def _with_hooks(providers: dict[str, Iterable[Provider]]) -> object:
+    def hook(given: Iterable[Provider]) -> object:
+        return hookimpl(lambda: given)
+
+    return SimpleNamespace(**{KINDS[kind].hook: hook(given) for kind, given in providers.items()})
+
+
+def _set_registrations(wanted: registry.Registrations) -> None:
+    for kind, classes in wanted.items():
+        registry._registered[kind].clear()
+        registry._registered[kind].update(classes)

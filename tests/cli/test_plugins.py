@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from streamplug.cli import main
+from streamplug.plugin import Provider, hookimpl
+from streamplug.plugin.kinds import KINDS
+from streamplug.testing.isolation import isolated_plugins
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["plugins", *arguments])
+
+
+def listed(*arguments):
+    return {(f["kind"], f["name"]): f for f in json.loads(run("--json", *arguments).stdout)}
+
+
+class Acme:
+    __name__ = "acme"
+
+    @hookimpl
+    def streamplug_encodings(self):
+        return [Provider("list[x]", "acme_code:X"), Provider("str", "acme_code:X")]
+
+    @hookimpl
+    def streamplug_storages(self):
+        raise RuntimeError("no storages today")
+
+
+@pytest.fixture
+def acme():
+    with isolated_plugins(Acme()):
+        yield
+
+
+def test_lists_built_ins():
+    with isolated_plugins():
+        found = listed()
+        shown = run().stdout
+    assert {key for key in found if key[0] == "compression"} == {
+        ("compression", name) for name in KINDS["compression"].builtin
+    }
+    assert found["format", "mds"]["distribution"] == "streamplug"
+    assert found["format", "mds"]["status"] == "ok"
+    assert shown.splitlines()[0].split() == ["kind", "name", "distribution", "version", "status"]
+    assert any(line.split()[:3] == ["shuffle", "none", "streamplug"] for line in shown.splitlines())
+
+
+def test_lists_what_plugins_provide_without_importing_it(acme):
+    found = listed()
+    assert found["encoding", "list[x]"] == {
+        "kind": "encoding",
+        "name": "list[x]",
+        "distribution": "acme",
+        "version": "0",
+        "target": "acme_code:X",
+        "status": "ok",
+        "reason": "",
+    }
+    assert found["storage", ""]["reason"] == "RuntimeError: no storages today"
+    assert "acme_code" not in sys.modules
+    assert "list[x]" in run().stdout
+    assert "broken: RuntimeError: no storages today" in run().stdout
+    assert "rejected: 'str' is a built-in encoding" in run().stdout
+
+
+def test_lists_are_sorted(acme):
+    rows = [(f["kind"], f["name"]) for f in json.loads(run("--json").stdout)]
+    assert rows == sorted(rows, key=lambda row: (list(KINDS).index(row[0]), row[1]))
+
+
+def test_one_kind_only(acme):
+    assert {kind for kind, _ in listed("--kind", "storage")} == {"storage"}
+    assert {kind for kind, _ in listed("--kind", "format")} == {"format"}
+    assert run("--kind", "nonsense").exit_code == 2
+
+
+def test_a_plugin_broken_as_a_whole_is_listed_with_every_kind(monkeypatch):
+    def bad(self):
+        raise ImportError("cannot")
+
+    with isolated_plugins(ModuleType("whole")):
+        monkeypatch.setattr("streamplug.testing.isolation.Point.load", bad)
+        assert listed("--kind", "format")["", ""]["reason"] == "ImportError: cannot"
+
+
+def test_check_names_what_is_broken_and_fails(acme):
+    result = run("--check", "--json")
+    assert result.exit_code == 1
+    found = {(f["kind"], f["name"]): f for f in json.loads(result.stdout)}
+    assert found["encoding", "list[x]"]["status"] == "broken"
+    assert "No module named 'acme_code'" in found["encoding", "list[x]"]["reason"]
+    assert found["encoding", "int"]["status"] == "ok"
+    assert run("--check", "--kind", "format").exit_code == 0
+    assert run().exit_code == 0
+
+
+def test_every_built_in_can_be_resolved():
+    with isolated_plugins():
+        result = run("--check", "--json")
+    broken = [f for f in json.loads(result.stdout) if f["status"] != "ok"]
+    assert (broken, result.exit_code) == ([], 0)
