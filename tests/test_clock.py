@@ -134,7 +134,7 @@ def test_the_last_worker_and_the_largest_ticket_fit():
 
 
 def test_more_workers_than_cells_are_refused():
-    with pytest.raises(ConfigError, match="at most 256 are supported"):
+    with pytest.raises(ConfigError, match=r"at most 256 are supported"):
         clock().begin(1, MAX_WORKERS)
 
 

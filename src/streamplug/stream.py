@@ -17,9 +17,9 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.fetch import FetchOptions, ShardStore
-from streamplug.fetch.files import partial_file
+from streamplug.fetch.files import local_errors, partial_file
 from streamplug.fetch.retry import retrying
-from streamplug.fetch.store import STATE_DIR
+from streamplug.fetch.store import STATE_DIR, cache_lock
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import join, local_path, open_storage
@@ -151,11 +151,30 @@ def _take_into_use(directory: Path, url: str, index: bytes) -> None:
 
     Raises:
         CacheConflictError: If it is that of another, or of another version of it.
+        StorageError: If it cannot be written to.
     """
     mark = directory / STATE_DIR / "origin.json"
     known = directory / INDEX_NAME
+    with local_errors(directory):
+        if _in_use(mark, known, url, index):
+            return
+        with cache_lock(directory, INDEX_NAME):
+            if not _in_use(mark, known, url, index):  # nobody else took it meanwhile
+                with partial_file(mark) as part:
+                    part.write_text(json.dumps({"remote": url}))
+                with partial_file(known) as part:
+                    part.write_bytes(index)
+
+
+def _in_use(mark: Path, known: Path, url: str, index: bytes) -> bool:
+    """Say whether a directory is this data set's cache already.
+
+    Raises:
+        CacheConflictError: If it is that of another, or of another version of it.
+    """
     advice = "pass another local=, or remove the directory"
-    if mark.exists():
+    directory, marked = known.parent, mark.exists()
+    if marked:
         try:
             origin = json.loads(mark.read_bytes())["remote"]
         except (ValueError, KeyError, TypeError):
@@ -164,12 +183,9 @@ def _take_into_use(directory: Path, url: str, index: bytes) -> None:
             raise CacheConflictError(
                 f"{directory} is the cache of {origin}, not of {url}; {advice}"
             )
-    if known.exists() and known.read_bytes() != index:
-        why = f"{url} was written again since" if mark.exists() else "it is not the one at " + url
-        raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
-    if not mark.exists():
-        with partial_file(mark) as part:
-            part.write_text(json.dumps({"remote": url}))
     if not known.exists():
-        with partial_file(known) as part:
-            part.write_bytes(index)
+        return False
+    if known.read_bytes() != index:
+        why = f"{url} was written again since" if marked else f"it is not the one at {url}"
+        raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
+    return marked

@@ -6,13 +6,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streamplug.errors import ConfigError, CorruptShardError, HashMismatchError
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    CorruptShardError,
+    HashMismatchError,
+    StorageError,
+    StreamplugError,
+)
 from streamplug.hashing import hash_names, new_hash
 from streamplug.types import FileInfo
 
 _CHUNK = 1 << 20
 # From fastest to slowest; of several digests in an index, the first of these is checked.
 _FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "md5", "sha256")
+
+
+@contextmanager
+def local_errors(place: Path) -> Iterator[None]:
+    """Turn what the operating system refuses about local files into our errors.
+
+    Args:
+        place: What to name where the system does not say which file.
+    """
+    try:
+        yield
+    except StreamplugError:
+        raise
+    except OSError as error:
+        kind = AccessDenied if isinstance(error, PermissionError) else StorageError
+        raise kind(
+            f"{error.filename or place}: {error.strerror or error}; "
+            "streamplug needs local= to be a directory that it can write to, with room for the shards"
+        ) from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
-from streamplug.fetch.files import check_file, partial_file, scratch_file
+from streamplug.fetch.files import check_file, local_errors, partial_file, scratch_file
 from streamplug.fetch.retry import retrying
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile, Storage
@@ -40,6 +40,30 @@ class FetchOptions:
     keep_zip: bool = False
 
 
+@contextmanager
+def cache_lock(directory: Path, basename: str) -> Iterator[None]:
+    """Keep other processes from writing a file of a cache; the lock goes with whoever holds it.
+
+    Raises:
+        StorageError: If another process does not let go of it.
+    """
+    # A fixed number of lock files, shared by the shards: they stay behind, empty.
+    path = directory / STATE_DIR / f"lock.{zlib.crc32(basename.encode()) % _LOCKS:02d}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=_LOCK_SECONDS)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StorageError(
+            f"{path} has been held by another process for {_LOCK_SECONDS} s, to fetch "
+            f"{basename}; see what that process waits for"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class ShardStore:
     """The local files of one stream's shards.
 
@@ -55,7 +79,7 @@ class ShardStore:
         self._local = local
         self._remote = remote
         self._options = options
-        self._checked: set[int] = set()
+        self._checked: set[str] = set()
 
     @property
     def fetches(self) -> bool:
@@ -70,7 +94,8 @@ class ShardStore:
             DataError: If a file is damaged.
         """
         info = self._index.shard(shard)
-        return {role: self._ensure_file(shard, file) for role, file in info.files.items()}
+        with local_errors(self._local):
+            return {role: self._ensure_file(shard, file) for role, file in info.files.items()}
 
     def _ensure_file(self, shard: int, file: ShardFile) -> Path:
         path = self._local / file.raw.basename
@@ -79,7 +104,7 @@ class ShardStore:
             return path
         if self._remote is None and file.zip is None:
             raise self._lost(shard, path, file.raw.bytes)
-        with self._locked(file.raw.basename):
+        with cache_lock(self._local, file.raw.basename):
             if not self._ready(path, file):  # nobody else fetched it meanwhile
                 try:
                     self._fetch(shard, file, path)
@@ -95,9 +120,10 @@ class ShardStore:
 
     def _check_local(self, shard: int, file: ShardFile, path: Path) -> None:
         """Check, once in a process, a file of a set that was not downloaded."""
-        if self._remote is None and self._options.validate_hash and shard not in self._checked:
+        name = file.raw.basename
+        if self._remote is None and self._options.validate_hash and name not in self._checked:
             check_file(path, file.raw, self._options.validate_hash, f"shard {shard}: {path}")
-            self._checked.add(shard)
+            self._checked.add(name)
 
     def _lost(self, shard: int, path: Path, size: int) -> DataError | NotFound:
         if path.exists():
@@ -108,30 +134,6 @@ class ShardStore:
         return NotFound(
             f"shard {shard}: {path} does not exist; pass remote= if the set lies elsewhere"
         )
-
-    @contextmanager
-    def _locked(self, basename: str) -> Iterator[None]:
-        """Keep other processes from fetching a file; the lock goes with whoever holds it."""
-        # A fixed number of lock files, shared by the shards: they stay behind, empty.
-        path = self._local / STATE_DIR / f"lock.{zlib.crc32(basename.encode()) % _LOCKS:02d}"
-        lock = FileLock(path, timeout=_LOCK_SECONDS)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            raise StorageError(
-                f"{path} has been held by another process for {_LOCK_SECONDS} s, to fetch "
-                f"{basename}; see what that process waits for"
-            ) from None
-        except OSError as error:
-            raise StorageError(
-                f"cannot write to {self._local} ({error.strerror}), where {basename} is to be kept; "
-                "pass a local= that can be written to"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     def _fetch(self, shard: int, file: ShardFile, path: Path) -> None:
         stored = file.zip or file.raw

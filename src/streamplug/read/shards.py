@@ -14,6 +14,7 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.fetch import ShardStore
+from streamplug.fetch.files import local_errors
 from streamplug.index import Index
 from streamplug.interfaces import Column, ShardReader
 from streamplug.types import Bytes1D
@@ -107,7 +108,8 @@ class OpenShards:
         info = self._index.shard(shard)
         schema = self._index.schema(shard)
         where = f"shard {shard} ({', '.join(map(str, paths.values()))})"
-        maps, files = _map_files(paths)
+        with local_errors(next(iter(paths.values()))):
+            maps, files = _map_files(paths)
         for role, data in files.items():
             if len(data) != info.files[role].raw.bytes:
                 raise CorruptShardError(
