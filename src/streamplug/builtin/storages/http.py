@@ -27,7 +27,10 @@ class Http(FsspecStorage):
         self._query = mark + query
 
     def filesystem_options(self) -> Mapping[str, Any]:
-        from aiohttp import ClientTimeout
+        try:
+            from aiohttp import ClientTimeout
+        except ImportError:
+            raise StorageError(f"{self.url}: this needs aiohttp: pip install aiohttp") from None
 
         client = {
             # aiohttp ends any request after 5 minutes, however well it goes on; what must not

@@ -1,0 +1,100 @@
+"""What every distribution of plugins must do, as tests for its author to subclass."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import Distribution, EntryPoint, distribution
+from typing import ClassVar
+
+import pytest
+
+from streamplug.errors import PluginError
+from streamplug.plugin.discovery import Found, inventory, normalize
+from streamplug.plugin.hookspecs import PROJECT
+from streamplug.plugin.registry import load
+from streamplug.testing.deviations import ConformanceBase
+
+_PIN = re.compile(r"streamplug\s*\(?([^;)]*)")
+
+_FOREIGN = """
+import importlib, json, sys
+import streamplug.plugin.hookspecs
+before = set(sys.modules)
+importlib.import_module(sys.argv[1])
+ours = {"streamplug", sys.argv[1].partition(".")[0], *sys.stdlib_module_names}
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(json.dumps(sorted(new - ours)))
+"""
+
+
+class PluginTests(ConformanceBase):
+    """Tests of an installed distribution.
+
+    Attributes:
+        distribution: Its name, such as ``"streamplug-zstandard"``.
+    """
+
+    distribution: ClassVar[str] = ""
+
+    @pytest.fixture
+    def installed(self) -> Distribution:
+        """The distribution's metadata."""
+        return distribution(self.distribution)
+
+    @pytest.fixture
+    def points(self, installed: Distribution) -> list[EntryPoint]:
+        """Its entry points for streamplug."""
+        return [point for point in installed.entry_points if point.group == PROJECT]
+
+    @pytest.fixture
+    def found(self) -> list[Found]:
+        """What it provides, and what is wrong with it."""
+        return [f for f in inventory().found if f.distribution == normalize(self.distribution)]
+
+    def test_pins_streamplug(self, installed: Distribution) -> None:
+        pins = [match[1] for r in installed.requires or () if (match := _PIN.fullmatch(r))]
+        assert len(pins) == 1, f"{self.distribution} does not depend on streamplug"
+        [pin] = pins
+        bounded = ("~=" in pin) or ("<" in pin and ">=" in pin)
+        assert bounded, f"streamplug{pin}: give the lowest and the first unsupported version"
+
+    def test_has_entry_points(self, points: list[EntryPoint]) -> None:
+        assert points, f"{self.distribution} has no entry point in the group {PROJECT!r}"
+
+    def test_provides_names_and_nothing_is_wrong(self, found: list[Found]) -> None:
+        assert [f for f in found if f.name], f"{self.distribution} provides no name"
+        wrong = [f"{f.kind} {f.name}: {f.status}: {f.reason}" for f in found if not _usable(f)]
+        assert not wrong, "\n".join(wrong)
+
+    def test_every_target_is_what_it_must_be(self, found: list[Found]) -> None:
+        wrong = []
+        for f in filter(_usable, found):
+            try:
+                load(f.kind, f.name, f.target, f.provider)
+            except PluginError as error:
+                wrong.append(str(error))
+        assert not wrong, "\n".join(wrong)
+
+    def test_looking_for_names_imports_nothing_foreign(self, points: list[EntryPoint]) -> None:
+        for point in points:
+            result = subprocess.run(  # noqa: S603
+                [sys.executable, "-c", _FOREIGN, point.module],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            assert result.returncode == 0, result.stderr
+            foreign = json.loads(result.stdout)
+            assert not foreign, (
+                f"{point.value} imports {', '.join(foreign)}: every user of streamplug pays for "
+                "that; import it in the target's module"
+            )
+
+
+def _usable(found: Found) -> bool:
+    # That another distribution has the same name is no fault of this one.
+    return found.status in ("ok", "ambiguous")

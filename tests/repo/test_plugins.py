@@ -1,0 +1,55 @@
+"""Every distribution below plugins/, by the tests that outside authors have too."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from streamplug.plugin import inventory
+from streamplug.plugin.catalog import CATALOG
+from streamplug.testing.plugin import PluginTests
+
+ROOT = Path(__file__).parents[2]
+DISTRIBUTIONS = sorted(
+    path.parent.name for path in ROOT.glob("plugins/streamplug-*/pyproject.toml")
+)
+
+
+def is_installed(name):
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def suite(name):
+    class Suite(PluginTests):
+        distribution = name
+
+    if not is_installed(name):
+        Suite.pytestmark = pytest.mark.skip(reason=f"{name} is not installed")
+    return Suite
+
+
+for each in DISTRIBUTIONS:
+    stem = each.removeprefix("streamplug-").title().replace("-", "")
+    globals()[f"Test{stem}"] = suite(each)
+
+
+def test_the_catalog_names_what_the_plugins_provide():
+    installed = {name for name in DISTRIBUTIONS if is_installed(name)}
+    provided = {
+        (f.kind, f.name, f.distribution)
+        for f in inventory().found
+        if f.distribution in installed and f.name
+    }
+    listed = {
+        (kind, name, distribution)
+        for kind, names in CATALOG.items()
+        for name, distribution in names.items()
+    }
+    assert {entry for entry in listed if entry[2] in installed} == provided
+    assert {distribution for _, _, distribution in listed} <= set(DISTRIBUTIONS)

@@ -1,0 +1,182 @@
+"""Each fault that a storage may have is caught by the conformance tests."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import NotFound
+from streamplug.testing.storage import StorageTests
+
+
+class Suite(StorageTests):
+    secret = "pa55word"
+
+    def __init__(self, root, storage_class):
+        self.root, self.storage_class = root, storage_class
+
+    def make_storage(self):
+        return self.storage_class(str(self.root), password=self.secret)
+
+    def put_raw(self, key, data):
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def get_raw(self, key):
+        return (self.root / key).read_bytes()
+
+
+class Short(AnyFsspec):
+    def read(self, key):
+        return super().read(key)[:-1]
+
+
+class BeyondTheEnd(AnyFsspec):
+    def read_ranges(self, key, ranges):
+        if any(stop > self.stat(key).size for _, stop in ranges):
+            raise OSError("416")
+        return super().read_ranges(key, ranges)
+
+
+class OutOfOrder(AnyFsspec):
+    def read_ranges(self, key, ranges):
+        return super().read_ranges(key, sorted(ranges))
+
+
+class InPlace(AnyFsspec):
+    def write(self, key, data):
+        with Path(self.path(key)).open("wb") as out:
+            for start in range(0, len(data), 500_000):
+                out.write(data[start : start + 500_000])
+                out.flush()
+                time.sleep(0.005)
+
+
+class Unsorted(AnyFsspec):
+    def list(self, prefix=""):
+        return reversed([*super().list(prefix)])
+
+
+class Flat(AnyFsspec):
+    def list(self, prefix=""):
+        return (o for o in super().list(prefix) if "/" not in o.key)
+
+
+class Remembers(AnyFsspec):
+    def list(self, prefix=""):
+        self.kept = getattr(self, "kept", None) or [*super().list(prefix)]
+        return iter(self.kept)
+
+
+class ForeignError(AnyFsspec):
+    def stat(self, key):
+        try:
+            return super().stat(key)
+        except NotFound:
+            raise KeyError(key) from None
+
+
+class NamelessError(AnyFsspec):
+    def read(self, key):
+        try:
+            return super().read(key)
+        except NotFound:
+            raise NotFound("no such file") from None
+
+
+class Talkative(AnyFsspec):
+    def __repr__(self):
+        return f"Talkative({self._options})"
+
+
+class TalkativeError(AnyFsspec):
+    def read(self, key):
+        try:
+            raise ValueError(self._options)
+        except ValueError as error:
+            raise NotFound(self.url_of(key)) from error
+
+
+class Unquotes(AnyFsspec):
+    def path(self, key):
+        return super().path(unquote(key))
+
+
+class ClosesOnce(AnyFsspec):
+    def close(self):
+        del self.__dict__["_opened"]
+
+
+class Unpicklable(AnyFsspec):
+    def __getstate__(self):
+        raise TypeError("cannot pickle")
+
+
+class BoundToItsProcess(AnyFsspec):
+    pid = os.getpid()
+
+    def read(self, key):
+        if os.getpid() != self.pid:
+            raise RuntimeError("wrong process")
+        return super().read(key)
+
+
+class MissesWhatIsDeleted(AnyFsspec):
+    def delete(self, key):
+        self.stat(key)
+        super().delete(key)
+
+
+class Escapes(AnyFsspec):
+    def path(self, key):
+        return f"{self._open()[1]}/{key}"
+
+
+@pytest.mark.parametrize(
+    ("storage_class", "test", "arguments"),
+    [
+        (Short, "test_reads_whole_objects", {"size": 1}),
+        (BeyondTheEnd, "test_reads_a_range", {"start": 10_239, "stop": 10_300}),
+        (OutOfOrder, "test_reads_many_ranges_in_their_order", {}),
+        (InPlace, "test_readers_see_the_old_or_the_new", {"way": "write", "tmp_path": ""}),
+        (Unsorted, "test_lists_sorted_at_any_depth", {}),
+        (Flat, "test_lists_sorted_at_any_depth", {}),
+        (Remembers, "test_sees_what_others_changed", {}),
+        (
+            ForeignError,
+            "test_what_is_missing_is_not_found",
+            {"operation": "stat", "key": "gone", "tmp_path": ""},
+        ),
+        (
+            NamelessError,
+            "test_what_is_missing_is_not_found",
+            {"operation": "read", "key": "gone", "tmp_path": ""},
+        ),
+        (Talkative, "test_shows_no_secrets", {"tmp_path": ""}),
+        (TalkativeError, "test_shows_no_secrets", {"tmp_path": ""}),
+        (Unquotes, "test_takes_keys_as_they_are", {"key": "%20", "tmp_path": ""}),
+        (ClosesOnce, "test_closes_twice_and_opens_again", {}),
+        (Unpicklable, "test_pickles", {}),
+        (BoundToItsProcess, "test_works_in_a_forked_child", {}),
+        (MissesWhatIsDeleted, "test_deletes", {}),
+        (Escapes, "test_writes_nothing_outside", {"key": "a/../../x"}),
+    ],
+)
+def test_a_fault_is_caught(tmp_path, storage_class, test, arguments):
+    arguments = {k: tmp_path if k == "tmp_path" else v for k, v in arguments.items()}
+
+    def run(tested, name):
+        (tmp_path / name).mkdir()
+        suite = Suite(tmp_path / name / "set", tested)
+        suite.root.mkdir()
+        getattr(suite, test)(suite.make_storage(), **arguments)
+
+    run(AnyFsspec, "good")
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        run(storage_class, "bad")
