@@ -17,7 +17,7 @@ from streamplug.plugin.hookspecs import PROJECT
 from streamplug.plugin.registry import load
 from streamplug.testing.deviations import ConformanceBase
 
-_PIN = re.compile(r"streamplug\s*\(?([^;)]*)")
+_PIN = re.compile(r"streamplug\s*\(?([<>=~!][^;)]*|)\)?\s*(;.*)?")
 
 _FOREIGN = """
 import importlib, json, sys
