@@ -1,0 +1,49 @@
+"""What authors of plugins test with: a class of tests for each kind, and fakes.
+
+Needs the extra ``streamplug[testing]``: pytest and hypothesis.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamplug.testing.compression import CompressionTests
+    from streamplug.testing.deviations import ConformanceBase
+    from streamplug.testing.encoding import EncodingTests
+    from streamplug.testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
+    from streamplug.testing.format import FormatTests
+    from streamplug.testing.shuffle import ShuffleTests
+    from streamplug.testing.storage import StorageTests
+
+_HOME = {
+    "CompressionTests": "compression",
+    "ConformanceBase": "deviations",
+    "CountingStorage": "fakes",
+    "EncodingTests": "encoding",
+    "FlakyStorage": "fakes",
+    "FormatTests": "format",
+    "LatencyStorage": "fakes",
+    "ShuffleTests": "shuffle",
+    "StorageTests": "storage",
+}
+
+__all__ = [
+    "CompressionTests",
+    "ConformanceBase",
+    "CountingStorage",
+    "EncodingTests",
+    "FlakyStorage",
+    "FormatTests",
+    "LatencyStorage",
+    "ShuffleTests",
+    "StorageTests",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The fakes are of use without pytest.
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,40 @@
+"""How the documentation is built: sphinx-build -W -n docs docs/_build/html."""
+
+from __future__ import annotations
+
+import streamplug
+
+project = "streamplug"
+author = "The streamplug authors"
+copyright = author  # noqa: A001 - Sphinx's name
+version = release = streamplug.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "changes"]
+html_theme = "furo"
+html_title = "streamplug"
+html_static_path = ["_static"]
+html_theme_options = {"top_of_page_buttons": []}
+
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+
+# Docstrings name parameters and classes alike in single backticks.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "mixed"
+autodoc_type_aliases = {
+    name: name for name in ("Buffer", "Bytes1D", "ColumnValues", "Int64", "NDArray", "Sample")
+}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+# Types of other libraries, and private helpers: no pages of ours to point to.
+nitpick_ignore_regex = [
+    ("py:.*", r"(collections\.abc|typing|types|numpy|np|pathlib|pytest|torch|hypothesis|st)\..*"),
+    ("py:.*", r"(Any|BinaryIO|Callable|ClassVar|Iterable|Iterator|Mapping|NDArray|Path|Sequence)"),
+    ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Int64|Sample|TracebackType|dtype|optional)"),
+]
