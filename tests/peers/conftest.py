@@ -1,0 +1,26 @@
+"""mosaicml-streaming as a fixture; where it is not installed, the tests against it are skipped."""
+
+from __future__ import annotations
+
+import runpy
+import time
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def mosaic() -> ModuleType:
+    """Return the package `streaming`."""
+    if find_spec("streaming") is None:
+        pytest.skip("mosaicml-streaming is not installed; see `tox -e peers`")
+    runpy.run_path(str(Path(__file__).with_name("stubs.py")))["install"]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import streaming
+    # Its writer looks once in a second whether its uploads, which here are none, are done.
+    streaming.base.format.base.writer.sleep = lambda seconds: time.sleep(seconds / 1000)
+    return streaming
