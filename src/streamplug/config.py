@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from fractions import Fraction
 
 from streamplug.errors import ConfigError
 from streamplug.types import World
 
 _BYTES = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb"))}
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def parse_bytes(value: int | str, what: str) -> int:
@@ -40,7 +41,7 @@ def _parse(value: int | str, what: str, units: dict[str, int], expected: str) ->
         return value
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match and (match[2].lower() in units or not match[2]):
-        return int(float(match[1]) * units.get(match[2].lower(), 1))
+        return int(Fraction(match[1]) * units.get(match[2].lower(), 1))
     raise ConfigError(f"{what}={value!r}: expected {expected}")
 
 

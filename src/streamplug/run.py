@@ -45,6 +45,7 @@ class Run:
         self._seed = shuffle_seed
         self._block_size = shuffle_block_size
         self._canonical_nodes = num_canonical_nodes
+        self._nodes_given = num_canonical_nodes is not None
         # Epochs begun, epoch and step of what was handed out last in this process.
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[tuple[int, state.Identity], Epoch] | None = None
@@ -168,9 +169,16 @@ class Run:
         Raises:
             StateError: If it is of a run whose order differs from this one's.
         """
+        before = self._canonical_nodes, self.batch_size
         nodes, batch = saved.get("num_canonical_nodes"), saved.get("global_batch")
-        if self._canonical_nodes is None and isinstance(nodes, int) and nodes > 0:
+        # What nobody asked for is as it was there.
+        if not self._nodes_given and type(nodes) is int and nodes > 0:
             self._canonical_nodes = nodes
-        if self.batch_size is None and isinstance(batch, int) and batch % world.ranks == 0:
-            self.batch_size = batch // world.ranks or None
-        self.clock.set(*state.load(saved, self.identity(world)))
+        if self.batch_size is None and type(batch) is int and batch > 0 == batch % world.ranks:
+            self.batch_size = batch // world.ranks
+        try:
+            place = state.load(saved, self.identity(world))
+        except StateError:
+            self._canonical_nodes, self.batch_size = before
+            raise
+        self.clock.set(*place)

@@ -117,7 +117,7 @@ class Case:
 def case(spec: str, compression: str | None, hashes: tuple[str, ...], mosaic: ModuleType) -> Case:
     values = list(islice(cycle(VALUES[spec]), ROWS))
     sizes = [len(codec(mosaic).mds_encode(spec, value)) + 16 for value in values]
-    limit = 300 + max(max(sizes), sum(sizes) // 3)
+    limit = 300 + max(*sizes, sum(sizes) // 3)
     rows = [{"id": number, "value": value} for number, value in enumerate(values)]
     return Case(spec, compression, hashes, limit, rows)
 

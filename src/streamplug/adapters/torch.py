@@ -93,5 +93,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""
+        # Persistent workers have the run as it was before, and may be ahead in it.
+        self._iterator = None
         self.dataset.load_state_dict(saved)  # type: ignore[attr-defined]
         self._handed_out = None

@@ -9,6 +9,7 @@ from typing import Any
 from streamplug.errors import StateError
 
 VERSION = 1
+_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
         raise StateError(f"the state has version {version!r}; this streamplug loads {VERSION}")
     for key in ("epoch", "sample_in_epoch"):
         value = state.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise StateError(f"the state has {key}={value!r}; expected a whole number")
+        if type(value) is not int or not 0 <= value < _LIMIT:
+            raise StateError(f"the state has {key}={value!r:.60}; expected a whole number")
     ours = asdict(identity)
     keys = ours if version else ("num_canonical_nodes", "shuffle_seed")
     differing = [

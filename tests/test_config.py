@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from streamplug.config import detect_world, parse_bytes, parse_count
+from streamplug.errors import ConfigError
+from streamplug.hashing import digests, hash_names, new_hash
+from streamplug.types import World
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (0, 0),
+        (5, 5),
+        ("5", 5),
+        ("5b", 5),
+        ("64kb", 65536),
+        ("64 MB", 67108864),
+        (" 1.5gb ", 1610612736),
+        ("0.1kb", 102),
+        ("2tb", 2199023255552),
+        ("1pb", 1 << 50),
+        ("9007199254740993", 9007199254740993),
+    ],
+)
+def test_sizes_have_units_of_1024(value, size):
+    assert parse_bytes(value, "size_limit") == size
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (7, 7),
+        ("7", 7),
+        ("100k", 100_000),
+        ("1.5M", 1_500_000),
+        ("2b", 2 * 10**9),
+        ("3t", 3 * 10**12),
+    ],
+)
+def test_counts_have_units_of_1000(value, count):
+    assert parse_count(value, "epoch_size") == count
+
+
+NONSENSE = [-1, True, 1.5, None, "", "mb", "-5mb", "5 5", "1e9", "5xb", "0x10", "٣", "9" * 400, [5]]
+
+
+@pytest.mark.parametrize("value", NONSENSE)
+def test_what_is_no_size_is_refused(value):
+    with pytest.raises(ConfigError) as caught:
+        parse_bytes(value, "size_limit")
+    assert str(caught.value) == (
+        f"size_limit={value!r}: expected bytes, such as 67108864 or '64mb'"
+    )
+
+
+@pytest.mark.parametrize("value", [*NONSENSE, "5kb"])
+def test_what_is_no_count_is_refused(value):
+    with pytest.raises(ConfigError, match=r"^epoch_size=.*: expected a count, such as 100000"):
+        parse_count(value, "epoch_size")
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    def launch(**variables: str) -> World:
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return detect_world()
+
+    return launch
+
+
+def test_without_a_launcher_there_is_one_rank(launched):
+    assert launched() == World()
+
+
+def test_a_launcher_tells_the_world(launched):
+    world = launched(RANK="5", WORLD_SIZE="8", LOCAL_WORLD_SIZE="4")
+    assert world == World(nodes=2, ranks_per_node=4, rank=5)
+    assert (world.ranks, world.node, world.rank_of_node) == (8, 1, 1)
+
+
+def test_without_a_word_on_nodes_all_ranks_are_on_one(launched):
+    assert launched(RANK="2", WORLD_SIZE="3") == World(nodes=1, ranks_per_node=3, rank=2)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("text", ["", "two", "1.5"])
+def test_a_variable_that_is_no_number_is_refused(launched, name, text):
+    with pytest.raises(ConfigError, match=rf"environment variable {name}='{text}' is not a whole"):
+        launched(**{"RANK": "0", "WORLD_SIZE": "2", name: text})
+
+
+@pytest.mark.parametrize("local", ["0", "3", "-1", "16"])
+def test_nodes_of_different_sizes_are_refused(launched, local):
+    with pytest.raises(ConfigError, match=r"is not a multiple of LOCAL_WORLD_SIZE.*pass world="):
+        launched(RANK="0", WORLD_SIZE="8", LOCAL_WORLD_SIZE=local)
+
+
+@pytest.mark.parametrize("rank", ["8", "-1"])
+def test_a_rank_outside_the_world_is_refused(launched, rank):
+    with pytest.raises(ConfigError, match=rf"World\(rank={rank}\): must be in \[0, 8\)"):
+        launched(RANK=rank, WORLD_SIZE="8")
+
+
+@pytest.mark.parametrize("name", ["nodes", "ranks_per_node", "workers_per_rank"])
+def test_counts_of_a_world_are_at_least_one(name):
+    with pytest.raises(ConfigError, match=rf"World\({name}=0\): must be at least 1"):
+        World(**{name: 0})
+
+
+@pytest.mark.parametrize("worker", [-1, 2])
+def test_a_worker_outside_its_rank_is_refused(worker):
+    with pytest.raises(ConfigError, match=rf"World\(worker={worker}\): must be in \[0, 2\)"):
+        World(workers_per_rank=2, worker=worker)
+
+
+def test_the_hashes_of_mosaicml_streaming_are_known():
+    names = set(hash_names())
+    assert {"blake2b", "md5", "sha1", "sha256", "sha3_512", "xxh32", "xxh64", "xxh3_128"} <= names
+    assert not any(name.startswith("shake") for name in names)
+
+
+def test_an_unknown_hash_is_refused_with_those_there_are():
+    with pytest.raises(ConfigError, match=r"unknown hash 'sha0'; available: .*sha1, .*xxh64"):
+        new_hash("sha0")
+
+
+def test_digests_are_taken_over_all_buffers_as_one():
+    whole = digests(["sha1", "xxh64"], [b"abc"])
+    assert whole == digests(["sha1", "xxh64"], [b"a", bytearray(b"b"), memoryview(b"c")])
+    assert whole == {
+        "sha1": "a9993e364706816aba3e25717850c26c9cd0d89d",
+        "xxh64": "44bc2cf5ad770999",
+    }
+
+
+@pytest.mark.parametrize("name", hash_names())
+def test_every_hash_works(name):
+    assert digests([name], [b"abc"])[name] == digests([name], [b"ab", b"c"])[name]
