@@ -1,0 +1,1 @@
+"""The encoding $name for streamplug."""
