@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
 import tempfile
@@ -40,7 +41,7 @@ def quickstart(out: Path | None, *, as_json: bool) -> None:
     """Write, shuffle, stream and check a real data set; needs no network and no torch."""
     console = Console(stderr=as_json)
     fresh = out is None
-    home = out or Path(tempfile.gettempdir()) / "streamplug-quickstart"
+    home = out or Path(tempfile.gettempdir()) / f"streamplug-quickstart-{getpass.getuser()}"
     results = write(home / "data", exist_ok=fresh, console=console)
     cache = home / "cache"
     if fresh:
@@ -193,7 +194,8 @@ def show(results: dict[str, Any], console: Console) -> None:
         samples_table.add_row(*(str(value) for value in sample.values()))
     console.print(samples_table)
     console.print("What you would write next:\n")
-    console.print(Syntax(_NEXT.format(**results), "python", background_color="default"))
+    code = Syntax("", "python", background_color="default").highlight(_NEXT.format(**results))
+    console.print(code, soft_wrap=True)  # so that it can be copied whatever the width
 
 
 _NEXT = """\

@@ -1,0 +1,5 @@
+"""``python -m streamplug``: the command line."""
+
+from streamplug.cli import main
+
+main()

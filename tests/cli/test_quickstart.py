@@ -1,0 +1,64 @@
+"""The quickstart as a user runs it, and that its checks are no formality."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from streamplug.cli import main
+from streamplug.errors import StreamplugError
+
+# The package of the commands holds the command of that name, too.
+quickstart = importlib.import_module("streamplug.cli.quickstart")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streamplug", "quickstart", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_it_writes_streams_and_checks_a_real_set(tmp_path):
+    done = run("--out", str(tmp_path / "set"), "--json")
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert results["samples"] == results["files"] - results["not_utf8"] > 100
+    assert results["shards"] > 1
+    filled = results["repeated_to_fill_the_last_batch"]
+    assert results["global_batches"] * 32 == results["samples"] + filled
+    assert results["worlds"] == [1, 2, 4, 8]
+    assert (tmp_path / "set/data/index.json").exists()
+    assert results["some_samples"][0]["module"] == "__future__"
+
+
+def test_it_prints_what_to_write_next_and_where_the_set_lies(tmp_path):
+    done = run("--out", str(tmp_path / "set"))
+    assert done.returncode == 0, done.stderr
+    assert "each sample once" in done.stdout
+    assert f'remote="{tmp_path}/set/data"' in done.stdout
+    assert "StreamingDataLoader(dataset, batch_size=32, num_workers=2)" in done.stdout
+
+
+def test_it_does_not_write_over_what_is_there(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/precious").write_text("x")
+    result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "is not empty" in result.output
+    assert (tmp_path / "data/precious").read_text() == "x"
+
+
+def test_it_notices_when_worlds_differ(tmp_path, monkeypatch):
+    monkeypatch.setattr(quickstart, "epoch", lambda folder, cache, ranks: [[str(ranks)]])
+    with pytest.raises(StreamplugError, match="order on 2 ranks differs"):
+        quickstart.check_worlds(tmp_path, tmp_path, Console(quiet=True))
