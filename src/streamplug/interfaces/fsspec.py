@@ -82,12 +82,14 @@ class FsspecStorage(Storage):
 
     def _make(self) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
+        from fsspec.dircache import DirCache
 
         # fsspec shares its instances; ours is closed with this storage, and so must be its own.
         options = {**self.filesystem_options(), "skip_instance_cache": True}
         filesystem, root = url_to_fs(self._location, **options)
         # A listing that was kept would hide what other processes have written since.
-        filesystem.dircache.use_listings_cache = False
+        if isinstance(filesystem.dircache, DirCache):
+            filesystem.dircache.use_listings_cache = False
         return filesystem, str(root).rstrip("/")
 
     def close(self) -> None:

@@ -54,8 +54,9 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     if match is None:  # a chain such as simplecache::s3://…
         return _make("file", location, options)
     by, scheme = match["by"], match["scheme"].lower()
+    location = scheme + location[match.end("scheme") :]
     if by:
-        return _make(f"{by.lower()}:{scheme}", location[len(by) + 1 :], options)
+        return _make(f"{by.lower()}:{scheme}", location, options)
     if not known("storage", scheme) and _fsspec_has(scheme):
         return _make("file", location, options)
     return _make(scheme, location, options)

@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -352,7 +353,10 @@ def _read_in_child(method: str, storage: Storage, key: str) -> bytes:
     context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]
-    child.start()
+    with warnings.catch_warnings():
+        # Threads of clients and of other tests make Python 3.12 and later warn of fork.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
     theirs.close()
     try:
         assert ours.poll(120), "the child hangs"

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.http import Http
+from streamplug.errors import UnknownNameError
+from streamplug.interfaces import FsspecStorage
+from streamplug.plugin import Provider, open_storage
+from streamplug.plugin.location import is_url, join, local_path
+from streamplug.testing.isolation import isolated_plugins
+
+
+class Far(FsspecStorage):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def no_plugins():
+    with isolated_plugins(storage=[Provider("far", f"{__name__}:Far")]):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/data/set", "/data/set"),
+        ("data/set", "data/set"),
+        ("file:///data/set", "/data/set"),
+        ("/data/a:b", "/data/a:b"),
+        ("s3://bucket/set", None),
+        ("acme:s3://bucket/set", None),
+        ("dbfs:/set", None),
+        ("simplecache::s3://bucket", None),
+    ],
+)
+def test_which_locations_are_local(location, path):
+    found = local_path(location)
+    assert (found and str(found)) == path
+    assert is_url(location) == (path is None or location.startswith("file:"))
+
+
+def test_a_local_path_may_begin_at_home(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert local_path("~/set") == Path("/home/me/set")
+
+
+def test_join():
+    assert join("s3://bucket/", "a", "", "b") == "s3://bucket/a/b"
+
+
+@pytest.mark.parametrize(
+    ("location", "storage_class", "url"),
+    [
+        ("/data/set", AnyFsspec, "/data/set"),
+        ("file:///data/set", AnyFsspec, "/data/set"),
+        ("memory://set", AnyFsspec, "memory://set"),
+        ("MEMORY://set", AnyFsspec, "memory://set"),
+        ("https://host/set", Http, "https://host/set"),
+        ("sftp://host/set", AnyFsspec, "sftp://host/set"),
+        ("gs://bucket/set", AnyFsspec, "gs://bucket/set"),
+        ("simplecache::file:///set", AnyFsspec, "simplecache::file:///set"),
+        ("far://host/set", Far, "far://host/set"),
+        ("test:far://host/set", Far, "far://host/set"),
+    ],
+)
+def test_the_scheme_chooses_the_storage(location, storage_class, url):
+    storage = open_storage(location, {"option": 1})
+    assert (type(storage), storage.url) == (storage_class, url)
+
+
+def test_a_relative_path_is_that_of_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_storage("set").url == str(tmp_path / "set")
+
+
+def test_options_reach_the_storage():
+    assert open_storage("far://h", {"a": 1}).filesystem_options() == {"a": 1}
+
+
+@pytest.mark.parametrize("location", ["nowhere://x", "other:far://x"])
+def test_a_scheme_that_nothing_provides(location):
+    with pytest.raises(UnknownNameError, match="unknown storage"):
+        open_storage(location)
+
+
+def test_a_plugin_of_ours_is_not_replaced_by_the_bare_client():
+    with pytest.raises(UnknownNameError, match="streamplug-s3fs"):
+        open_storage("s3://bucket/set")
