@@ -90,7 +90,7 @@ class Integers(EncodingTests):
         extreme = np.array([0, 2**64 - 1], np.uint64)
         if self.spec == "uint64":
             extreme = np.array([0, -1])
-        with pytest.raises(EncodeError, match=f"got np.u?int64.{extreme[1]}"):
+        with pytest.raises(EncodeError, match=f"got .*{extreme[1]}"):
             encoding.encode_batch(extreme)
 
     @pytest.mark.parametrize("values", [np.zeros(2), np.zeros((2, 1), int), [0, [1]], [0.5], ["1"]])

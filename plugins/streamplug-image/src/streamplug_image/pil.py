@@ -36,14 +36,17 @@ class PIL(Encoding):
                 f"an image of mode {mode} and {width} x {height} pixels has {size} bytes, "
                 f"got {len(pixels)}"
             )
+        if not size:  # which older versions of Pillow do not read
+            return Image.new(mode, (width, height))
         return Image.frombytes(mode, (width, height), bytes(pixels))
 
 
 def _stored_size(mode: str, width: int, height: int) -> int:
     """Return the bytes of raw pixels, without asking Pillow to make the image."""
-    if mode not in Image.MODES:
-        raise DecodeError(f"no image has mode {mode!r}; modes are {', '.join(Image.MODES)}")
+    try:
+        description = ImageMode.getmode(mode)
+    except KeyError:
+        raise DecodeError(f"no image has mode {mode!r}") from None
     if mode == "1":
         return (width + 7) // 8 * height
-    description = ImageMode.getmode(mode)
     return width * height * len(description.bands) * int(description.typestr[2:])
