@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,13 @@ class Target:
             OutputExistsError: If there is something in one of the places and not `exist_ok`.
             ConfigError: If `out` is not a path, a URL, or a pair of both.
         """
-        near, far = out if isinstance(out, tuple) else (out, None)
-        path = local_path(str(near))
+        near, far = _places(out)
+        path = local_path(near)
         if path is None and far is not None:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
         self.storage: Storage | None = None
         if path is None or far is not None:
-            self.storage = open_storage(str(near if far is None else far), storage_options)
+            self.storage = open_storage(near if far is None else far, storage_options)
         self.temporary = path is None
         self.folder = Path(tempfile.mkdtemp(prefix="streamplug-")) if path is None else path
         self.url = self.storage.url if self.storage else str(self.folder)
@@ -53,6 +54,8 @@ class Target:
             raise
 
     def _clear(self, *, exist_ok: bool) -> None:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise OutputExistsError(f"{self.folder} is a file; choose another directory")
         if self.folder.exists() and any(self.folder.iterdir()):
             if not exist_ok:
                 raise OutputExistsError(
@@ -74,3 +77,14 @@ class Target:
         """Remove the local directory if it was only made for the upload."""
         if self.temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _places(out: object) -> tuple[str, str | None]:
+    """Return the one place of a writer's `out`, or both."""
+    places = out if isinstance(out, tuple) else (out,)
+    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
+        raise ConfigError(f"out={out!r}: expected a path, a URL, or a pair of both")
+    near, far = str(places[0]), str(places[1]) if len(places) > 1 else None
+    if not near or far == "":
+        raise ConfigError(f"out={out!r}: a place is empty")
+    return near, far

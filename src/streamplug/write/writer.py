@@ -23,6 +23,9 @@ from streamplug.write.shardfile import write_shard_file
 from streamplug.write.target import Target
 from streamplug.write.upload import Uploader
 
+_COMPLETE = "the data set is complete"
+_GIVEN_UP = "the data set was given up after an error"
+
 
 class Writer:
     """Writes samples into the shards of a new data set, and its index last.
@@ -68,6 +71,10 @@ class Writer:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         made = _columns(columns)
+        if retry < 0 or (max_workers is not None and max_workers < 1):
+            raise ConfigError(
+                f"retry={retry}, max_workers={max_workers}: must be at least 0 and at least 1"
+            )
         self._compression: Compression | None = None
         if compression is not None:
             self._compression = make("compression", compression)
@@ -96,7 +103,7 @@ class Writer:
         self._entries: list[dict[str, Any]] = []
         self._written = 0
         self._samples = 0
-        self._closed = False
+        self._closed = ""  # else why nothing more can be written
         self._new_shard()
 
     def _new_shard(self) -> None:
@@ -153,7 +160,7 @@ class Writer:
     def _make_room(self, cost: int) -> None:
         """Begin a new shard for a sample that takes so many bytes."""
         if self._closed:
-            raise WriterError("the data set is complete; make a new writer for another one")
+            raise WriterError(f"{self._closed}; make a new writer for another one")
         if self._rows.base_size + cost > self._bound:
             raise EncodeError(
                 f"sample {self._samples + len(self._sizes)} takes {cost} bytes, more than a shard of "
@@ -193,9 +200,12 @@ class Writer:
 
         Raises:
             StorageError: If an upload fails.
+            WriterError: If the data set was given up before, because of an error.
         """
-        if self._closed:
+        if self._closed == _COMPLETE:
             return
+        if self._closed:
+            raise WriterError(f"{self._closed}; make a new writer for another one")
         try:
             if self._sizes:
                 self._flush()
@@ -206,11 +216,13 @@ class Writer:
             if self._uploader is not None:
                 self._uploader.put(INDEX_NAME)
                 self._uploader.drain()
-        finally:
-            self._close()
+        except BaseException:
+            self._close(_GIVEN_UP)
+            raise
+        self._close(_COMPLETE)
 
-    def _close(self) -> None:
-        self._closed = True
+    def _close(self, why: str) -> None:
+        self._closed = why
         self._bound = -1  # any further sample is turned away without a check for each
         self._progress.close()
         if self._uploader is not None:
@@ -228,8 +240,8 @@ class Writer:
     ) -> None:
         if error is None:
             self.finish()
-        else:
-            self._close()
+        elif not self._closed:
+            self._close(_GIVEN_UP)
 
 
 class MDSWriter(Writer):
@@ -253,6 +265,8 @@ class MDSWriter(Writer):
 
 
 def _columns(columns: Mapping[str, str]) -> list[Column]:
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
     if not columns:
         raise ConfigError("columns= is empty; name at least one column and its encoding")
     given: Mapping[Any, Any] = columns

@@ -247,8 +247,7 @@ class MDSShardWriter(ShardWriter):
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        if sample.keys() != self._names:
-            raise self._misfit(set(sample))
+        self._check_names(sample)
         heads, bodies = [], []
         name = ""
         try:
@@ -271,9 +270,8 @@ class MDSShardWriter(ShardWriter):
         return self._heads.pack(*heads)
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
-        if columns.keys() != self._names:
-            raise self._misfit(set(columns))
-        lengths = {name: len(values) for name, values in columns.items()}
+        self._check_names(columns)
+        lengths = {name: _length(name, values) for name, values in columns.items()}
         count = next(iter(lengths.values()))
         if set(lengths.values()) != {count}:
             raise EncodeError(f"the columns of a batch differ in length: {lengths}")
@@ -302,9 +300,17 @@ class MDSShardWriter(ShardWriter):
             raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
         return encoded
 
-    def _misfit(self, given: set[str]) -> EncodeError:
-        missing, unknown = sorted(self._names - given), sorted(map(str, given - self._names))
-        return EncodeError(
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        try:
+            if given.keys() == self._names:
+                return
+        except AttributeError:
+            raise EncodeTypeError(
+                f"a sample maps column names to values, got {type(given).__name__}: {given!r:.80}"
+            ) from None
+        missing = sorted(self._names - given.keys())
+        unknown = sorted(map(str, given.keys() - self._names))
+        raise EncodeError(
             f"a sample must have the columns {sorted(self._names)}"
             + (f"; missing: {missing}" if missing else "")
             + (f"; unknown: {unknown}" if unknown else "")
@@ -316,6 +322,16 @@ class MDSShardWriter(ShardWriter):
         offsets[1:] += np.cumsum(sizes)
         header = np.concatenate([[len(sizes)], offsets]).astype(_U32)
         return {"data": [header.tobytes(), self._config, *parts]}
+
+
+def _length(column: str, values: Any) -> int:
+    try:
+        return len(values)
+    except TypeError as error:
+        raise EncodeTypeError(
+            f"column {column!r}: a batch has a list or an array of values, got "
+            f"{type(values).__name__}: {values!r:.80}"
+        ) from error
 
 
 def _interleave(

@@ -1,0 +1,533 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+from tenacity import wait_none
+
+from streamplug import MDSWriter, StreamingDataset, Writer, register_storage
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import (
+    ConfigError,
+    EncodeError,
+    EncodeTypeError,
+    NotFound,
+    OutputExistsError,
+    StorageError,
+    Transient,
+    UnknownNameError,
+    WriterError,
+)
+from streamplug.plugin.registry import unregister
+
+COLUMNS = {"id": "int", "text": "str"}
+
+
+def sample(number: int) -> dict[str, Any]:
+    return {"id": number, "text": f"sample {number}"}
+
+
+def write(out: Any, count: int = 10, **kwargs: Any) -> None:
+    with MDSWriter(columns=COLUMNS, out=out, **kwargs) as writer:
+        for number in range(count):
+            writer.write(sample(number))
+
+
+def index(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "index.json").read_bytes())
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_samples_become_a_shard_and_an_index(tmp_path):
+    out = tmp_path / "a" / "b"
+    write(out)
+    assert names(out) == ["index.json", "shard.00000.mds"]
+    size = (out / "shard.00000.mds").stat().st_size
+    assert index(out) == {
+        "version": 2,
+        "shards": [
+            {
+                "column_encodings": ["int", "str"],
+                "column_names": ["id", "text"],
+                "column_sizes": [8, None],
+                "compression": None,
+                "format": "mds",
+                "hashes": [],
+                "raw_data": {"basename": "shard.00000.mds", "bytes": size, "hashes": {}},
+                "samples": 10,
+                "size_limit": 1 << 26,
+                "version": 2,
+                "zip_data": None,
+            }
+        ],
+    }
+
+
+def test_no_samples_give_a_set_without_shards(tmp_path):
+    write(tmp_path, 0)
+    assert (tmp_path / "index.json").read_bytes() == b'{"shards": [], "version": 2}'
+    assert StreamingDataset(local=str(tmp_path)).size == 0
+
+
+def test_a_path_object_will_do(tmp_path):
+    write(tmp_path / "set")
+    assert StreamingDataset(local=tmp_path / "set").size == 10
+
+
+def test_digests_are_of_the_raw_and_of_the_compressed_file(tmp_path):
+    write(tmp_path / "raw", hashes=["sha1", "xxh64"])
+    write(tmp_path / "zip", hashes=["xxh64", "sha1", "sha1"], compression="gz:5")
+    raw = (tmp_path / "raw" / "shard.00000.mds").read_bytes()
+    zipped = (tmp_path / "zip" / "shard.00000.mds.gz").read_bytes()
+    entry = index(tmp_path / "zip")["shards"][0]
+    assert names(tmp_path / "zip") == ["index.json", "shard.00000.mds.gz"]
+    assert (entry["hashes"], entry["compression"]) == (["sha1", "xxh64"], "gz:5")
+    for data, file in (
+        (zipped, entry["zip_data"]),
+        (raw, index(tmp_path / "raw")["shards"][0]["raw_data"]),
+    ):
+        assert file["bytes"] == len(data)
+        assert file["hashes"] == {
+            "sha1": hashlib.sha1(data).hexdigest(),
+            "xxh64": xxhash.xxh64(data).hexdigest(),
+        }
+
+
+def test_shards_stay_below_the_limit(tmp_path):
+    write(tmp_path, 200, size_limit="1kb")
+    shards = index(tmp_path)["shards"]
+    sizes = [shard["raw_data"]["bytes"] for shard in shards]
+    assert len(sizes) > 5
+    assert max(sizes) <= 1024
+    assert min(sizes[:-1]) > 1024 - 40
+    assert sum(shard["samples"] for shard in shards) == 200
+    assert names(tmp_path)[1:] == [f"shard.{n:05d}.mds" for n in range(len(sizes))]
+
+
+def test_without_a_limit_there_is_one_shard(tmp_path):
+    write(tmp_path, 200, size_limit=None)
+    assert len(index(tmp_path)["shards"]) == 1
+    assert index(tmp_path)["shards"][0]["size_limit"] is None
+
+
+def test_a_sample_larger_than_the_limit_is_refused_and_others_go_on(tmp_path):
+    with MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=1000) as writer:
+        writer.write(sample(0))
+        with pytest.raises(EncodeError) as caught:
+            writer.write({"id": 1, "text": "x" * 2000})
+        writer.write(sample(1))
+    text = str(caught.value)
+    assert "sample 1 takes 2016 bytes, more than a shard of 1000 bytes can hold" in text
+    assert "raise size_limit" in text
+    assert [s["id"] for s in StreamingDataset(local=str(tmp_path))[:]] == [0, 1]
+
+
+def test_a_sample_of_a_batch_larger_than_the_limit_is_named(tmp_path):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=1000)
+    writer.write(sample(0))
+    with pytest.raises(EncodeError, match=r"sample 3 takes 2016 bytes"):
+        writer.write_batch({"id": [1, 2, 3], "text": ["a", "b", "x" * 2000]})
+
+
+@pytest.mark.parametrize("limit", [0, 1, 100, "0mb"])
+def test_a_limit_without_room_for_a_sample_is_refused(tmp_path, limit):
+    with pytest.raises(ConfigError) as caught:
+        MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=limit)
+    assert str(caught.value) == f"size_limit={limit!r} leaves no room for a sample"
+
+
+@pytest.mark.parametrize("limit", [-1, True, 1.5, "many", "", [1], "-5mb"])
+def test_a_limit_without_meaning_is_refused(tmp_path, limit):
+    with pytest.raises(ConfigError, match=r"size_limit=.*: expected bytes, such as 67108864"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"id": 1}, "; missing: ['text']"),
+        ({"id": 1, "text": "a", "x": 1}, "; unknown: ['x']"),
+        ({"id": 1, "txt": "a"}, "; missing: ['text']; unknown: ['txt']"),
+        ({}, "; missing: ['id', 'text']"),
+        ({"id": 1, "text": "a", 5: 1}, "; unknown: ['5']"),
+    ],
+)
+def test_a_sample_must_have_the_columns(tmp_path, given, text):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+    with pytest.raises(EncodeError) as caught:
+        writer.write(given)
+    assert str(caught.value) == f"a sample must have the columns ['id', 'text']{text}"
+    with pytest.raises(EncodeError) as caught:
+        writer.write_batch({name: [value] for name, value in given.items()})
+    assert str(caught.value) == f"a sample must have the columns ['id', 'text']{text}"
+
+
+@pytest.mark.parametrize("given", [[1, "a"], None, 5, "text"])
+def test_a_sample_must_be_a_mapping(tmp_path, given):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+    for write_it in (writer.write, writer.write_batch):
+        with pytest.raises(EncodeTypeError, match=r"a sample maps column names to values, got"):
+            write_it(given)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected", "got"),
+    [
+        ("id", "1", "takes an integer", "got str: '1'"),
+        ("id", 1.5, "takes an integer", "got float: 1.5"),
+        ("id", None, "takes an integer", "got NoneType"),
+        ("text", b"a", "takes a str", "got bytes: b'a'"),
+        ("text", 5, "takes a str", "got int: 5"),
+    ],
+)
+def test_a_value_of_the_wrong_type_names_column_expected_and_got(
+    tmp_path, column, value, expected, got
+):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+    bad = {**sample(0), column: value}
+    batch = {name: [v, v] for name, v in bad.items()}
+    for write_it, given in ((writer.write, bad), (writer.write_batch, batch)):
+        with pytest.raises(EncodeTypeError) as caught:
+            write_it(given)
+        text = str(caught.value)
+        assert text.startswith(f"column {column!r}: ")
+        assert expected in text
+        assert got in text
+
+
+def test_a_value_out_of_range_names_the_column(tmp_path):
+    writer = MDSWriter(columns={"n": "uint8"}, out=tmp_path)
+    with pytest.raises(EncodeError, match=r"^column 'n': uint8 takes 0 to 255, got 256$"):
+        writer.write({"n": 256})
+    with pytest.raises(EncodeError, match=r"^column 'n': uint8 takes 0 to 255, got .*256"):
+        writer.write_batch({"n": np.array([1, 256])})
+
+
+def test_columns_of_a_batch_must_have_one_length(tmp_path):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+    with pytest.raises(EncodeError) as caught:
+        writer.write_batch({"id": [1, 2], "text": ["a"]})
+    assert str(caught.value) == "the columns of a batch differ in length: {'id': 2, 'text': 1}"
+
+
+@pytest.mark.parametrize("values", [5, None, np.array(5), iter([1, 2])])
+def test_a_column_of_a_batch_must_have_a_length(tmp_path, values):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+    with pytest.raises(EncodeTypeError, match=r"column 'id': a batch has a list or an array"):
+        writer.write_batch({"id": values, "text": ["a", "b"]})
+
+
+def test_a_refused_sample_leaves_no_trace(tmp_path):
+    with MDSWriter(columns=COLUMNS, out=tmp_path) as writer:
+        writer.write(sample(0))
+        with pytest.raises(EncodeTypeError):
+            writer.write({"id": "x", "text": "a"})
+        with pytest.raises(EncodeTypeError):
+            writer.write_batch({"id": [1, "x"], "text": ["a", "b"]})
+        writer.write(sample(1))
+    assert StreamingDataset(local=str(tmp_path))[:] == [sample(0), sample(1)]
+
+
+@pytest.mark.parametrize("columns", [{"id": "int"}, COLUMNS, {"text": "str"}])
+def test_an_empty_batch_writes_nothing(tmp_path, columns):
+    with MDSWriter(columns=columns, out=tmp_path) as writer:
+        writer.write_batch({name: [] for name in columns})
+    assert index(tmp_path)["shards"] == []
+
+
+@pytest.mark.parametrize("write_last", [True, False])
+def test_nothing_is_written_after_the_end(tmp_path, write_last):
+    with MDSWriter(columns=COLUMNS, out=tmp_path) as writer:
+        if write_last:
+            writer.write(sample(0))
+    before = (tmp_path / "index.json").read_bytes()
+    with pytest.raises(WriterError, match=r"the data set is complete; make a new writer"):
+        writer.write(sample(1))
+    with pytest.raises(WriterError, match=r"the data set is complete; make a new writer"):
+        writer.write_batch({"id": [1], "text": ["a"]})
+    writer.finish()
+    assert (tmp_path / "index.json").read_bytes() == before
+
+
+def fail_in_with(**kwargs: Any) -> MDSWriter:
+    with MDSWriter(columns=COLUMNS, size_limit=500, **kwargs) as writer:
+        for number in range(100):
+            writer.write(sample(number))
+        raise RuntimeError("stop")
+
+
+def test_an_exception_leaves_no_index(tmp_path):
+    with pytest.raises(RuntimeError, match=r"stop"):
+        fail_in_with(out=tmp_path)
+    assert "index.json" not in names(tmp_path)
+    assert all(name.startswith("shard.") for name in names(tmp_path))
+    with pytest.raises(NotFound, match=r"index\.json does not exist: there is no data set, or its"):
+        StreamingDataset(local=str(tmp_path))
+
+
+def test_a_writer_that_was_given_up_does_not_pass_for_complete(tmp_path):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+    with pytest.raises(EncodeTypeError), writer:
+        writer.write({"id": "x", "text": "a"})
+    for call in (writer.finish, lambda: writer.write(sample(0))):
+        with pytest.raises(WriterError, match=r"the data set was given up after an error"):
+            call()
+    assert names(tmp_path) == []
+
+
+def test_an_end_inside_the_block_is_enough(tmp_path):
+    with MDSWriter(columns=COLUMNS, out=tmp_path) as writer:
+        writer.write(sample(0))
+        writer.finish()
+    assert index(tmp_path)["shards"][0]["samples"] == 1
+
+
+def test_an_exception_after_the_end_leaves_the_set_whole(tmp_path):
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path)
+
+    def finish_and_fail() -> None:
+        with writer:
+            writer.write(sample(0))
+            writer.finish()
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError):
+        finish_and_fail()
+    writer.finish()
+    assert StreamingDataset(local=str(tmp_path)).size == 1
+
+
+@pytest.mark.parametrize("columns", [{}, [], None, "id", [("id", "int")], {1: "int"}, {"id": int}])
+def test_columns_must_map_names_to_encodings(tmp_path, columns):
+    with pytest.raises(ConfigError, match=r"columns="):
+        MDSWriter(columns=columns, out=tmp_path)
+
+
+def test_an_unknown_encoding_names_the_column(tmp_path):
+    with pytest.raises(UnknownNameError) as caught:
+        MDSWriter(columns={"id": "itn"}, out=tmp_path)
+    assert str(caught.value).startswith("column 'id': unknown encoding 'itn'. Did you mean 'int'?")
+
+
+def test_an_unknown_compression_is_refused(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"unknown compression 'gzz'. Did you mean 'gz'"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, compression="gzz")
+
+
+def test_a_level_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"'gz' takes levels 0 to 9, got '10'|got 10"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, compression="gz:10")
+
+
+def test_an_unknown_hash_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"unknown hash 'sha0'; available: "):
+        MDSWriter(columns=COLUMNS, out=tmp_path, hashes=["sha1", "sha0"])
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"unknown format 'msd'. Did you mean 'mds'"):
+        Writer(columns=COLUMNS, out=tmp_path, format="msd")
+
+
+@pytest.mark.parametrize("kwargs", [{"retry": -1}, {"max_workers": 0}, {"max_workers": -3}])
+def test_numbers_of_retries_and_uploads_are_checked(tmp_path, kwargs):
+    with pytest.raises(ConfigError, match=r"must be at least 0 and at least 1"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, **kwargs)
+
+
+def test_nothing_is_made_when_an_argument_is_refused(tmp_path):
+    with pytest.raises(ConfigError):
+        MDSWriter(columns=COLUMNS, out=tmp_path / "new", hashes=["sha0"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_mds_writer_takes_no_format(tmp_path):
+    with pytest.raises(ConfigError, match=r"MDSWriter writes MDS; use Writer\(format=…\)"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, format="mds")
+
+
+def test_a_directory_with_something_in_it_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(OutputExistsError) as caught:
+        MDSWriter(columns=COLUMNS, out=tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path} is not empty; choose another directory")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_directory_is_cleared_when_asked(tmp_path):
+    write(tmp_path, 200, size_limit=1000)
+    write(tmp_path, 1, exist_ok=True)
+    assert names(tmp_path) == ["index.json", "shard.00000.mds"]
+
+
+def test_an_empty_directory_will_do(tmp_path):
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "empty")
+    assert StreamingDataset(local=str(tmp_path / "empty")).size == 10
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    for exist_ok in (False, True):
+        with pytest.raises(OutputExistsError, match=r"file is a file; choose another directory"):
+            MDSWriter(columns=COLUMNS, out=tmp_path / "file", exist_ok=exist_ok)
+
+
+@pytest.mark.parametrize(
+    "out", [5, None, "", (), ("a", "b", "c"), ("a", None), ("a", ""), ["a", "b"]]
+)
+def test_a_place_without_meaning_is_refused(tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^out="):
+        MDSWriter(columns=COLUMNS, out=out)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- uploads ------------------------------------------------------------------
+
+
+class Upload(AnyFsspec):
+    """Files of a directory, as a storage whose uploads can be made to fail."""
+
+    hook: Callable[[str], None] = staticmethod(lambda key: None)
+    keys: list[str]
+    options: dict[str, Any]
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url.replace("uploads://", "file://"))
+        type(self).options = options
+
+    def upload(self, path: Path, key: str) -> None:
+        type(self).hook(key)
+        super().upload(path, key)
+        type(self).keys.append(key)
+
+
+@pytest.fixture
+def storage(monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr(Upload, "keys", [], raising=False)
+    register_storage("uploads", Upload)
+    yield Upload
+    unregister("storage", "uploads")
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def test_a_url_gets_everything_and_nothing_stays_here(tmp_path, storage, temporary):
+    write(f"uploads://{tmp_path}/far", 100, size_limit=1000)
+    assert list(temporary.iterdir()) == []
+    assert storage.keys[-1] == "index.json"
+    assert names(tmp_path / "far") == sorted(storage.keys)
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 100
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_of_a_pair_the_local_one_can_be_kept(tmp_path, storage, keep):
+    near, far = tmp_path / "near", tmp_path / "far"
+    write((near, f"uploads://{far}"), 100, size_limit=1000, keep_local=keep, compression="gz")
+    assert names(far) == sorted(storage.keys)
+    assert names(near) == (names(far) if keep else [])
+    assert StreamingDataset(local=str(far)).size == 100
+
+
+def test_the_first_of_a_pair_must_be_local(tmp_path):
+    with pytest.raises(ConfigError, match=r"the first of the pair must be a path on this machine"):
+        MDSWriter(columns=COLUMNS, out=("memory://a", "memory://b"))
+
+
+def test_a_set_at_the_url_is_not_written_over(tmp_path, storage, temporary):
+    write(f"uploads://{tmp_path}/far")
+    with pytest.raises(OutputExistsError, match=r"far already holds a data set"):
+        MDSWriter(columns=COLUMNS, out=f"uploads://{tmp_path}/far")
+    assert list(temporary.iterdir()) == []
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 10
+
+
+def test_a_set_that_is_replaced_loses_its_index_first(tmp_path, storage):
+    write(f"uploads://{tmp_path}/far")
+    with pytest.raises(RuntimeError):
+        fail_in_with(out=f"uploads://{tmp_path}/far", exist_ok=True)
+    assert "index.json" not in names(tmp_path / "far")
+    write(f"uploads://{tmp_path}/far", 3, exist_ok=True)
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 3
+
+
+def test_an_upload_that_fails_for_a_while_is_tried_again(tmp_path, storage, monkeypatch):
+    failures: list[str] = []
+
+    def fail(key: str) -> None:
+        if failures.count(key) < 2:
+            failures.append(key)
+            raise Transient(f"{key}: busy")
+
+    monkeypatch.setattr(Upload, "hook", staticmethod(fail))
+    write(f"uploads://{tmp_path}/far", 100, size_limit=1000)
+    assert len(failures) == 2 * len(storage.keys)
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 100
+
+
+@pytest.mark.parametrize("broken", ["shard.00000.mds", "shard.00009.mds", "index.json"])
+def test_an_upload_that_fails_leaves_no_index(tmp_path, storage, temporary, monkeypatch, broken):
+    def fail(key: str) -> None:
+        if key == broken:
+            raise StorageError(f"{key}: no")
+
+    monkeypatch.setattr(Upload, "hook", staticmethod(fail))
+    writer = MDSWriter(
+        columns=COLUMNS, out=f"uploads://{tmp_path}/far", size_limit=1000, max_workers=1
+    )
+
+    def write_all() -> None:
+        with writer:
+            for number in range(300):
+                writer.write(sample(number))
+
+    with pytest.raises(StorageError, match=rf"^{broken}: no$"):
+        write_all()
+    assert "index.json" not in names(tmp_path / "far")
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(WriterError, match=r"given up after an error"):
+        writer.finish()
+
+
+def test_memory_is_a_place_too():
+    write("memory://writer-test", 10, exist_ok=True)
+    assert StreamingDataset(remote="memory://writer-test").size == 10
+
+
+def test_options_reach_the_storage(tmp_path, storage):
+    write(f"uploads://{tmp_path}/far", storage_options={"colour": "red"})
+    assert storage.options == {"colour": "red"}
+
+
+# -- progress -----------------------------------------------------------------
+
+
+def test_progress_is_shown_when_asked(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    write(tmp_path, 1000, size_limit=5000, progress_bar=True)
+    shown = capsys.readouterr().out
+    assert "1,000 samples" in shown
+    assert f"{len(index(tmp_path)['shards'])} shards" in shown
+
+
+def test_nothing_is_shown_unless_asked(tmp_path, capsys):
+    write(tmp_path)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
