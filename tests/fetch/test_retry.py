@@ -3,22 +3,18 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tenacity import wait_none
+from tenacity import RetryCallState, Retrying, wait_none
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.fetch import retry
 from streamplug.fetch.retry import retrying
+
+WAIT = retry._WAIT
 
 
 @pytest.fixture(autouse=True)
-def waits(monkeypatch):
-    asked: list[dict[str, float]] = []
-
-    def wait(**settings: float) -> wait_none:
-        asked.append(settings)
-        return wait_none()
-
-    monkeypatch.setattr("streamplug.fetch.retry.wait_exponential_jitter", wait)
-    return asked
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(retry, "_WAIT", wait_none())
 
 
 class Failing:
@@ -57,9 +53,11 @@ def test_other_errors_are_not_tried_again(error):
     assert operation.calls == 1
 
 
-def test_waits_grow_and_are_bounded(waits):
-    retrying(Failing(1, Transient("busy")), 1)
-    assert waits == [{"initial": 0.5, "max": 30.0, "jitter": 0.5}]
+def test_waits_grow_and_are_bounded():
+    for attempt, least in [(1, 0.5), (2, 1), (3, 2), (4, 4), (7, 30), (50, 30)]:
+        state = RetryCallState(Retrying(), None, (), {})
+        state.attempt_number = attempt
+        assert least <= WAIT(state) <= least + 0.5
 
 
 def test_each_retry_is_logged(caplog):

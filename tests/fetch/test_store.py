@@ -86,9 +86,7 @@ def index_of(raw: dict[str, bytes], stored: dict[str, bytes] | None = None, **kw
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(
-        "streamplug.fetch.retry.wait_exponential_jitter", lambda **settings: wait_none()
-    )
+    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
 
 
 class Place:

@@ -11,13 +11,15 @@ from tenacity import (
     before_sleep_log,
     retry_if_exception_type,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 
 from streamplug.errors import Transient
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.fetch")
+_WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
 
 
 def retrying(operation: Callable[[], T], retries: int) -> T:
@@ -33,7 +35,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
     attempts = Retrying(
         retry=retry_if_exception_type(Transient),
         stop=stop_after_attempt(retries + 1),
-        wait=wait_exponential_jitter(initial=0.5, max=30.0, jitter=0.5),
+        wait=_WAIT,
         before_sleep=before_sleep_log(_LOG, logging.WARNING),
         reraise=True,
     )
