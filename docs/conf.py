@@ -37,4 +37,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(collections\.abc|typing|types|numpy|np|pathlib|pytest|torch|hypothesis|st)\..*"),
     ("py:.*", r"(Any|BinaryIO|Callable|ClassVar|Iterable|Iterator|Mapping|NDArray|Path|Sequence)"),
     ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Int64|Sample|TracebackType|dtype|optional)"),
+    ("py:class", r"TypeAliasForwardRef"),
+    # The same class as streamplug.dataset.StreamingDataset, which is described.
+    ("py:class", r"streamplug\.adapters\.torch\.StreamingDataset"),
 ]

@@ -14,8 +14,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 import pytest
 
+from streamplug.cli import main
 from streamplug.plugin.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -147,3 +149,17 @@ def test_links_lead_somewhere():
         if not (path.parent / target).exists()
     ]
     assert not broken
+
+
+def test_every_command_is_described():
+    described = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    headings = re.findall(r"^## `streamplug ([\w-]+)`$", described, re.MULTILINE)
+    assert sorted(headings) == sorted(main.list_commands(click.Context(main)))
+    for name in headings:
+        options = {
+            opt
+            for param in main.get_command(click.Context(main), name).params
+            for opt in param.opts
+        }
+        text = described.split(f"## `streamplug {name}`")[1].split("\n## ")[0]
+        assert {opt for opt in options - {"--traceback"} if f"`{opt}" not in text} == set()

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from streamplug.testing.encoding import EncodingTests
     from streamplug.testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
     from streamplug.testing.format import FormatTests
+    from streamplug.testing.isolation import isolated_plugins
+    from streamplug.testing.plugin import PluginTests
     from streamplug.testing.shuffle import ShuffleTests
     from streamplug.testing.storage import StorageTests
 
@@ -25,8 +27,10 @@ _HOME = {
     "FlakyStorage": "fakes",
     "FormatTests": "format",
     "LatencyStorage": "fakes",
+    "PluginTests": "plugin",
     "ShuffleTests": "shuffle",
     "StorageTests": "storage",
+    "isolated_plugins": "isolation",
 }
 
 __all__ = [
@@ -37,8 +41,10 @@ __all__ = [
     "FlakyStorage",
     "FormatTests",
     "LatencyStorage",
+    "PluginTests",
     "ShuffleTests",
     "StorageTests",
+    "isolated_plugins",
 ]
 
 

@@ -28,24 +28,12 @@ from streamplug.interfaces import (
 from streamplug.plugin import make, resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
+from streamplug.testing.samples import EXAMPLES, VALUES, Broken
 from streamplug.types import FileInfo
 
 Row = dict[str, Any]
 
 _thorough = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-_VALUES: Mapping[str, st.SearchStrategy[Any]] = {
-    "bytes": st.binary(max_size=9),
-    "float64": st.floats(width=64).map(np.float64),
-    "int": st.integers(-(2**63), 2**63 - 1),
-    "json": st.recursive(st.integers() | st.text(max_size=5), st.lists, max_leaves=4),
-    "ndarray": st.lists(st.integers(0, 255), max_size=6).map(lambda v: np.array(v, np.uint8)),
-    "ndarray:float32:2": st.lists(st.floats(width=32), min_size=2, max_size=2).map(
-        lambda v: np.array(v, np.float32)
-    ),
-    "str": st.text(max_size=9),
-}
-"""Values to try, by encoding."""
 
 
 @dataclass(frozen=True)
@@ -94,22 +82,13 @@ class FormatTests(ConformanceBase):
 
     def rows(self, *, min_size: int = 0) -> st.SearchStrategy[list[Row]]:
         """Return a strategy for the samples of a shard."""
-        row = st.fixed_dictionaries({name: _VALUES[spec] for name, spec in self.columns.items()})
+        row = st.fixed_dictionaries({name: VALUES[spec] for name, spec in self.columns.items()})
         return st.lists(row, min_size=min_size, max_size=8)
 
     def some_rows(self, count: int = 7) -> list[Row]:
         """Return some samples, always the same."""
-        made: Mapping[str, Any] = {
-            "bytes": lambda i: bytes([i]) * i,
-            "float64": np.float64,
-            "int": int,
-            "json": lambda i: [i, str(i)],
-            "ndarray": lambda i: np.full(i, i, np.uint8),
-            "ndarray:float32:2": lambda i: np.array([i, -i], np.float32),
-            "str": lambda i: f"sample {i}",
-        }
         return [
-            {name: made[spec](i) for name, spec in self.columns.items()}
+            {name: EXAMPLES[spec](i) for name, spec in self.columns.items()}
             for i in range(1, count + 1)
         ]
 
@@ -132,7 +111,7 @@ class FormatTests(ConformanceBase):
         """Open a shard; decoding a column named in `broken` fails."""
         format_ = format_ or self.format()
         columns = [
-            replace(c, encoding=_Broken(c.encoding)) if c.name in broken else c
+            replace(c, encoding=Broken(c.encoding)) if c.name in broken else c
             for c in format_.columns(shard.entry, _make_encoding)
         ]
         raw = {role: FileInfo(role, len(data), {}) for role, data in shard.files.items()}
@@ -386,19 +365,6 @@ class FormatTests(ConformanceBase):
         except DataError:
             return
         assert len(rows) == shard.samples
-
-
-class _Broken(Encoding):
-    """Stored like another encoding, but cannot decode."""
-
-    def __init__(self, inner: Encoding) -> None:
-        self.size = inner.size
-
-    def encode(self, value: Any) -> bytes:
-        raise NotImplementedError
-
-    def decode(self, data: memoryview) -> Any:
-        raise KeyError(f"{len(data)} bytes: whatever an encoding may raise")
 
 
 def _make_encoding(_: str, spec: str) -> Encoding:

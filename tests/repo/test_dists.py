@@ -1,0 +1,121 @@
+"""Every distribution of this repository agrees with the others in what they must have in common."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import streamplug
+from streamplug.plugin import inventory
+from streamplug.plugin.catalog import CATALOG
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in ROOT.glob("plugins/streamplug-*/pyproject.toml"))
+NAMES = [folder.name for folder in FOLDERS]
+
+
+def project(folder):
+    return tomllib.loads((folder / "pyproject.toml").read_text())
+
+
+CORE = project(ROOT)
+EACH = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+def minor():
+    major, number, _ = CORE["project"]["version"].split(".")
+    return f">={major}.{number},<{major}.{int(number) + 1}"
+
+
+def test_version_is_one():
+    assert streamplug.__version__ == CORE["project"]["version"]
+
+
+@EACH
+@pytest.mark.parametrize(
+    "key",
+    ["version", "requires-python", "license", "license-files", "readme", "authors", "classifiers"],
+)
+def test_metadata_is_that_of_the_core(folder, key):
+    assert project(folder)["project"][key] == CORE["project"][key]
+
+
+@EACH
+def test_is_named_and_laid_out_alike(folder):
+    found, module = project(folder), folder.name.replace("-", "_")
+    assert found["project"]["name"] == folder.name
+    assert found["build-system"] == CORE["build-system"]
+    assert found["project"]["description"].endswith(".")
+    points = found["project"]["entry-points"]
+    assert points == {"streamplug": {folder.name.partition("-")[2]: f"{module}.plugin"}}
+    assert found["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [f"src/{module}"]
+    for name in ("plugin.py", "py.typed", "__init__.py"):
+        assert (folder / "src" / module / name).is_file()
+    assert list((folder / "tests").glob("test_*.py"))
+    assert not list((folder / "tests").rglob("__init__.py"))
+
+
+@EACH
+def test_pins_the_core(folder):
+    assert f"streamplug{minor()}" in project(folder)["project"]["dependencies"]
+
+
+@EACH
+def test_has_licence_and_readme(folder):
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
+
+
+@EACH
+def test_catalog_has_exactly_its_names(folder):
+    provided = {
+        (found.kind, found.name) for found in inventory().found if found.distribution == folder.name
+    }
+    if not provided:
+        pytest.skip(f"{folder.name} is not installed")
+    listed = {
+        (kind, name)
+        for kind, names in CATALOG.items()
+        for name, distribution in names.items()
+        if distribution == folder.name
+    }
+    assert listed == provided
+
+
+def test_catalog_names_our_distributions():
+    assert {d for names in CATALOG.values() for d in names.values()} == set(NAMES)
+
+
+def test_each_has_an_extra():
+    extras = CORE["project"]["optional-dependencies"]
+    ours = {name: wanted for name, wanted in extras.items() if wanted[0].startswith("streamplug-")}
+    assert sorted(ours.values()) == [[f"{name}{minor()}"] for name in NAMES]
+    assert extras["all"] == [f"streamplug[{','.join(n for n in extras if n not in NOT_IN_ALL)}]"]
+
+
+NOT_IN_ALL = ("all", "testing")
+
+
+def test_each_is_installed_for_tests():
+    lines = (ROOT / "plugins" / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        f"-e ./plugins/{name}" for name in NAMES
+    ]
+
+
+def test_each_is_typed():
+    modules = re.findall(r"-p (\w+)", (ROOT / "tox.ini").read_text())
+    assert modules == ["streamplug", *(name.replace("-", "_") for name in NAMES)]
+
+
+def test_each_is_in_the_readme():
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in NAMES if f"[`{name}`](plugins/{name})" not in text] == []

@@ -1,0 +1,45 @@
+"""What keeps the packages small and plain."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "src" / "streamplug"
+FILES = sorted([*CORE.rglob("*.py"), *ROOT.glob("plugins/streamplug-*/src/**/*.py")])
+EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+TORCH = (CORE / "adapters" / "torch.py", ROOT / "plugins" / "streamplug-torch")
+MAX_LINES = 400
+
+
+@EACH
+def test_file_is_short(path):
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+@EACH
+def test_file_has_no_assert(path):
+    if CORE / "testing" in path.parents:
+        pytest.skip("tests are made of them")
+    found = [node.lineno for node in ast.walk(_parsed(path)) if isinstance(node, ast.Assert)]
+    assert not found, f"lines {found}: raise an error of streamplug.errors instead"
+
+
+@EACH
+def test_file_leaves_torch_alone(path):
+    if path in TORCH or any(place in path.parents for place in TORCH):
+        pytest.skip("the place for torch")
+    imported = set()
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported.add(node.module.partition(".")[0])
+    assert "torch" not in imported
+
+
+def _parsed(path):
+    return ast.parse(path.read_text())
