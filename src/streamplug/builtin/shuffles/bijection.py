@@ -34,7 +34,8 @@ class Bijection:
         self._size = np.uint64(size)
         self._half = np.uint64(max((size - 1).bit_length() + 1, 2) // 2)
         self._mask = np.uint64((1 << int(self._half)) - 1)
-        draw = np.random.Philox(counter=[0, 0, 0, 4], key=[seed % (1 << 64), epoch])
+        key = np.array([seed % (1 << 64), epoch], np.uint64)  # a list would pass through float64
+        draw = np.random.Philox(counter=[0, 0, 0, 4], key=key)
         self._keys = draw.random_raw(_ROUNDS).astype(np.uint64)
 
     def __call__(self, positions: Int64) -> Int64:

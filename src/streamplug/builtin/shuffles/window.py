@@ -23,9 +23,8 @@ _SHARDS, _PIECES, _FIRST, _SECOND = range(4)
 def _generator(seed: int, epoch: int, use: int, lane: int, block: int) -> np.random.Generator:
     """Return a generator of its own for every combination of arguments."""
     # The low word of the counter counts draws; the others and the key tell the streams apart.
-    return np.random.Generator(
-        np.random.Philox(counter=[0, block, lane, use], key=[seed % (1 << 64), epoch])
-    )
+    key = np.array([seed % (1 << 64), epoch], np.uint64)  # a list would pass through float64
+    return np.random.Generator(np.random.Philox(counter=[0, block, lane, use], key=key))
 
 
 class WindowOrder(Order):
@@ -73,9 +72,9 @@ class WindowOrder(Order):
         for block in np.unique(blocks).tolist():
             here = blocks == block
             start = max(block * self._block - shift, 0)
-            mixed[here] = (
-                start + self._permutation(lane, use, shift, block)[positions[here] - start]
-            )
+            # Into int64 first: a sum with the int32 of the permutation would overflow.
+            mixed[here] = self._permutation(lane, use, shift, block)[positions[here] - start]
+            mixed[here] += start
         return mixed
 
     def _permute(self, lane: int, use: int, shift: int, block: int) -> NDArray[np.int32]:

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces import EagerOrder, Order
+from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.plugin import make
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shuffles.json").read_text())
+
+algorithms = st.sampled_from(["none", "window", "global"])
+shards = st.lists(st.integers(0, 60), min_size=1, max_size=12)
+lanes_of = st.integers(1, 7)
+blocks = st.sampled_from([1, 2, 3, 7, 16, 64, 1000, 1 << 40])
+seeds = st.integers(0, 1 << 70)
+epochs = st.integers(0, 1 << 40)
+
+
+def order(
+    name: str, sizes: list[int], lanes: int = 1, seed: int = 9176, epoch: int = 0, block: int = 16
+) -> Order:
+    return make("shuffle", name).order(
+        np.array(sizes, np.int64), canonical_nodes=lanes, seed=seed, epoch=epoch, block_size=block
+    )
+
+
+def lanes_in(it: Order, total: int, lanes: int) -> list[list[int]]:
+    lengths = np.diff(lane_bounds(total, lanes)).tolist()
+    return [it.take(lane, 0, length).tolist() for lane, length in enumerate(lengths)]
+
+
+def digest(it: Order, total: int, lanes: int) -> str:
+    ids = np.concatenate([np.array(lane, np.int64) for lane in lanes_in(it, total, lanes)])
+    return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()
+
+
+@settings(deadline=None)
+@given(algorithms, shards, lanes_of, seeds, epochs, blocks)
+def test_every_order_has_each_id_once(name, sizes, lanes, seed, epoch, block):
+    total = sum(sizes)
+    found = lanes_in(order(name, sizes, lanes, seed, epoch, block), total, lanes)
+    assert sorted(i for lane in found for i in lane) == list(range(total))
+
+
+@settings(deadline=None)
+@given(algorithms, shards, lanes_of, seeds, blocks, st.data())
+def test_single_positions_are_those_of_the_whole(name, sizes, lanes, seed, block, data):
+    it = order(name, sizes, lanes, seed, 3, block)
+    whole = lanes_in(order(name, sizes, lanes, seed, 3, block), sum(sizes), lanes)
+    lane = data.draw(st.sampled_from([c for c in range(lanes) if whole[c]] or [0]))
+    length = len(whole[lane])
+    if length:
+        asked = data.draw(st.lists(st.integers(0, length - 1), max_size=20))
+        found = it.at(lane, np.array(asked, np.int64))
+        assert found.tolist() == [whole[lane][position] for position in asked]
+        assert found.dtype == np.int64
+    start = data.draw(st.integers(0, length))
+    stop = data.draw(st.integers(start, length))
+    assert it.take(lane, start, stop).tolist() == whole[lane][start:stop]
+
+
+@settings(deadline=None)
+@given(shards, lanes_of, seeds, blocks, epochs, epochs)
+def test_a_lane_of_window_keeps_its_samples_across_epochs(sizes, lanes, seed, block, one, other):
+    first = lanes_in(order("window", sizes, lanes, seed, one, block), sum(sizes), lanes)
+    second = lanes_in(order("window", sizes, lanes, seed, other, block), sum(sizes), lanes)
+    assert [sorted(lane) for lane in first] == [sorted(lane) for lane in second]
+
+
+def test_lanes_of_window_share_few_shards():
+    sizes = [50] * 40
+    owner = np.repeat(np.arange(40), 50)
+    found = lanes_in(order("window", sizes, 4, block=100), 2000, 4)
+    per_lane = [set(owner[lane].tolist()) for lane in found]
+    assert sum(len(part) for part in per_lane) <= 40 + 3
+
+
+@settings(deadline=None)
+@given(shards, lanes_of, seeds, epochs, st.sampled_from([1, 2, 3, 7, 16, 64]))
+def test_window_moves_a_sample_less_than_two_blocks(sizes, lanes, seed, epoch, block):
+    total = sum(sizes)
+    mixed = lanes_in(order("window", sizes, lanes, seed, epoch, block), total, lanes)
+    plain = lanes_in(order("window", sizes, lanes, seed, epoch, 1), total, lanes)
+    for lane, stored in zip(mixed, plain):
+        place = {i: position for position, i in enumerate(stored)}
+        assert all(abs(place[i] - position) < 2 * block for position, i in enumerate(lane))
+
+
+def test_window_mixes_over_a_block_without_edges():
+    plain = np.arange(100_000)
+    mixed = order("window", [100_000], block=1000).take(0, 0, 100_000)
+    moved = np.abs(mixed - plain)
+    assert 300 < moved.mean() < 1000
+    # Some sample crosses each multiple of half a block: none is an edge.
+    farthest = np.maximum.accumulate(mixed)
+    edges = np.arange(500, 100_000, 500)
+    assert (farthest[edges - 1] >= edges).all()
+
+
+def test_positions_beyond_32_bits_are_mixed_too():
+    it = order("window", [1 << 31, 1 << 33], block=1 << 16)
+    end = (1 << 31) + (1 << 33)
+    for start in ((1 << 31) - 1000, (1 << 32) + 12345, end - 2000):
+        found = it.take(0, start, start + 2000)
+        assert len(set(found.tolist())) == 2000
+        assert 0 <= found.min() <= found.max() < end
+
+
+def test_global_moves_samples_anywhere():
+    total = 100_000
+    moved = np.abs(order("global", [1000] * 100).take(0, 0, total) - np.arange(total))
+    assert 30_000 < moved.mean() < 37_000  # a third of the whole for a random permutation
+
+
+@pytest.mark.parametrize("name", ["window", "global"])
+def test_large_seeds_differ_too(name):
+    seeds = [(1 << 63) - 1, 1 << 63, (1 << 63) + 1, (1 << 64) - 2, (1 << 64) - 1]
+    assert len({digest(order(name, [1000], 1, seed), 1000, 1) for seed in seeds}) == 5
+
+
+@pytest.mark.parametrize("name", ["window", "global"])
+def test_epochs_and_seeds_differ(name):
+    seen = {
+        digest(order(name, [100] * 10, 2, seed, epoch), 1000, 2)
+        for seed in range(3)
+        for epoch in range(3)
+    }
+    assert len(seen) == 9
+
+
+def test_stored_order_is_the_same_in_all_epochs_and_seeds():
+    assert lanes_in(order("none", [3, 0, 4], 2, 5, 9), 7, 2) == [[0, 1, 2], [3, 4, 5, 6]]
+
+
+@settings(deadline=None, max_examples=30)
+@given(algorithms, shards, lanes_of, seeds, epochs, blocks)
+def test_instances_agree(name, sizes, lanes, seed, epoch, block):
+    arguments = (name, sizes, lanes, seed, epoch, block)
+    one, other = order(*arguments), order(*arguments)
+    assert digest(one, sum(sizes), lanes) == digest(other, sum(sizes), lanes)
+
+
+@pytest.mark.parametrize("name", ["none", "window", "global"])
+def test_an_algorithm_that_was_pickled_gives_the_same_order(name):
+    copy = pickle.loads(pickle.dumps(make("shuffle", name)))
+    it = copy.order(np.array([50, 50]), canonical_nodes=2, seed=1, epoch=2, block_size=10)
+    assert digest(it, 100, 2) == digest(order(name, [50, 50], 2, 1, 2, 10), 100, 2)
+
+
+@pytest.mark.parametrize(
+    "case", GOLDEN, ids=lambda case: f"{case['algo']}-{case['seed']}-{case['epoch']}"
+)
+def test_orders_are_those_of_earlier_releases(case):
+    it = order(
+        case["algo"], case["sizes"], case["lanes"], case["seed"], case["epoch"], case["block"]
+    )
+    assert digest(it, sum(case["sizes"]), case["lanes"]) == case["sha256"]
+
+
+def test_a_window_order_does_not_travel():
+    with pytest.raises(TypeError, match=r"an order is made where it is used"):
+        pickle.dumps(order("window", [10]))
+
+
+@pytest.mark.parametrize("name", ["none", "window", "global"])
+def test_shuffles_take_no_argument(name):
+    with pytest.raises(ConfigError, match=r"takes no argument, got '5'"):
+        make("shuffle", f"{name}:5")
+
+
+def test_defaults_depend_on_nodes_only():
+    algorithm = make("shuffle", "window")
+    assert algorithm.default_canonical_nodes(3) == 3
+    assert algorithm.default_block_size(1) == 4_000_000
+    assert algorithm.default_block_size(100) == 1 << 18
+
+
+def test_an_eager_order_holds_its_ids():
+    it = EagerOrder(np.array([4, 2, 0, 1, 3]), 2)
+    assert it.take(0, 0, 2).tolist() == [4, 2]
+    assert it.at(1, np.array([2, 0])).tolist() == [3, 0]
