@@ -1,4 +1,8 @@
-"""Write the sets that mds.json describes with mosaicml-streaming: `tox -e peers -- golden`."""
+"""Write the sets that mds.json describes, with mosaicml-streaming.
+
+Run it as ``tox exec -e peers -- python tests/golden/make_mds.py``. Its gz files hold the time, so
+they differ from run to run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ def main() -> None:
     runpy.run_path(str(HERE.parent / "peers" / "stubs.py"))["install"]()
     from streaming import MDSWriter
 
-    value = runpy.run_path(str(HERE / "values.py"))["value"]
+    value = runpy.run_path(str(HERE / "mds_values.py"))["value"]
     described = json.loads((HERE / "mds.json").read_text("utf-8"))
     shutil.rmtree(HERE / "mds", ignore_errors=True)
     for name, one in described["sets"].items():
