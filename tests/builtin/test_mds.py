@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamplug.builtin.formats.mds import MDS
+from streamplug.errors import (
+    ConfigError,
+    CorruptShardError,
+    DecodeError,
+    EncodeError,
+    EncodeTypeError,
+)
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    ShardFile,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.plugin import make
+from streamplug.types import FileInfo
+
+SPECS = {"text": "str", "id": "int", "tag": "bytes"}
+
+
+def columns(specs: dict[str, str]) -> list[Column]:
+    return [Column(name, spec, make("encoding", spec)) for name, spec in specs.items()]
+
+
+def writer(specs: dict[str, str], **settings: Any) -> ShardWriter:
+    given = {"compression": None, "hashes": (), "size_limit": None, **settings}
+    return MDS().writer(columns(specs), WriteSettings(**given))
+
+
+def shard(specs: dict[str, str], rows: list[dict[str, Any]]) -> bytes:
+    it = writer(specs)
+    encoded = [it.encode(row) for row in rows]
+    sizes = np.array([len(row) for row in encoded], np.int64)
+    return b"".join(bytes(part) for part in it.assemble(encoded, sizes)["data"])
+
+
+def reader(data: bytes, samples: int, specs: dict[str, str]) -> ShardReader:
+    file = ShardFile(FileInfo("shard.mds", len(data), {}), None)
+    info = ShardInfo(0, samples, {"data": file})
+    return MDS().open(info, {"data": np.frombuffer(data, np.uint8)}, stored(specs))
+
+
+def stored(specs: dict[str, str]) -> list[Column]:
+    return sorted(columns(specs), key=lambda column: column.name)
+
+
+ROWS = [
+    {"id": 1, "tag": b"\x01\x02", "text": "one"},
+    {"id": -2, "tag": b"", "text": ""},
+    {"id": 3, "tag": b"\xff" * 5, "text": "drei ü"},
+]
+DATA = shard(SPECS, ROWS)
+HEADER = 4 * 5
+
+
+def patched(at: int, value: int) -> bytes:
+    return DATA[:at] + struct.pack("<I", value) + DATA[at + 4 :]
+
+
+def test_a_shard_byte_by_byte():
+    config = (
+        b'{"column_encodings": ["int", "str"], "column_names": ["a", "b"], "column_sizes": [8, null],'
+        b' "compression": null, "format": "mds", "hashes": [], "size_limit": null, "version": 2}'
+    )
+    start = 16 + len(config)
+    assert shard({"b": "str", "a": "int"}, [{"a": 5, "b": "xyz"}, {"b": "", "a": -1}]) == (
+        struct.pack("<4I", 2, start, start + 15, start + 27)
+        + config
+        + struct.pack("<Iq", 3, 5)
+        + b"xyz"
+        + struct.pack("<Iq", 0, -1)
+    )
+
+
+def test_what_the_writer_was_given_lies_in_the_shard():
+    it = writer({"a": "int"}, compression="gz:5", hashes=("sha1",), size_limit=1000)
+    data = b"".join(it.assemble([], np.array([], np.int64))["data"])
+    assert b'"compression": "gz:5"' in data
+    assert b'"hashes": ["sha1"]' in data
+    assert b'"size_limit": 1000' in data
+    assert len(data) == it.base_size
+    assert it.entry()["column_names"] == ["a"]
+
+
+def test_rows_and_batches_are_read():
+    it = reader(DATA, 3, SPECS)
+    assert len(it) == 3
+    assert [it.row(i, stored(SPECS)) for i in range(3)] == ROWS
+    ids, tags, texts = it.take(np.array([2, 0, 2, 1]), stored(SPECS))
+    assert ids.tolist() == [3, 1, 3, -2]
+    assert tags == [b"\xff" * 5, b"\x01\x02", b"\xff" * 5, b""]
+    assert texts == ["drei ü", "one", "drei ü", ""]
+
+
+def test_columns_are_chosen_and_ordered():
+    it = reader(DATA, 3, SPECS)
+    wanted = [c for name in ("text", "id") for c in stored(SPECS) if c.name == name]
+    assert it.row(0, wanted) == {"id": 1, "text": "one"}
+    texts, ids = it.take(np.array([1, 2]), wanted)
+    assert (texts, ids.tolist()) == (["", "drei ü"], [-2, 3])
+    assert it.row(0, stored(SPECS)) == ROWS[0]
+    assert it.take(np.array([0]), []) == []
+
+
+def test_columns_that_are_not_asked_for_are_not_decoded():
+    class Broken(Encoding):
+        def encode(self, value: Any) -> bytes:
+            raise NotImplementedError
+
+        def decode(self, data: memoryview) -> Any:
+            raise RuntimeError("touched")
+
+    broken = [
+        Column(c.name, c.spec, Broken() if c.name == "tag" else c.encoding) for c in stored(SPECS)
+    ]
+    file = ShardFile(FileInfo("shard.mds", len(DATA), {}), None)
+    it = MDS().open(
+        ShardInfo(0, 3, {"data": file}), {"data": np.frombuffer(DATA, np.uint8)}, broken
+    )
+    wanted = [column for column in broken if column.name != "tag"]
+    assert it.row(0, wanted) == {"id": 1, "text": "one"}
+    assert len(it.take(np.array([0, 1]), wanted)) == 2
+    with pytest.raises(DecodeError, match=r"^sample 1, column 'tag': RuntimeError: touched$"):
+        it.row(1, broken)
+    with pytest.raises(DecodeError, match=r"^sample 1, column 'tag': RuntimeError: touched$"):
+        it.take(np.array([1]), broken)
+
+
+def test_samples_lie_at_their_byte_ranges():
+    it = reader(DATA, 3, SPECS)
+    ranges = [it.byte_range(i) for i in range(3)]
+    assert [stop - start for start, stop in ranges] == [8 + 8 + 5, 8 + 8, 8 + 8 + 12]
+    assert ranges[0][1] == ranges[1][0]
+    assert ranges[-1][1] == len(DATA)
+
+
+def test_an_empty_shard_is_read():
+    data = shard(SPECS, [])
+    it = reader(data, 0, SPECS)
+    assert len(it) == 0
+    assert [len(values) for values in it.take(np.array([], np.int64), stored(SPECS))] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, HEADER - 1])
+def test_a_shard_that_ends_in_its_header_is_refused(size):
+    with pytest.raises(CorruptShardError, match=rf"^{size} bytes cannot hold the 3 samples"):
+        reader(DATA[:size], 3, SPECS)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4, 1 << 31, (1 << 32) - 1])
+def test_another_number_of_samples_is_refused(count):
+    with pytest.raises(CorruptShardError) as caught:
+        reader(patched(0, count), 3, SPECS)
+    assert str(caught.value) == f"it holds {count} samples, the index says 3"
+
+
+@pytest.mark.parametrize("size", [HEADER, HEADER + 50, len(DATA) - 1])
+def test_a_truncated_shard_is_refused(size):
+    with pytest.raises(CorruptShardError, match=rf"of a file of {size} bytes"):
+        reader(DATA[:size], 3, SPECS)
+
+
+def test_a_longer_shard_is_refused():
+    with pytest.raises(CorruptShardError, match=r"its samples span bytes"):
+        reader(DATA + b"\0", 3, SPECS)
+
+
+@pytest.mark.parametrize("first", [0, 4, HEADER - 1])
+def test_a_first_sample_inside_the_header_is_refused(first):
+    with pytest.raises(CorruptShardError, match=rf"its samples span bytes {first} to"):
+        reader(patched(4, first), 3, SPECS)
+
+
+@pytest.mark.parametrize(("number", "value"), [(1, 0), (1, 20), (2, 30), (2, (1 << 32) - 1)])
+def test_offsets_that_do_not_increase_are_refused(number, value):
+    with pytest.raises(CorruptShardError, match=r"ends before it begins|do not hold the columns"):
+        reader(patched(4 + 4 * number, value), 3, SPECS)
+
+
+def test_an_offset_beyond_the_end_is_refused():
+    with pytest.raises(CorruptShardError, match=r"sample 1 ends before it begins"):
+        reader(patched(8, len(DATA) + 1000), 3, SPECS)
+    with pytest.raises(CorruptShardError, match=r"of a file of"):
+        reader(patched(16, len(DATA) + 1), 3, SPECS)
+
+
+def test_a_sample_too_short_for_its_columns_is_refused():
+    start = struct.unpack_from("<I", DATA, 4)[0]
+    with pytest.raises(CorruptShardError) as caught:
+        reader(patched(8, start + 15), 3, SPECS)
+    assert str(caught.value) == "sample 0: its 15 bytes do not hold the columns id, tag, text"
+
+
+def test_fixed_samples_of_another_size_are_refused():
+    specs = {"a": "int32", "b": "uint8"}
+    data = shard(specs, [{"a": 1, "b": 2}] * 3)
+    assert reader(data, 3, specs).row(2, stored(specs)) == {"a": 1, "b": 2}
+    start = struct.unpack_from("<I", data, 4)[0]
+    damaged = data[:8] + struct.pack("<I", start + 4) + data[12:]
+    with pytest.raises(CorruptShardError, match=r"sample 0: its 4 bytes do not hold the columns"):
+        reader(damaged, 3, specs)
+
+
+@pytest.mark.parametrize("length", [1, 4, 100, (1 << 32) - 1])
+def test_heads_that_do_not_add_up_are_refused(length):
+    second = struct.unpack_from("<I", DATA, 8)[0]
+    it = reader(patched(second, length), 3, SPECS)
+    assert it.row(0, stored(SPECS)) == ROWS[0]
+    with pytest.raises(CorruptShardError, match=r"^sample 1: its 16 bytes do not hold the columns"):
+        it.row(1, stored(SPECS))
+    with pytest.raises(CorruptShardError, match=r"^sample 1: its 16 bytes do not hold the columns"):
+        it.take(np.array([2, 1, 0]), stored(SPECS))
+
+
+def test_text_that_is_not_utf_8_names_sample_and_column():
+    data = DATA.replace("drei ü".encode(), b"drei \xff\xfe")
+    it = reader(data, 3, SPECS)
+    expected = r"^sample 2, column 'text': not UTF-8: invalid start byte at byte 5$"
+    with pytest.raises(DecodeError, match=expected):
+        it.row(2, stored(SPECS))
+    with pytest.raises(DecodeError, match=expected):
+        it.take(np.array([0, 1, 2]), stored(SPECS))
+
+
+def test_a_batch_that_fails_as_a_whole_only_names_the_column():
+    class Batchless(Encoding):
+        def encode(self, value: Any) -> bytes:
+            raise NotImplementedError
+
+        def decode(self, data: memoryview) -> Any:
+            return bytes(data)
+
+        def decode_batch(self, buffer: Any, starts: Any, sizes: Any) -> Any:
+            raise RuntimeError("too many")
+
+    chosen = [Column("tag", "x", Batchless())]
+    with pytest.raises(DecodeError, match=r"^column 'tag': RuntimeError: too many$"):
+        reader(DATA, 3, SPECS).take(np.array([0, 1]), chosen)
+
+
+class Odd(Encoding):
+    """Announces a size, and gives other bytes."""
+
+    size = 4
+
+    def encode(self, value: Any) -> bytes:
+        if value is None:
+            raise AttributeError("nothing to encode")
+        return bytes(value)
+
+    def decode(self, data: memoryview) -> Any:
+        return bytes(data)
+
+
+def test_an_encoding_that_breaks_its_own_size_is_refused():
+    it = MDS().writer([Column("x", "odd", Odd())], WriteSettings(None, (), None))
+    with pytest.raises(EncodeError, match=r"^column 'x': takes values of 4 bytes, got 5$"):
+        it.encode({"x": 5})
+    with pytest.raises(EncodeError, match=r"^column 'x': takes values of 4 bytes each$"):
+        it.encode_batch({"x": [4, 5]})
+    data, sizes = it.encode_batch({"x": [4, 4]})
+    assert (bytes(data), sizes.tolist()) == (bytes(8), [4, 4])
+
+
+def test_any_error_of_an_encoding_names_the_column():
+    it = MDS().writer([Column("x", "odd", Odd())], WriteSettings(None, (), None))
+    expected = r"^column 'x': cannot encode (NoneType|list): AttributeError: nothing to encode$"
+    with pytest.raises(EncodeTypeError, match=expected):
+        it.encode({"x": None})
+    with pytest.raises(EncodeTypeError, match=expected):
+        it.encode_batch({"x": [4, None]})
+
+
+def test_values_of_4_gib_are_refused():
+    class Huge(Encoding):
+        def encode(self, value: Any) -> Any:
+            return Pretended()
+
+        def decode(self, data: memoryview) -> Any:
+            raise NotImplementedError
+
+    class Pretended(bytes):
+        def __len__(self) -> int:
+            return 1 << 32
+
+    it = MDS().writer([Column("x", "huge", Huge())], WriteSettings(None, (), None))
+    with pytest.raises(EncodeError, match=r"4 GiB"):
+        it.encode({"x": 0})
+    with pytest.raises(EncodeError, match=r"4 GiB"):
+        it.encode_batch({"x": [0]})
+
+
+def test_the_format_takes_no_argument():
+    with pytest.raises(ConfigError, match=r"format MDS takes no argument, got '3'"):
+        make("format", "mds:3")

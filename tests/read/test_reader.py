@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamplug import MDSWriter, Stream
+from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
+from streamplug.read import OpenShards, Reader
+from streamplug.read import shards as shards_module
+
+COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
+
+
+def sample(number: int) -> dict[str, object]:
+    return {
+        "id": number,
+        "text": f"sample {number}",
+        "pixels": np.full(4, number % 256, np.uint8),
+        "bag": np.arange(number % 3, dtype=np.int16),
+    }
+
+
+def write(folder, numbers, columns=COLUMNS, **kwargs):
+    with MDSWriter(columns=columns, out=folder, **kwargs) as writer:
+        for number in numbers:
+            writer.write({name: sample(number)[name] for name in columns})
+    return str(folder)
+
+
+def reader(*folders, columns=None):
+    opened = [Stream(local=folder).open() for folder in folders]
+    return Reader(
+        [stream.index.samples for stream in opened],
+        [OpenShards(stream.index, stream.store, columns) for stream in opened],
+    )
+
+
+@pytest.fixture
+def two(tmp_path):
+    one = write(tmp_path / "one", range(100), size_limit=2000)
+    return reader(one, write(tmp_path / "two", range(100, 150), size_limit=1500))
+
+
+def ids(samples):
+    return [sample["id"] for sample in samples]
+
+
+def test_ids_count_through_the_shards_of_all_streams(two):
+    assert len(two.starts) > 5
+    assert two.starts[-1] == 150
+    assert ids(two.row(i) for i in range(150)) == list(range(150))
+    assert ids(two.rows(np.arange(150))) == list(range(150))
+
+
+def test_rows_come_in_the_order_that_was_asked_for(two):
+    asked = np.random.default_rng(1).integers(0, 150, 500)
+    assert ids(two.rows(asked)) == asked.tolist()
+    batch = two.batch(asked)
+    assert batch["id"].tolist() == asked.tolist()
+    assert batch["text"] == [f"sample {i}" for i in asked]
+    assert batch["pixels"].shape == (500, 4)
+    assert batch["pixels"][:, 0].tolist() == asked.tolist()
+    assert [len(bag) for bag in batch["bag"]] == [i % 3 for i in asked.tolist()]
+
+
+def test_rows_are_those_of_single_reads(two):
+    for one, many in zip(map(two.row, (3, 149, 70)), two.rows(np.array([3, 149, 70]))):
+        assert list(one) == list(many)
+        assert all(np.array_equal(one[name], many[name]) for name in one)
+        assert all(type(one[name]) is type(many[name]) for name in one)
+
+
+def test_no_ids_give_nothing(two):
+    none = np.array([], np.int64)
+    assert two.rows(none) == []
+    assert two.batch(none) == {}
+    assert two.shards_of(none) == []
+
+
+def test_the_shards_of_samples_come_in_the_order_of_need(two):
+    first = two.starts[:-1]
+    assert two.shards_of(first[[4, 0, 2, 4, 0]]) == [4, 0, 2]
+    assert two.shards_of(np.array([[149, 0], [0, 149]])) == [len(first) - 1, 0]
+
+
+def test_streams_of_different_columns_give_rows_but_no_batch(tmp_path):
+    one = write(tmp_path / "one", range(3))
+    two = write(tmp_path / "two", range(3, 5), {"id": "int"})
+    it = reader(one, two)
+    assert [len(row) for row in it.rows(np.arange(5))] == [4, 4, 4, 1, 1]
+    with pytest.raises(DataError) as caught:
+        it.batch(np.arange(5))
+    assert "two/shard.00000.mds) has the columns ['id'], others ['bag', 'id'" in str(caught.value)
+    assert "choose those that all have with columns=, or iterate over samples" in str(caught.value)
+    assert reader(one, two, columns=["id"]).batch(np.arange(5))["id"].tolist() == list(range(5))
+
+
+def test_columns_of_different_encodings_are_merged_into_a_list(tmp_path):
+    one = write(tmp_path / "one", range(3), {"id": "int"})
+    with MDSWriter(columns={"id": "int8"}, out=tmp_path / "two") as writer:
+        writer.write({"id": 3})
+    merged = reader(one, str(tmp_path / "two")).batch(np.array([3, 0, 2]))["id"]
+    assert merged == [3, 0, 2]
+    assert [type(value) for value in merged] == [np.int8, int, int]
+
+
+def test_a_shard_is_opened_once(two, monkeypatch):
+    opened = []
+    original = OpenShards._open_shard
+    monkeypatch.setattr(
+        OpenShards, "_open_shard", lambda self, n: opened.append(n) or original(self, n)
+    )
+    for _ in range(3):
+        two.rows(np.arange(20))
+    assert len(opened) == len(set(opened)) > 0
+
+
+def test_a_bounded_number_of_shards_stays_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards_module, "MAX_OPEN", 3)
+    stream = Stream(local=write(tmp_path / "one", range(100), size_limit=1000)).open()
+    shards = OpenShards(stream.index, stream.store, None)
+    it = Reader([stream.index.samples], [shards])
+    assert len(it.starts) > 5
+    for _ in range(2):
+        assert ids(it.rows(np.arange(100))) == list(range(100))
+    assert len(shards._open) == 3
+
+
+def test_the_shard_used_last_stays_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards_module, "MAX_OPEN", 2)
+    it = reader(write(tmp_path / "one", range(100), size_limit=1000))
+    first = it.open(0)
+    it.open(1)
+    assert it.open(0) is first
+    it.open(2)
+    assert it.open(0) is first
+    assert it.open(1) is not None
+
+
+def test_a_large_read_maps_its_shard_at_once(tmp_path):
+    it = reader(write(tmp_path / "one", range(200)))
+    it.rows(np.arange(10))
+    assert not it.open(0).populated
+    it.rows(np.arange(100))
+    assert it.open(0).populated
+
+
+def test_a_kernel_that_cannot_map_at_once_does_no_harm(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards_module, "_POPULATE_READ", 9999)
+    it = reader(write(tmp_path / "one", range(200)))
+    assert ids(it.rows(np.arange(200))) == list(range(200))
+
+
+def test_an_error_names_shard_file_sample_and_column(tmp_path):
+    folder = write(tmp_path / "one", range(10), {"id": "int", "text": "str"})
+    path = tmp_path / "one" / "shard.00000.mds"
+    path.write_bytes(path.read_bytes().replace(b"sample 7", b"sampl\xff 7"))
+    it = reader(folder)
+    for read in (it.rows, it.batch, lambda numbers: it.row(int(numbers[7]))):
+        with pytest.raises(DataError) as caught:
+            read(np.arange(10))
+        assert str(caught.value) == (
+            f"shard 0 ({path}): sample 7, column 'text': not UTF-8: invalid start byte at byte 5"
+        )
+
+
+def test_a_damaged_header_names_the_file_and_what_to_do(tmp_path):
+    folder = write(tmp_path / "one", range(10))
+    path = tmp_path / "one" / "shard.00000.mds"
+    path.write_bytes(b"\x0b" + path.read_bytes()[1:])
+    with pytest.raises(CorruptShardError) as caught:
+        reader(folder).row(0)
+    assert str(caught.value) == (
+        f"shard 0 ({path}): it holds 11 samples, the index says 10; "
+        "the file is damaged, write or copy it again"
+    )
+
+
+def test_a_directory_in_the_place_of_a_shard_is_named(tmp_path):
+    folder = write(tmp_path / "one", range(10))
+    path = tmp_path / "one" / "shard.00000.mds"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises((StorageError, CorruptShardError), match=r"shard\.00000\.mds"):
+        reader(folder).row(0)
+
+
+def test_a_directory_of_just_the_size_of_a_shard_is_named(tmp_path, monkeypatch):
+    folder = write(tmp_path / "one", range(10))
+    path = tmp_path / "one" / "shard.00000.mds"
+    path.unlink()
+    path.mkdir()
+    monkeypatch.setattr("streamplug.fetch.store.ShardStore._ready", lambda *_: True)
+    with pytest.raises(StorageError, match=r"shard\.00000\.mds: Is a directory"):
+        reader(folder).row(0)
+
+
+def test_a_shard_that_shrinks_after_it_was_checked_is_refused(tmp_path, monkeypatch):
+    folder = write(tmp_path / "one", range(10))
+    path = tmp_path / "one" / "shard.00000.mds"
+    monkeypatch.setattr("streamplug.fetch.store.ShardStore._ready", lambda *_: True)
+    for data in (b"", b"short"):
+        path.write_bytes(data)
+        with pytest.raises(CorruptShardError, match=rf"mds\): {len(data)} bytes, the index says"):
+            reader(folder).row(0)
+
+
+def test_a_shard_that_vanished_is_named(tmp_path):
+    folder = write(tmp_path / "one", range(10))
+    (tmp_path / "one" / "shard.00000.mds").unlink()
+    with pytest.raises(
+        NotFound, match=r"shard 0: .*shard\.00000\.mds does not exist; pass remote="
+    ):
+        reader(folder).row(0)
