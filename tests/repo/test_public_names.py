@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+import streamplug
+from streamplug import interfaces, plugin
+
+
+def test_the_names_are_those_that_have_a_home():
+    assert streamplug.__all__ == sorted(streamplug._HOME)
+
+
+@pytest.mark.parametrize("name", streamplug.__all__)
+def test_every_name_resolves(name):
+    value = getattr(streamplug, name)
+    assert value.__name__ == name
+    assert name in dir(streamplug)
+    assert value.__doc__
+
+
+def test_other_names_are_refused():
+    with pytest.raises(AttributeError, match=r"module 'streamplug' has no attribute 'nothing'"):
+        _ = streamplug.nothing
+    with pytest.raises(AttributeError, match=r"'streamplug\.plugin' has no attribute 'nothing'"):
+        _ = plugin.nothing
+
+
+def test_a_star_import_gives_the_names():
+    found: dict[str, object] = {}
+    exec("from streamplug import *", found)
+    assert set(streamplug.__all__) <= set(found)
+
+
+@pytest.mark.parametrize("module", [interfaces, plugin])
+def test_the_names_of_packages_resolve_and_are_sorted(module):
+    assert module.__all__ == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
