@@ -38,3 +38,17 @@ def test_the_first_installs_what_exists():
     folders = re.findall(r"\./(plugins/\S+)", COMMANDS[0])
     assert folders
     assert [folder for folder in folders if not (ROOT / folder / "pyproject.toml").exists()] == []
+
+
+def test_the_linter_has_one_version():
+    places = {
+        "tests/requirements.txt": r"^ruff==(.+)$",
+        "tox.ini": r"^deps = ruff==(.+)$",
+        ".pre-commit-config.yaml": r"^    rev: v(.+)\n    hooks:\n      - id: ruff-check$",
+    }
+    found = {
+        place: re.findall(pattern, (ROOT / place).read_text(), re.MULTILINE)
+        for place, pattern in places.items()
+    }
+    assert len(set(map(tuple, found.values()))) == 1, found
+    assert all(len(versions) == 1 for versions in found.values()), found
