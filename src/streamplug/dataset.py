@@ -166,10 +166,9 @@ class StreamingDataset:
         ids = np.asarray(at)
         if ids.size and ids.dtype.kind not in "iu":
             raise IndexError(f"samples are chosen by whole numbers, got {ids.dtype} in {at!r:.60}")
-        ids = ids.astype(np.int64).reshape(-1)
         if ids.size and (ids.max() >= self.size or ids.min() < -self.size):
             raise IndexError(f"samples {ids.min()} to {ids.max()} of a data set with {self.size}")
-        return self._reader.rows(ids % max(self.size, 1))
+        return self._reader.rows(ids.astype(np.int64).reshape(-1) % max(self.size, 1))
 
     # -- iteration ----------------------------------------------------------------
 
