@@ -64,11 +64,11 @@ VALUES: dict[str, list[Any]] = {
     "str_decimal": [Decimal("0.10"), Decimal("-1E+400"), Decimal("NaN"), Decimal(10) ** 30],
     "ndarray": [
         *(array for dtype in ARRAY_DTYPES for array in arrays(dtype, (3,))),
-        *arrays("int16", (1, 2, 3), (300,), (1,) * 9),
+        *arrays("int16", (1, 2, 3), (255,), (256,), (1,) * 9),
         np.asfortranarray(arrays("float32", (2, 3))[0]),
         arrays("uint16", (4, 6))[0][::2, ::3],
     ],
-    **{f"ndarray:{dtype}": arrays(dtype, (2,), (2, 3), (257,)) for dtype in ARRAY_DTYPES},
+    **{f"ndarray:{dtype}": arrays(dtype, (2,), (2, 3), (256,)) for dtype in ARRAY_DTYPES},
     **{f"ndarray:{dtype}:2,3": arrays(dtype, (2, 3)) for dtype in ARRAY_DTYPES},
     "ndarray:uint16:7": arrays("uint16", (7,)),
     "pil": [image(mode) for mode in ("RGB", "L", "1", "RGBA", "I", "F", "P")],
@@ -241,6 +241,26 @@ def test_same_bytes(case: Case, mosaic: ModuleType, tmp_path: Path) -> None:
 def test_same_bytes_of_stacked_arrays(case: Case, mosaic: ModuleType, tmp_path: Path) -> None:
     ours = write_ours_in_batches(case, tmp_path / "ours", stacked=True)
     assert files(ours) == files(write_theirs(mosaic, case, tmp_path / "theirs"))
+
+
+@pytest.mark.parametrize("compression", IDENTICAL)
+def test_same_bytes_of_many_columns(
+    compression: str | None, mosaic: ModuleType, tmp_path: Path
+) -> None:
+    arguments = {"columns": {spec: spec for spec in VALUES}, "compression": compression}
+    arguments |= {"hashes": ["sha1", "xxh64"], "size_limit": 40_000}
+    rows = list(islice(zip(*map(cycle, VALUES.values())), ROWS))
+    with mosaic.MDSWriter(out=str(tmp_path / "theirs"), **arguments) as writer:
+        for row in rows:
+            writer.write(dict(zip(VALUES, row)))
+    with MDSWriter(out=tmp_path / "ours", **arguments) as writer:
+        for row in rows:
+            writer.write(dict(zip(VALUES, row)))
+    with MDSWriter(out=tmp_path / "batched", **arguments) as writer:
+        writer.write_batch(dict(zip(VALUES, zip(*rows))))
+    assert len(files(tmp_path / "theirs")) >= 3
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+    assert files(tmp_path / "batched") == files(tmp_path / "theirs")
 
 
 @matrix
