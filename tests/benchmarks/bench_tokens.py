@@ -92,9 +92,12 @@ def numpy_gather(data: Path, length: int) -> Epochs:
     def epoch() -> Iterator[int]:
         order = rng.permutation(ends[-1])
         for start in range(0, len(order), ROWS_AT_ONCE):
-            ids = np.sort(order[start : start + ROWS_AT_ONCE])  # all of a shard in one call
+            ids = order[start : start + ROWS_AT_ONCE]
             rows = np.empty((len(ids), 2 * length), np.uint8)
-            bounds = [0, *np.searchsorted(ids, ends)]
+            # All of a shard in one call, still at random within it.
+            shard_of = np.searchsorted(ends, ids, side="right")
+            ids = ids[np.argsort(shard_of, kind="stable")]
+            bounds = [0, *np.cumsum(np.bincount(shard_of, minlength=len(shards)))]
             for shard, end, (begin, stop) in zip(shards, ends, pairwise(bounds)):
                 local = ids[begin:stop] - (end - len(shard))
                 np.take(shard, local, axis=0, out=rows[begin:stop], mode="clip")
