@@ -194,8 +194,10 @@ def in_process(arguments: argparse.Namespace, **task: str) -> str:
         command += [f"--{name}", str(getattr(arguments, name))]
     for name, value in task.items():
         command += [f"--{name}", value]
+    (scratch := arguments.data / "scratch").mkdir(exist_ok=True)
     env = {
         **os.environ,
+        "TMPDIR": str(scratch),  # some leave files there
         "LITDATA_CACHE_DIR": str(arguments.data / "cache"),
         "LITDATA_DISABLE_VERSION_CHECK": "1",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -306,7 +307,10 @@ def test_their_local_dataset_reads_ours(case: Case, mosaic: ModuleType, tmp_path
     assert_rows([dataset[number] for number in range(len(dataset))], expected(mosaic, case))
 
 
-def test_their_streaming_dataset_reads_ours(mosaic: ModuleType, tmp_path: Path) -> None:
+def test_their_streaming_dataset_reads_ours(
+    mosaic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # it leaves its locks there
     # All in one, as theirs of several processes can get in each other's way.
     columns = {"id": "int", "text": "str", "array": "ndarray:float32:2,3", "image": "pil"}
     streams = []
