@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import uuid
 import weakref
@@ -269,6 +270,8 @@ def _forget_parent() -> None:
         _left_to_parent.append(storage._opened)  # noqa: SLF001 - our own class
         storage._opened = None  # noqa: SLF001
     _opening, _live = threading.Lock(), weakref.WeakSet()
+    if "fsspec.asyn" in sys.modules:
+        sys.modules["fsspec.asyn"].reset_lock()  # older fsspec leaves that to its users
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,8 +50,10 @@ class S3Storage(FsspecStorage):
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
-            # One GET; by default s3fs asks for the size first.
-            return bytes(self.filesystem().cat_file(self.path(key), max_concurrency=1))
+            cat_file = self.filesystem().cat_file
+            # One GET: where s3fs can read in parts (from 2026.3 on), it asks for the size first.
+            parts = "max_concurrency" in signature(cat_file).parameters
+            return bytes(cat_file(self.path(key), **({"max_concurrency": 1} if parts else {})))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from botocore import exceptions as boto  # type: ignore[import-untyped]
