@@ -85,12 +85,9 @@ VALUES: dict[str, list[Any]] = {
 }
 FIXED_ARRAYS = [spec for spec in VALUES if spec.startswith("ndarray:") and spec.count(":") == 2]
 
-IDENTICAL = (None, "bz2", "bz2:1", "br", "br:4", "snappy")
-"""Compressions whose bytes are those of mosaicml-streaming too.
-
-The header of its gz files holds the time; its zstd frames have no checksum, ours do.
-"""
-COMPRESSIONS = (*IDENTICAL, "gz", "gz:1", "zstd", "zstd:19")
+IDENTICAL = (None, "bz2", "bz2:1", "br", "br:4", "snappy", "zstd", "zstd:19")
+"""Compressions whose bytes are those of mosaicml-streaming too; the header of its gz files holds the time."""
+COMPRESSIONS = (*IDENTICAL, "gz", "gz:1")
 HASHES = ((), ("sha1",), ("xxh64",), ("sha1", "xxh64"))
 
 

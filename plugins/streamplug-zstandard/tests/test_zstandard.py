@@ -43,13 +43,6 @@ def test_frame_tells_the_size_of_its_content():
     assert zstandard.frame_content_size(Zstandard().compress(TEXT)) == len(TEXT)
 
 
-def test_frame_has_a_checksum():
-    packed = bytearray(Zstandard().compress(TEXT))
-    packed[-1] ^= 1
-    with pytest.raises(DecompressError, match="checksum"):
-        Zstandard().decompress(packed, max_size=len(TEXT))
-
-
 def test_frames_put_together_decompress_to_their_contents_together():
     packed = b"".join(Zstandard().compress(part) for part in (b"one ", b"", b"two ", bytes(10**6)))
     assert Zstandard().decompress(packed, max_size=10**6 + 8) == b"one two " + bytes(10**6)

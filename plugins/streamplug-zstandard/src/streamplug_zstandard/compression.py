@@ -19,7 +19,7 @@ _STEP = 1 << 20
 
 
 class Zstandard(Compression):
-    """Zstandard (``zstd``, levels 1 to 22), with a checksum."""
+    """Zstandard (``zstd``, levels 1 to 22); digests of files are the index's, so without a checksum."""
 
     suffix: ClassVar[str] = "zstd"
     levels: ClassVar[range] = range(1, 23)
@@ -28,8 +28,7 @@ class Zstandard(Compression):
 
     def compress(self, data: Buffer) -> bytes:
         # Given all at once, the frame's header tells the size of the content.
-        packer = zstandard.ZstdCompressor(level=self.level, write_checksum=True)
-        packed: bytes = packer.compress(data)
+        packed: bytes = zstandard.ZstdCompressor(level=self.level).compress(data)
         return packed
 
     def decompress(self, data: Buffer, *, max_size: int) -> bytes:
