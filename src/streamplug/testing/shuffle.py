@@ -168,8 +168,12 @@ class ShuffleTests(ConformanceBase):
 
     def test_another_process_agrees(self) -> None:
         algorithm = self.algorithm()
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pool = multiprocessing.get_context("spawn").Pool(1)
+        try:
             found = pool.apply_async(digests, (algorithm,)).get(timeout=120)
+        finally:
+            pool.close()  # lets it end by itself, where leaving a `with` would kill it
+        pool.join()
         assert found == digests(algorithm)
 
     def test_golden_digests(self) -> None:
