@@ -272,10 +272,15 @@ class StreamingDataset:
 
     # -- other processes ----------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
 
         # By value where need be: classes that were made in a notebook can be imported nowhere.
+        return _blank, (cloudpickle.dumps(type(self)),), self.__getstate__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        import cloudpickle
+
         return {"pickled": cloudpickle.dumps((self._portable(), registrations()))}
 
     def _portable(self) -> dict[str, Any]:
@@ -288,6 +293,13 @@ class StreamingDataset:
         attributes, registered = cloudpickle.loads(saved["pickled"])
         restore(registered)
         self.__dict__.update(attributes)
+
+
+def _blank(pickled_class: bytes) -> StreamingDataset:
+    import cloudpickle
+
+    cls: type[StreamingDataset] = cloudpickle.loads(pickled_class)
+    return cls.__new__(cls)
 
 
 def _at_least(lowest: int, **values: Any) -> None:
