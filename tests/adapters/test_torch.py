@@ -18,7 +18,11 @@ import streamplug  # noqa: E402
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError, NotFound, StateError  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    # What coverage says in a forked worker would otherwise end it.
+    pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning"),
+]
 
 SIZE = 61
 BATCH = 4
