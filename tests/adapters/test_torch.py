@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 import time
 from collections import Counter
@@ -294,6 +295,16 @@ def test_a_state_of_mosaicml_streaming_is_understood(folder, epochs):
         }
     )
     assert ids(it) == epochs[2][2:]
+
+
+def test_a_copy_goes_on_by_itself(folder, epochs):
+    dataset = make(folder)
+    ids(dataset.batches())
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert type(copy) is StreamingDataset
+    assert ids(copy.batches()) == epochs[1]
+    assert ids(DataLoader(copy, batch_size=BATCH, num_workers=2)) == epochs[2]
+    assert ids(dataset.batches()) == epochs[1]
 
 
 # -- the rest -----------------------------------------------------------------

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import streamplug
-from streamplug import interfaces, plugin
+from streamplug import dataset, interfaces, plugin
 
 
 def test_the_names_are_those_that_have_a_home():
@@ -23,6 +23,14 @@ def test_other_names_are_refused():
         _ = streamplug.nothing
     with pytest.raises(AttributeError, match=r"'streamplug\.plugin' has no attribute 'nothing'"):
         _ = plugin.nothing
+
+
+def test_without_torch_there_is_the_data_set_all_the_same(monkeypatch):
+    monkeypatch.setattr(streamplug, "find_spec", lambda name: None)
+    monkeypatch.delitem(vars(streamplug), "StreamingDataset", raising=False)
+    found = streamplug.StreamingDataset
+    monkeypatch.delitem(vars(streamplug), "StreamingDataset")
+    assert found is dataset.StreamingDataset
 
 
 def test_a_star_import_gives_the_names():
