@@ -316,7 +316,10 @@ def unprivileged(tmp_path):
 
     def run(remote: str, local: str) -> Any:
         for folder in [tmp_path, *tmp_path.parents]:
-            if folder.is_relative_to(tempfile.gettempdir()) and folder.stat().st_mode & 0o055 != 0o055:
+            if (
+                folder.is_relative_to(tempfile.gettempdir())
+                and folder.stat().st_mode & 0o055 != 0o055
+            ):
                 folder.chmod(0o755)
         # What is imported late may lie where only this user can read.
         ids(StreamingDataset(remote=remote, local=str(tmp_path / "warm")))

@@ -11,7 +11,7 @@ import numpy as np
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
 from streamplug.fetch import prefetched
-from streamplug.plan import positions, worker_steps
+from streamplug.plan import worker_steps
 from streamplug.plugin.registry import registrations, restore
 from streamplug.read import OpenShards, Reader
 from streamplug.run import Run
@@ -20,6 +20,27 @@ from streamplug.types import ColumnValues, Int64, Sample, World
 
 _BLOCK_BYTES = 4 << 20
 _BLOCK_ROWS = 4096
+
+
+class Block:
+    """Some batches of one worker, to be read together.
+
+    Attributes:
+        ids: Their sample ids, one batch after the other.
+    """
+
+    def __init__(self, steps: Int64, ids: Int64) -> None:
+        """Take the batches of `steps`, ids of shape ``[steps, batch]``, -1 where one is short."""
+        taken = ids >= 0
+        self.ids: Int64 = ids[taken]
+        self._steps = steps.tolist()
+        self._ends = np.cumsum(taken.sum(1)).tolist()
+
+    def batches(self) -> Iterator[tuple[int, slice]]:
+        """Yield the step of each batch that is not empty, and where its samples are."""
+        for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
+            if start < end:
+                yield step, slice(start, end)
 
 
 class StreamingDataset:
@@ -51,6 +72,9 @@ class StreamingDataset:
         shuffle_algo: Name of the algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
         shuffle_block_size: Over how many samples to mix; None for the algorithm's default.
+        partition_algo: How the order is dealt to ranks. ``"elastic"`` fills the epoch up to whole
+            global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` do as
+            mosaicml-streaming does, where what is repeated near the end depends on the world.
         allow_unsafe_types: Whether columns whose decoding can run code may be read.
         columns: Names of the columns to read; None for all.
         storage_options: Settings of the storages of all streams that have none of their own.
@@ -77,6 +101,7 @@ class StreamingDataset:
         shuffle_algo: str = "window",
         shuffle_seed: int = 9176,
         shuffle_block_size: int | None = None,
+        partition_algo: str = "elastic",
         allow_unsafe_types: bool = False,
         columns: Sequence[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -100,12 +125,13 @@ class StreamingDataset:
         self._given_world = world
         self._open_streams(list(columns) if columns is not None else None, allow_unsafe_types)
         self._run = Run(
-            self.samples_per_shard,
+            self._reader.starts,
             batch_size=batch_size,
             shuffle_algo=shuffle_algo if shuffle else None,
             shuffle_seed=shuffle_seed,
             shuffle_block_size=shuffle_block_size,
             num_canonical_nodes=num_canonical_nodes,
+            partition_algo=partition_algo,
         )
 
     def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> None:
@@ -141,7 +167,7 @@ class StreamingDataset:
 
     def __len__(self) -> int:
         """Return the number of samples that one rank sees in an epoch."""
-        return self._run.steps(self._world()) * self._run.batch
+        return self._run.partition(self._world()).per_rank if self.size else 0
 
     # -- random access ----------------------------------------------------------
 
@@ -177,14 +203,12 @@ class StreamingDataset:
         # A subclass may change samples on their way out, as with mosaicml-streaming.
         overridden = type(self).__getitem__ is not StreamingDataset.__getitem__
         read = (lambda ids: [self[i] for i in ids.tolist()]) if overridden else self._reader.rows
-        batch = self._run.batch
-        for epoch, steps, ids in self._blocks():
-            rows = read(ids.reshape(-1))
-            for number, step in enumerate(steps):
-                last = (number + 1) * batch - 1
-                yield from rows[number * batch : last]
+        for epoch, block in self._blocks():
+            rows = read(block.ids)
+            for step, part in block.batches():
+                yield from rows[part.start : part.stop - 1]
                 self._run.moved_to(epoch, step + 1)
-                yield rows[last]
+                yield rows[part.stop - 1]
 
     def batches(self, batch_size: int | None = None) -> Iterator[dict[str, ColumnValues]]:
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
@@ -200,16 +224,14 @@ class StreamingDataset:
             ConfigError: If there is no batch size, or it is not the data set's.
         """
         self._run.use_batch_size(batch_size)
-        batch = self._run.batch
-        for epoch, steps, ids in self._blocks():
-            columns = self._reader.batch(ids.reshape(-1))
-            for number, step in enumerate(steps):
-                part = slice(number * batch, (number + 1) * batch)
+        for epoch, block in self._blocks():
+            columns = self._reader.batch(block.ids)
+            for step, part in block.batches():
                 self._run.moved_to(epoch, step + 1)
                 yield {name: values[part] for name, values in columns.items()}
 
-    def _blocks(self) -> Iterator[tuple[int, list[int], Int64]]:
-        """Yield (epoch, steps, ids of shape [steps, batch]) for this worker, its shards ready."""
+    def _blocks(self) -> Iterator[tuple[int, Block]]:
+        """Yield (epoch, block) for this worker's next epoch, the shards of each block ready."""
         world, ticket = self._place()
         batch = self._run.batch
         epoch, first = self._run.begin(ticket, world.worker)
@@ -217,18 +239,18 @@ class StreamingDataset:
         steps = worker_steps(world, first, plan.steps)
         each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // batch, 1)
         chunks = (steps[start : start + each] for start in range(0, len(steps), each))
-        blocks = ((chunk.tolist(), plan.ids(positions(world, batch, chunk))) for chunk in chunks)
+        blocks = (Block(chunk, plan.ids(world, batch, chunk)) for chunk in chunks)
         if self._remote:
             blocks = prefetched(
                 blocks,
-                shards_of=lambda block: self._reader.shards_of(block[1]),
-                samples=lambda block: block[1].size,
+                shards_of=lambda block: self._reader.shards_of(block.ids),
+                samples=lambda block: block.ids.size,
                 ensure=self._reader.open,
                 ahead=self.predownload,
             )
         with closing(blocks):
-            for chunk, ids in blocks:
-                yield epoch, chunk, ids
+            for block in blocks:
+                yield epoch, block
         self._run.moved_to(epoch + 1, 0)
 
     def _world(self) -> World:

@@ -11,7 +11,8 @@ import xxhash
 from streamplug.clock import EpochClock, private_cells
 from streamplug.errors import ConfigError, StateError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import Epoch, state, steps_per_epoch
+from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.plan import PARTITIONS, Epoch, Feed, Partition, Whole, make_partition, state
 from streamplug.plugin.registry import make
 from streamplug.types import Int64, World
 
@@ -20,26 +21,34 @@ class Run:
     """What a data set does epoch after epoch, on whatever world reads it.
 
     Attributes:
-        sizes: Samples of each shard, int64, shape ``[shards]``.
+        starts: First sample id of each shard, and the total, int64, shape ``[shards + 1]``.
         batch_size: Samples per batch of one rank, or None while nobody has said.
         clock: Counts the epochs.
     """
 
     def __init__(
         self,
-        sizes: Int64,
+        starts: Int64,
         *,
         batch_size: int | None,
         shuffle_algo: str | None,
         shuffle_seed: int,
         shuffle_block_size: int | None,
         num_canonical_nodes: int | None,
+        partition_algo: str,
     ) -> None:
         """Describe a run; a `shuffle_algo` of None does not shuffle."""
-        self.sizes = sizes
+        if partition_algo not in PARTITIONS:
+            raise ConfigError(
+                f"partition_algo={partition_algo!r}: choose one of {', '.join(PARTITIONS)}"
+            )
+        self.starts = starts
         self.batch_size = batch_size
         self.clock = EpochClock(private_cells())
-        self._size = int(np.sum(sizes))
+        self._size = int(starts[-1])
+        self._partition_algo = partition_algo
+        self._first_nodes: int | None = None
+        self._digest = xxhash.xxh64(np.ascontiguousarray(starts).data).hexdigest()
         self._name = shuffle_algo
         self._algorithm: ShuffleAlgorithm = make("shuffle", shuffle_algo or "none")
         self._seed = shuffle_seed
@@ -48,7 +57,7 @@ class Run:
         self._nodes_given = num_canonical_nodes is not None
         # Epochs begun, epoch and step of what was handed out last in this process.
         self._cursor = (-1, 0, 0)
-        self._epoch: tuple[tuple[int, state.Identity], Epoch] | None = None
+        self._epoch: tuple[object, Epoch] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
@@ -73,46 +82,64 @@ class Run:
         if self.batch_size is None:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
 
-    def steps(self, world: World) -> int:
-        """Return the number of global batches of an epoch."""
-        identity = self.identity(world)
-        return steps_per_epoch(self._size, identity.num_canonical_nodes, identity.global_batch)
+    def partition(self, world: World) -> Partition:
+        """Return how an epoch is dealt to a world.
+
+        Raises:
+            ConfigError: If there are no samples, or the partition cannot serve this world.
+        """
+        if not self._size:
+            raise ConfigError("the data set has no samples")
+        if self._first_nodes is None:
+            self._first_nodes = world.nodes
+        lanes = self.identity(world).num_canonical_nodes
+        return make_partition(
+            self._partition_algo,
+            self._size,
+            lanes,
+            world,
+            self.batch,
+            first_nodes=self._first_nodes,
+        )
 
     def epoch(self, number: int, world: World) -> Epoch:
         """Return an epoch.
 
         Raises:
-            ConfigError: If there are no samples.
+            ConfigError: As `partition`.
         """
         identity = self.identity(world)
-        if self._epoch is None or self._epoch[0] != (number, identity):
-            if not self._size:
-                raise ConfigError("the data set has no samples")
+        key = (number, identity, world.nodes, world.ranks_per_node)
+        if self._epoch is None or self._epoch[0] != key:
+            lanes = identity.num_canonical_nodes
             order = self._algorithm.order(
-                self.sizes,
-                canonical_nodes=identity.num_canonical_nodes,
+                self.starts,
+                canonical_nodes=lanes,
                 seed=identity.shuffle_seed,
                 epoch=number,
                 block_size=identity.shuffle_block_size,
             )
-            epoch = Epoch(order, self._size, identity.num_canonical_nodes, identity.global_batch)
-            self._epoch = ((number, identity), epoch)
+            bounds = lane_bounds(self._size, lanes)
+            feed = Feed(Whole(self.starts), order, bounds, self.partition(world))
+            self._epoch = (key, feed)
         return self._epoch[1]
 
     def identity(self, world: World) -> state.Identity:
         """Return what makes this run's order what it is; settles the canonical nodes."""
         if self._canonical_nodes is None:
             self._canonical_nodes = self._algorithm.default_canonical_nodes(world.nodes)
-        # A lane needs a sample of its own.
-        nodes = max(min(self._canonical_nodes, self._size), 1)
+        nodes = self._canonical_nodes
+        if self._partition_algo == "elastic":  # its lanes need a sample each
+            nodes = max(min(nodes, self._size), 1)
         return state.Identity(
             size=self._size,
-            shards=xxhash.xxh64(self.sizes.tobytes()).hexdigest(),
+            shards=self._digest,
             global_batch=self.batch * world.ranks,
             shuffle_algo=self._name,
             shuffle_seed=self._seed,
             shuffle_block_size=self._block_size or self._algorithm.default_block_size(nodes),
             num_canonical_nodes=nodes,
+            partition_algo=self._partition_algo,
         )
 
     # -- where it stands --------------------------------------------------------
@@ -142,7 +169,7 @@ class Run:
                 "use StreamingDataLoader.state_dict(), or pass num_samples="
             )
         identity = self.identity(world)
-        return state.save(identity, epoch, step * identity.global_batch)
+        return self._saved(world, epoch, step * identity.global_batch)
 
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
         """Return the state after so many samples, over all ranks, of the current epoch.
@@ -153,7 +180,7 @@ class Run:
         identity = self.identity(world)
         epoch, first = self.clock.current()
         begin = 0 if from_beginning else first * identity.global_batch
-        saved = state.save(identity, epoch, begin + samples)
+        saved = self._saved(world, epoch, begin + samples)
         state.load(saved, identity)  # refuses what is no place between two batches
         return saved
 
@@ -161,7 +188,11 @@ class Run:
         """Return the state of a run that is about to begin an epoch."""
         identity = self.identity(world)
         epoch, step = self.clock.next()
-        return state.save(identity, epoch, step * identity.global_batch)
+        return self._saved(world, epoch, step * identity.global_batch)
+
+    def _saved(self, world: World, epoch: int, samples: int) -> dict[str, Any]:
+        first_nodes = self._first_nodes or world.nodes
+        return state.save(self.identity(world), epoch, samples, first_nodes)
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Continue from a state.
@@ -181,4 +212,6 @@ class Run:
         except StateError:
             self._canonical_nodes, self.batch_size = before
             raise
+        first_nodes = saved.get("initial_physical_nodes")
+        self._first_nodes = first_nodes if type(first_nodes) is int and first_nodes > 0 else None
         self.clock.set(*place)

@@ -52,9 +52,9 @@ class TestGlobal(ShuffleTests):
 class Whole(ShuffleAlgorithm):
     """A shuffle that is computed whole, as the simplest plugin would do it."""
 
-    def order(self, sizes, *, canonical_nodes, seed, epoch, block_size):
+    def order(self, starts, *, canonical_nodes, seed, epoch, block_size):
         generator = np.random.Generator(np.random.Philox(key=[seed % (1 << 64), epoch]))
-        return EagerOrder(generator.permutation(int(np.sum(sizes))), canonical_nodes)
+        return EagerOrder(generator.permutation(int(starts[-1])), canonical_nodes)
 
 
 class TestEager(ShuffleTests):
@@ -68,8 +68,8 @@ class TestEager(ShuffleTests):
 class Twice(Whole):
     """Loses a sample, and gives another one twice."""
 
-    def order(self, sizes, **arguments):
-        ids = np.arange(int(np.sum(sizes)), dtype=np.int64)
+    def order(self, starts, **arguments):
+        ids = np.arange(int(starts[-1]), dtype=np.int64)
         ids[-1] = 0
         return EagerOrder(ids, arguments["canonical_nodes"])
 
@@ -77,16 +77,16 @@ class Twice(Whole):
 class Forgetful(Whole):
     """Gives something else each time."""
 
-    def order(self, sizes, **arguments):
-        ids = np.random.default_rng().permutation(int(np.sum(sizes)))
+    def order(self, starts, **arguments):
+        ids = np.random.default_rng().permutation(int(starts[-1]))
         return EagerOrder(ids, arguments["canonical_nodes"])
 
 
 class Unmoved(Whole):
     """Takes no notice of the epoch."""
 
-    def order(self, sizes, **arguments):
-        return super().order(sizes, **{**arguments, "epoch": 0})
+    def order(self, starts, **arguments):
+        return super().order(starts, **{**arguments, "epoch": 0})
 
 
 @pytest.mark.parametrize(

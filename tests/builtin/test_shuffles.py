@@ -3,13 +3,16 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamplug.builtin.shuffles import window
 from streamplug.errors import ConfigError
 from streamplug.interfaces import EagerOrder, Order
 from streamplug.interfaces.shuffle import lane_bounds
@@ -29,7 +32,11 @@ def order(
     name: str, sizes: list[int], lanes: int = 1, seed: int = 9176, epoch: int = 0, block: int = 16
 ) -> Order:
     return make("shuffle", name).order(
-        np.array(sizes, np.int64), canonical_nodes=lanes, seed=seed, epoch=epoch, block_size=block
+        np.cumsum([0, *sizes], dtype=np.int64),
+        canonical_nodes=lanes,
+        seed=seed,
+        epoch=epoch,
+        block_size=block,
     )
 
 
@@ -152,7 +159,7 @@ def test_instances_agree(name, sizes, lanes, seed, epoch, block):
 @pytest.mark.parametrize("name", ["none", "window", "global"])
 def test_an_algorithm_that_was_pickled_gives_the_same_order(name):
     copy = pickle.loads(pickle.dumps(make("shuffle", name)))
-    it = copy.order(np.array([50, 50]), canonical_nodes=2, seed=1, epoch=2, block_size=10)
+    it = copy.order(np.array([0, 50, 100]), canonical_nodes=2, seed=1, epoch=2, block_size=10)
     assert digest(it, 100, 2) == digest(order(name, [50, 50], 2, 1, 2, 10), 100, 2)
 
 
@@ -188,3 +195,41 @@ def test_an_eager_order_holds_its_ids():
     it = EagerOrder(np.array([4, 2, 0, 1, 3]), 2)
     assert it.take(0, 0, 2).tolist() == [4, 2]
     assert it.at(1, np.array([2, 0])).tolist() == [3, 0]
+
+
+@settings(deadline=None)
+@given(algorithms, shards.filter(any), lanes_of, seeds, blocks, st.data())
+def test_finds_where_an_id_comes(name, sizes, lanes, seed, block, data):
+    it = order(name, sizes, lanes, seed, 3, block)
+    wanted = data.draw(st.integers(0, sum(sizes) - 1))
+    lane, position = it.find(wanted)
+    assert it.take(lane, position, position + 1).tolist() == [wanted]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 9), shards.filter(any), lanes_of, blocks)
+def test_shards_in_groups_are_shuffled_as_well(limit, sizes, lanes, block):
+    with mock.patch.object(window, "MAX_GROUPS", limit):
+        again = lanes_in(order("window", sizes, lanes, 5, 4, block), sum(sizes), lanes)
+        it = order("window", sizes, lanes, 5, 3, block)
+        found = lanes_in(it, sum(sizes), lanes)
+    for lane, ids in enumerate(found):
+        for position, wanted in list(enumerate(ids))[::7]:
+            assert it.find(wanted) == (lane, position)
+    assert sorted(i for lane in found for i in lane) == list(range(sum(sizes)))
+    assert [set(lane) for lane in found] == [set(lane) for lane in again]
+
+
+def test_a_trillion_samples_in_many_shards_start_at_once():
+    starts = np.arange(10**6 + 1, dtype=np.int64) * 10**6
+    tracemalloc.start()
+    try:
+        it = make("shuffle", "window").order(
+            starts, canonical_nodes=8, seed=1, epoch=2, block_size=1 << 18
+        )
+        ids = it.take(4, 5 * 10**10, 5 * 10**10 + 1024)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(set(ids.tolist())) == 1024
+    assert peak < 30 << 20

@@ -10,7 +10,8 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import Epoch, positions, steps_per_epoch, worker_steps
+from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.plan import Epoch, Feed, Place, Whole, make_partition, worker_steps
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -23,14 +24,23 @@ def divisions(ranks: int) -> list[tuple[int, int]]:
 
 
 def make(
-    algorithm: ShuffleAlgorithm, shards: list[int], lanes: int, batch: int, epoch: int = 0
+    algorithm: ShuffleAlgorithm,
+    shards: list[int],
+    lanes: int,
+    world: World,
+    batch: int,
+    algo: str = "elastic",
 ) -> Epoch:
     total = sum(shards)
     lanes = min(lanes, total)
-    order = algorithm.order(
-        np.array(shards, np.int64), canonical_nodes=lanes, seed=7, epoch=epoch, block_size=16
-    )
-    return Epoch(order, total, lanes, batch)
+    starts = np.cumsum([0, *shards], dtype=np.int64)
+    order = algorithm.order(starts, canonical_nodes=lanes, seed=7, epoch=0, block_size=16)
+    partition = make_partition(algo, total, lanes, world, batch)
+    return Feed(Whole(starts), order, lane_bounds(total, lanes), partition)
+
+
+def taken(epoch: Epoch, world: World, batch: int) -> list[int]:
+    return epoch.ids(world, batch, np.arange(epoch.steps)).reshape(-1).tolist()
 
 
 def global_batches(epoch: Epoch, world: World, batch: int, first: int = 0) -> list[list[int]]:
@@ -39,8 +49,8 @@ def global_batches(epoch: Epoch, world: World, batch: int, first: int = 0) -> li
     for rank in range(world.ranks):
         for worker in range(world.workers_per_rank):
             place = World(world.nodes, world.ranks_per_node, world.workers_per_rank, rank, worker)
-            taken = worker_steps(place, first, epoch.steps)
-            for step, ids in zip(taken.tolist(), epoch.ids(positions(place, batch, taken))):
+            own = worker_steps(place, first, epoch.steps)
+            for step, ids in zip(own.tolist(), epoch.ids(place, batch, own)):
                 steps.setdefault(step, []).extend(ids.tolist())
     return [steps[step] for step in sorted(steps)]
 
@@ -48,12 +58,12 @@ def global_batches(epoch: Epoch, world: World, batch: int, first: int = 0) -> li
 @settings(deadline=None, max_examples=60)
 @given(algorithms, sizes, st.integers(1, 6), st.sampled_from([1, 2, 4, 6, 12]), st.data())
 def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, lanes, total, data):
-    epoch = make(algorithm, shards, lanes, total)
     expected = None
     for _ in range(3):
         ranks = data.draw(st.sampled_from([r for r in range(1, total + 1) if total % r == 0]))
         nodes, local = data.draw(st.sampled_from(divisions(ranks)))
         world = World(nodes, local, data.draw(st.integers(1, 3)))
+        epoch = make(algorithm, shards, lanes, world, total // ranks)
         found = [sorted(ids) for ids in global_batches(epoch, world, total // ranks)]
         expected = expected or found
         assert found == expected
@@ -62,51 +72,69 @@ def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, lanes, tot
 @settings(deadline=None, max_examples=60)
 @given(algorithms, sizes, st.integers(1, 6), st.integers(1, 12))
 def test_every_sample_appears_and_few_appear_twice(algorithm, shards, lanes, batch):
-    epoch = make(algorithm, shards, lanes, batch)
-    ids = epoch.ids(np.arange(epoch.steps * batch))
-    counts = Counter(ids.tolist())
+    epoch = make(algorithm, shards, lanes, World(), batch)
+    counts = Counter(taken(epoch, World(), batch))
     size = sum(shards)
     assert set(counts) == set(range(size))
-    lanes = min(lanes, size)
-    repeats = epoch.steps * batch - size
-    assert repeats < lanes + batch
-    assert steps_per_epoch(size, lanes, batch) == epoch.steps
+    assert epoch.steps * batch - size < min(lanes, size) + batch
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    algorithms, st.sampled_from(["elastic", "orig"]), sizes, st.integers(1, 4), st.integers(1, 5)
+)
+def test_where_a_sample_is_seen(algorithm, algo, shards, lanes, batch):
+    world = World(1, 3)
+    epoch = make(algorithm, shards, lanes, world, batch, algo)
+    seen: dict[int, set[Place]] = {sample: set() for sample in range(sum(shards))}
+    for rank in range(3):
+        ids = epoch.ids(World(1, 3, rank=rank), batch, np.arange(epoch.steps))
+        for (step, place), sample in np.ndenumerate(ids):
+            if sample >= 0:
+                seen[int(sample)].add(Place(step, rank, place))
+    for sample, places in seen.items():
+        found = epoch.where(world, batch, sample)
+        assert [p.step for p in found] == sorted(p.step for p in found)
+        assert set(found) == places
+    assert epoch.where(world, batch, sum(shards)) == []
 
 
 @settings(deadline=None, max_examples=40)
 @given(algorithms, sizes, st.integers(1, 4), st.integers(1, 8), st.data())
 def test_resuming_at_any_step_gives_the_rest(algorithm, shards, lanes, batch, data):
-    epoch = make(algorithm, shards, lanes, batch)
+    epoch = make(algorithm, shards, lanes, World(), batch)
     whole = global_batches(epoch, World(), batch)
     first = data.draw(st.integers(0, epoch.steps))
     workers = data.draw(st.integers(1, 4))
-    again = make(algorithm, shards, lanes, batch)
+    again = make(algorithm, shards, lanes, World(), batch)
     assert global_batches(again, World(workers_per_rank=workers), batch, first) == whole[first:]
 
 
 def test_lanes_are_interleaved():
-    epoch = make(NoShuffle(), [10], 2, 5)
-    assert epoch.ids(np.arange(10)).tolist() == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
+    epoch = make(NoShuffle(), [10], 2, World(), 5)
+    assert taken(epoch, World(), 5) == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
 
 
 def test_a_lane_that_is_short_repeats_its_last():
-    epoch = make(NoShuffle(), [5], 2, 2)
-    assert epoch.steps == 3
-    assert epoch.ids(np.arange(6)).tolist() == [0, 2, 1, 3, 1, 4]
+    epoch = make(NoShuffle(), [5], 2, World(), 2)
+    assert taken(epoch, World(), 2) == [0, 2, 1, 3, 1, 4]
 
 
 def test_the_epoch_is_filled_up_from_its_beginning():
-    epoch = make(NoShuffle(), [5], 1, 4)
-    assert epoch.steps == 2
-    assert epoch.ids(np.arange(8)).tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+    epoch = make(NoShuffle(), [5], 1, World(), 4)
+    assert taken(epoch, World(), 4) == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
 def test_a_batch_larger_than_the_set_goes_round_it():
-    epoch = make(NoShuffle(), [3], 1, 8)
-    assert epoch.ids(np.arange(8)).tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    epoch = make(NoShuffle(), [3], 1, World(), 8)
+    assert taken(epoch, World(), 8) == [0, 1, 2, 0, 1, 2, 0, 1]
 
 
-def test_positions_may_have_any_shape():
-    epoch = make(NoShuffle(), [12], 1, 4)
-    assert epoch.ids(np.arange(12).reshape(3, 4)).tolist() == np.arange(12).reshape(3, 4).tolist()
-    assert epoch.ids(np.empty((0, 4), np.int64)).shape == (0, 4)
+def test_the_last_batch_of_orig_is_short():
+    epoch = make(NoShuffle(), [5], 1, World(), 4, "orig")
+    assert epoch.ids(World(), 4, np.arange(2)).tolist() == [[0, 1, 2, 3], [4, -1, -1, -1]]
+
+
+def test_no_steps_give_no_ids():
+    epoch = make(NoShuffle(), [12], 1, World(), 4)
+    assert epoch.ids(World(), 4, np.empty(0, np.int64)).shape == (0, 4)

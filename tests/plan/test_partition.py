@@ -1,43 +1,134 @@
+"""Partitions: what each promises, over many worlds, and that they can be asked both ways."""
+
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import defaultdict
+from pathlib import Path
+
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streamplug.plan import positions, worker_steps
+from streamplug.errors import ConfigError
+from streamplug.plan import Partition, Place, make_partition, worker_steps
 from streamplug.types import World
 
-worlds = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5))
+GOLDEN = json.loads((Path(__file__).parent / "mosaic_partitions.json").read_text())
+"""Partitions of mosaicml-streaming 0.13: the sha1 of its array, or ``error``."""
+
+sizes = st.integers(1, 150)
+lanes_of = st.integers(1, 9)
+worlds = st.builds(World, st.integers(1, 4), st.integers(1, 4))
+batches = st.integers(1, 5)
 
 
-def ranks(nodes: int, ranks_per_node: int, workers: int = 1, worker: int = 0) -> list[World]:
-    return [
-        World(nodes, ranks_per_node, workers, rank, worker)
-        for rank in range(nodes * ranks_per_node)
-    ]
+def ranks(world: World) -> list[World]:
+    return [World(world.nodes, world.ranks_per_node, 1, r) for r in range(world.ranks)]
 
 
-@given(worlds, st.integers(1, 6), st.integers(0, 50))
-def test_the_ranks_of_a_step_cover_its_global_batch_once(world, batch, step):
-    nodes, local, _ = world
-    parts = [positions(w, batch, np.array([step])) for w in ranks(nodes, local)]
-    assert all(part.shape == (1, batch) for part in parts)
-    total = nodes * local * batch
-    everything = np.concatenate(parts, axis=None)
-    assert sorted(everything.tolist()) == list(range(step * total, (step + 1) * total))
+def handed_out(partition: Partition, world: World, batch: int) -> dict[int, list[Place]]:
+    """Return where each entry is handed out, by asking for everything."""
+    found = defaultdict(list)
+    for place in ranks(world):
+        entries = partition.entries(place, batch, np.arange(partition.steps))
+        assert entries.shape == (partition.steps, batch)
+        assert (entries >= 0).sum() == partition.per_rank
+        for (step, at), entry in np.ndenumerate(entries):
+            if entry >= 0:
+                found[int(entry)].append(Place(step, place.rank, at))
+    return {
+        entry: sorted(at, key=lambda p: (p.step, p.rank, p.place)) for entry, at in found.items()
+    }
 
 
-@given(worlds, st.integers(1, 6))
-def test_a_node_takes_the_lanes_of_its_own(world, batch):
-    nodes, local, _ = world
-    for place in ranks(nodes, local):
-        taken = positions(place, batch, np.arange(4))
-        assert set((taken % nodes).reshape(-1).tolist()) == {place.node}
+def global_batches(partition: Partition, world: World, batch: int) -> list[list[int]]:
+    parts = [partition.entries(p, batch, np.arange(partition.steps)) for p in ranks(world)]
+    return np.sort(np.concatenate(parts, axis=1), axis=1).tolist()
 
 
-@given(worlds, st.integers(0, 30), st.integers(0, 30))
-def test_the_workers_of_a_rank_take_its_steps_in_turn(world, first, steps):
-    workers = world[2]
+@settings(deadline=None)
+@given(st.sampled_from(["elastic", "orig"]), sizes, lanes_of, worlds, batches)
+def test_every_entry_is_handed_out_and_found_again(algo, size, lanes, world, batch):
+    assume(algo == "elastic" or not (lanes % world.nodes and world.nodes % lanes))
+    partition = make_partition(algo, size, lanes, world, batch)
+    found = handed_out(partition, world, batch)
+    assert sorted(found) == list(range(size))
+    for entry, places in found.items():
+        asked = partition.places(world, batch, entry)
+        assert sorted(asked, key=lambda p: (p.step, p.rank, p.place)) == places
+
+
+@settings(deadline=None)
+@given(sizes, lanes_of, st.sampled_from([1, 2, 4, 6, 12]), st.data())
+def test_elastic_global_batches_are_those_of_every_world(size, lanes, total, data):
+    expected = None
+    for _ in range(3):
+        count = data.draw(st.sampled_from([r for r in range(1, total + 1) if total % r == 0]))
+        nodes = data.draw(st.sampled_from([n for n in range(1, count + 1) if count % n == 0]))
+        world = World(nodes, count // nodes)
+        partition = make_partition("elastic", size, lanes, world, total // count)
+        found = global_batches(partition, world, total // count)
+        expected = expected or found
+        assert found == expected
+
+
+@settings(deadline=None)
+@given(sizes, st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), batches)
+def test_a_node_takes_lanes_of_its_own(size, nodes, more, local, batch):
+    world = World(nodes, local)
+    lanes = nodes * more
+    assume(size >= lanes)
+    bounds = [size * lane // lanes for lane in range(lanes + 1)]
+    whole = size // lanes * lanes // world.ranks // batch  # steps before anything starts again
+    partition = make_partition("elastic", size, lanes, world, batch)
+    for place in ranks(world):
+        taken = partition.entries(place, batch, np.arange(whole))
+        lane = np.searchsorted(bounds, taken, side="right") - 1
+        assert set((lane % nodes).reshape(-1).tolist()) <= {place.node}
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda c: "-".join(map(str, list(c.values())[:8])))
+def test_the_partitions_of_mosaicml_streaming(case):
+    world = World(case["pn"], case["rpn"], case["workers"])
+    arguments = {"drop_first": case["drop_first"], "first_nodes": case["initial_pn"]}
+    if "error" in case:
+        with pytest.raises(ConfigError):
+            make_partition(case["algo"], case["N"], case["ncn"], world, case["batch"], **arguments)
+        return
+    partition = make_partition(
+        case["algo"], case["N"], case["ncn"], world, case["batch"], **arguments
+    )
+    whole = np.full(case["shape"], -1, np.int64)
+    for place in ranks(world):
+        entries = partition.entries(place, case["batch"], np.arange(partition.steps))
+        for step, row in enumerate(entries):
+            number, worker = divmod(step, world.workers_per_rank)
+            whole[place.node, place.rank_of_node, worker, number] = row
+    assert hashlib.sha1(whole.astype("<i8").tobytes()).hexdigest() == case["sha1"]
+    if not case["drop_first"]:
+        for entry, places in handed_out(partition, world, case["batch"]).items():
+            asked = partition.places(world, case["batch"], entry)
+            assert sorted(asked, key=lambda p: (p.step, p.rank, p.place)) == places
+
+
+def test_a_world_that_orig_cannot_serve_is_refused_with_a_way_out():
+    with pytest.raises(
+        ConfigError, match=r"3 nodes: partition_algo='orig' needs.*'elastic' takes any"
+    ):
+        make_partition("orig", 100, 2, World(3), 4)
+    with pytest.raises(ConfigError, match=r"global batch of 12 .* 8 ranks that the run began on"):
+        make_partition("relaxed", 100, 2, World(3, 2), 2, first_nodes=4)
+    with pytest.raises(ConfigError, match="choose one of elastic, orig, relaxed"):
+        make_partition("best", 100, 2, World(), 4)
+    with pytest.raises(ConfigError, match="drop_first=200 of 100 samples"):
+        make_partition("orig", 100, 1, World(), 4, drop_first=200)
+
+
+@given(st.integers(1, 5), st.integers(0, 30), st.integers(0, 30))
+def test_the_workers_of_a_rank_take_its_steps_in_turn(workers, first, steps):
     taken = [
         worker_steps(World(workers_per_rank=workers, worker=w), first, steps)
         for w in range(workers)
@@ -52,5 +143,7 @@ def test_the_workers_of_a_rank_take_its_steps_in_turn(world, first, steps):
 
 def test_an_example():
     world = World(nodes=2, ranks_per_node=2, rank=3)
-    assert positions(world, 3, np.array([0, 5])).tolist() == [[3, 7, 11], [63, 67, 71]]
+    partition = make_partition("elastic", 100, 1, world, 3)
+    assert partition.entries(world, 3, np.array([0, 5])).tolist() == [[3, 7, 11], [63, 67, 71]]
+    assert partition.places(world, 3, 67) == [Place(5, 3, 1)]
     assert worker_steps(World(workers_per_rank=2, worker=1), 3, 9).tolist() == [4, 6, 8]

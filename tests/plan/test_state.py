@@ -19,6 +19,7 @@ IDENTITY = state.Identity(
     shuffle_seed=9176,
     shuffle_block_size=4096,
     num_canonical_nodes=2,
+    partition_algo="elastic",
 )
 OTHER: dict[str, Any] = {
     "size": 999,
@@ -28,27 +29,29 @@ OTHER: dict[str, Any] = {
     "shuffle_seed": 0,
     "shuffle_block_size": 1,
     "num_canonical_nodes": 1,
+    "partition_algo": "orig",
 }
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_what_was_saved_is_loaded(epoch, step):
-    saved = state.save(IDENTITY, epoch, step * 16)
+    saved = state.save(IDENTITY, epoch, step * 16, 1)
     assert state.load(json.loads(json.dumps(saved)), IDENTITY) == (epoch, step)
 
 
 def test_a_state_is_readable():
-    assert state.save(IDENTITY, 3, 32) == {
+    assert state.save(IDENTITY, 3, 32, 1) == {
         "version": 1,
         "epoch": 3,
         "sample_in_epoch": 32,
+        "initial_physical_nodes": 1,
         **asdict(IDENTITY),
     }
 
 
 @pytest.mark.parametrize("name", list(OTHER))
 def test_a_state_of_another_run_is_refused_by_what_differs(name):
-    saved = state.save(IDENTITY, 0, 16)
+    saved = state.save(IDENTITY, 0, 16, 1)
     now = replace(IDENTITY, **{name: OTHER[name]})
     with pytest.raises(StateError) as caught:
         state.load(saved, now)
@@ -59,13 +62,13 @@ def test_a_state_of_another_run_is_refused_by_what_differs(name):
 
 def test_all_differences_are_named():
     with pytest.raises(StateError) as caught:
-        state.load(state.save(IDENTITY, 0, 0), state.Identity(**OTHER))
+        state.load(state.save(IDENTITY, 0, 0, 1), state.Identity(**OTHER))
     assert all(f"{name}: saved" in str(caught.value) for name in OTHER)
 
 
 @pytest.mark.parametrize("name", list(OTHER))
 def test_a_state_that_lacks_a_field_is_refused(name):
-    saved = state.save(IDENTITY, 0, 16)
+    saved = state.save(IDENTITY, 0, 16, 1)
     del saved[name]
     with pytest.raises(StateError, match=rf"{name}: saved None"):
         state.load(saved, IDENTITY)
@@ -73,7 +76,7 @@ def test_a_state_that_lacks_a_field_is_refused(name):
 
 @pytest.mark.parametrize("version", [0, 2, "1", "2", [1]])
 def test_another_version_is_refused(version):
-    saved = {**state.save(IDENTITY, 0, 0), "version": version}
+    saved = {**state.save(IDENTITY, 0, 0, 1), "version": version}
     with pytest.raises(StateError) as caught:
         state.load(saved, IDENTITY)
     assert str(caught.value) == f"the state has version {version!r}; this streamplug loads 1"
@@ -83,13 +86,13 @@ def test_another_version_is_refused(version):
 @pytest.mark.parametrize("key", ["epoch", "sample_in_epoch"])
 def test_a_place_that_is_no_whole_number_is_refused(key, value):
     with pytest.raises(StateError, match=rf"the state has {key}=.*; expected a whole number"):
-        state.load({**state.save(IDENTITY, 0, 0), key: value}, IDENTITY)
+        state.load({**state.save(IDENTITY, 0, 0, 1), key: value}, IDENTITY)
 
 
 @pytest.mark.parametrize("sample", [1, 15, 17])
 def test_a_place_inside_a_global_batch_is_refused(sample):
     with pytest.raises(StateError) as caught:
-        state.load(state.save(IDENTITY, 0, sample), IDENTITY)
+        state.load(state.save(IDENTITY, 0, sample, 1), IDENTITY)
     assert f"at sample {sample}, inside a global batch of 16 samples" in str(caught.value)
 
 

@@ -16,6 +16,12 @@ def lane_bounds(total: int, lanes: int) -> Int64:
     return np.array([total * lane // lanes for lane in range(lanes + 1)], np.int64)
 
 
+def lane_place(bounds: Int64, entry: int) -> tuple[int, int]:
+    """Return which lane an entry of the lanes' concatenation is in, and its place there."""
+    lane = int(np.searchsorted(bounds, entry, side="right")) - 1
+    return lane, entry - int(bounds[lane])
+
+
 class Order(ABC):
     """The order of one epoch: canonical nodes ("lanes"), each a sequence of ids.
 
@@ -38,6 +44,13 @@ class Order(ABC):
     def take(self, node: int, start: int, stop: int) -> Int64:
         """Return the ids at positions ``[start, stop)`` of a canonical node."""
         return self.at(node, np.arange(start, stop, dtype=np.int64))
+
+    @abstractmethod
+    def find(self, sample: int) -> tuple[int, int]:
+        """Return where an id comes: its canonical node and its position there.
+
+        The cost is bounded as for `at`.
+        """
 
 
 class ShuffleAlgorithm(ABC):
@@ -70,12 +83,14 @@ class ShuffleAlgorithm(ABC):
 
     @abstractmethod
     def order(
-        self, sizes: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
+        self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> Order:
         """Return the order of one epoch.
 
         Args:
-            sizes: Samples of each shard, shape ``[shards]``; zeros are allowed.
+            starts: First id of each shard, and the total behind the last, shape ``[shards + 1]``;
+                a shard may be empty. Often mapped from a file and long: look at no more of it than
+                needed.
             canonical_nodes: Number of lanes, at least 1.
             seed: The run's seed; lanes keep their shards from epoch to epoch.
             epoch: Which epoch, from 0.
@@ -86,14 +101,20 @@ class ShuffleAlgorithm(ABC):
 class EagerOrder(Order):
     """An order held as an array of all ids: for algorithms that must be computed whole.
 
-    Takes 8 bytes per sample of the epoch.
+    Takes 8 bytes per sample of the epoch, and as many again once `find` was asked.
     """
 
     def __init__(self, ids: Int64, canonical_nodes: int) -> None:
         """Hold an epoch's ids, the lanes one after the other."""
         self._ids = ids
+        self._where: Int64 | None = None
         self._bounds = lane_bounds(len(ids), canonical_nodes)
 
     def at(self, node: int, positions: Int64) -> Int64:
         found: Int64 = self._ids[positions + self._bounds[node]]
         return found
+
+    def find(self, sample: int) -> tuple[int, int]:
+        if self._where is None:
+            self._where = np.argsort(self._ids)
+        return lane_place(self._bounds, int(self._where[sample]))

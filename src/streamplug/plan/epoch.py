@@ -1,52 +1,71 @@
-"""The order of one epoch over all ranks: from a flat position to a sample id.
-
-The lanes of an order are interleaved: flat position ``q`` is position ``q // C`` of lane ``q % C``.
-A lane one sample short repeats its last. The epoch is filled up to whole global batches by
-starting again from its beginning. None of this depends on how many machines there are.
-"""
+"""One epoch over all ranks: from a step and a rank to sample ids, and back."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 import numpy as np
 
 from streamplug.interfaces import Order
-from streamplug.types import Int64
+from streamplug.plan.partition import Partition, Place
+from streamplug.plan.selection import Selection
+from streamplug.types import Int64, World
 
 
-def period(size: int, canonical_nodes: int) -> int:
-    """Return the flat positions after which an epoch starts again from its beginning."""
-    return -(-size // canonical_nodes) * canonical_nodes
-
-
-def steps_per_epoch(size: int, canonical_nodes: int, global_batch: int) -> int:
-    """Return the number of global batches that hold an epoch."""
-    return -(-period(size, canonical_nodes) // global_batch)
-
-
-class Epoch:
-    """One epoch of a data set.
+class Epoch(ABC):
+    """One epoch of a run.
 
     Attributes:
         steps: Number of global batches.
     """
 
-    def __init__(self, order: Order, size: int, canonical_nodes: int, global_batch: int) -> None:
-        """Describe an epoch of `size` samples, which must be at least `canonical_nodes`."""
-        self._order = order
-        self._lanes = canonical_nodes
-        self._lengths = np.diff(
-            [size * lane // canonical_nodes for lane in range(canonical_nodes + 1)]
-        ).astype(np.int64)
-        self._period = period(size, canonical_nodes)
-        self.steps = steps_per_epoch(size, canonical_nodes, global_batch)
+    steps: int
 
-    def ids(self, positions: Int64) -> Int64:
-        """Return the sample ids at flat positions, in any shape."""
-        flat = positions.reshape(-1) % self._period
-        lane, place = flat % self._lanes, flat // self._lanes
-        place = np.minimum(place, self._lengths[lane] - 1)
-        found = np.empty_like(flat)
-        for number in np.unique(lane).tolist():
-            here = lane == number
-            found[here] = self._order.at(number, place[here])
-        return found.reshape(positions.shape)
+    @abstractmethod
+    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
+        """Return the sample ids of a rank's batches.
+
+        Args:
+            world: Says which rank.
+            batch: Samples per batch of one rank.
+            steps: Which global batches, shape ``[n]``.
+
+        Returns:
+            int64, shape ``[n, batch]``; -1 at the end of a batch that is short.
+        """
+
+    @abstractmethod
+    def where(self, world: World, batch: int, sample: int) -> list[Place]:
+        """Return where a sample is handed out, in the order of steps."""
+
+
+class Feed(Epoch):
+    """A selection of samples, in one order, dealt by one partition."""
+
+    def __init__(
+        self, selection: Selection, order: Order, bounds: Int64, partition: Partition
+    ) -> None:
+        """Put them together; `bounds` are those of the order's lanes."""
+        self._selection, self._order, self._partition = selection, order, partition
+        self._bounds = bounds
+        self.steps = partition.steps
+
+    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
+        entries = self._partition.entries(world, batch, steps)
+        flat = entries.reshape(-1)
+        found = np.full_like(flat, -1)
+        lanes = np.searchsorted(self._bounds, flat, side="right") - 1
+        for lane in np.unique(lanes[flat >= 0]).tolist():
+            here = (lanes == lane) & (flat >= 0)
+            found[here] = self._order.at(lane, flat[here] - self._bounds[lane])
+        taken = found >= 0
+        found[taken] = self._selection.samples(found[taken])
+        return found.reshape(entries.shape)
+
+    def where(self, world: World, batch: int, sample: int) -> list[Place]:
+        found = []
+        for entry in self._selection.entries(sample):
+            lane, position = self._order.find(entry)
+            at = int(self._bounds[lane]) + position
+            found += self._partition.places(world, batch, at)
+        return sorted(found, key=lambda place: place.step)

@@ -24,6 +24,7 @@ class Identity:
         shuffle_seed: Its seed.
         shuffle_block_size: Its block size.
         num_canonical_nodes: Lanes of the order.
+        partition_algo: Name of the partition.
     """
 
     size: int
@@ -33,18 +34,21 @@ class Identity:
     shuffle_seed: int
     shuffle_block_size: int
     num_canonical_nodes: int
+    partition_algo: str
 
 
-def save(identity: Identity, epoch: int, sample_in_epoch: int) -> dict[str, Any]:
+def save(identity: Identity, epoch: int, sample_in_epoch: int, first_nodes: int) -> dict[str, Any]:
     """Return a state as plain JSON values.
 
-    ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes`` and ``shuffle_seed`` are
-    named as in the state of mosaicml-streaming.
+    ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
+    ``initial_physical_nodes`` (`first_nodes`: those that the run began on) are named as in the state
+    of mosaicml-streaming.
     """
     return {
         "version": VERSION,
         "epoch": epoch,
         "sample_in_epoch": sample_in_epoch,
+        "initial_physical_nodes": first_nodes,
         **asdict(identity),
     }
 

@@ -25,6 +25,12 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "tensor": "streamplug-torch",
     },
     "format": {},
-    "shuffle": {},
+    "shuffle": {
+        "naive": "streamplug-mosaic-shuffles",
+        "py1s": "streamplug-mosaic-shuffles",
+        "py2s": "streamplug-mosaic-shuffles",
+        "py1br": "streamplug-mosaic-shuffles",
+        "py1e": "streamplug-mosaic-shuffles",
+    },
 }
 """Distribution by kind and name; `tests/repo` checks it against the plugins themselves."""

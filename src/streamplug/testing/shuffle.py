@@ -129,6 +129,18 @@ class ShuffleTests(ConformanceBase):
 
         check()
 
+    def test_finds_where_a_sample_comes(self) -> None:
+        @_thorough
+        @given(_shards, _settings, st.data())
+        def check(sizes: list[int], arguments: dict[str, int], data: st.DataObject) -> None:
+            order = _order(self.algorithm(), sizes, arguments)
+            for _ in range(4):
+                sample = data.draw(st.integers(0, sum(sizes) - 1))
+                node, position = order.find(sample)
+                assert order.take(node, position, position + 1).tolist() == [sample]
+
+        check()
+
     def test_arguments_are_left_as_they_are(self) -> None:
         sizes, positions = np.array(_UNEVEN, np.int64), np.arange(9)
         for array in (sizes, positions):
@@ -213,7 +225,9 @@ def digests(algorithm: ShuffleAlgorithm) -> dict[str, str]:
 
 
 def _order(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]) -> Order:
-    order = algorithm.order(np.asarray(sizes, np.int64), **arguments)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
+    starts.flags.writeable = False
+    order = algorithm.order(starts, **arguments)
     assert isinstance(order, Order)
     return order
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import lane_bounds, lane_place
 from streamplug.types import Int64
 
 _ROUNDS = 8
@@ -47,6 +47,17 @@ class Bijection:
             outside = outside[values[outside] >= self._size]
         return values.astype(np.int64)
 
+    def inverse(self, position: int) -> int:
+        """Return which position is sent to this one."""
+        value = np.array([position], np.uint64)
+        while True:
+            left, right = value >> self._half, value & self._mask
+            for key in self._keys[::-1]:
+                left, right = right ^ (_scramble(left + key) & self._mask), left
+            value = (left << self._half) | right
+            if value[0] < self._size:
+                return int(value[0])
+
     def _round_trip(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
         left, right = values >> self._half, values & self._mask
         for key in self._keys:
@@ -66,11 +77,14 @@ class GlobalOrder(Order):
     def at(self, node: int, positions: Int64) -> Int64:
         return self._bijection(positions + int(self._bounds[node]))
 
+    def find(self, sample: int) -> tuple[int, int]:
+        return lane_place(self._bounds, self._bijection.inverse(sample))
+
 
 class GlobalShuffle(ShuffleAlgorithm):
     """A shuffle over the whole data set, whatever the block size; see the module."""
 
     def order(
-        self, sizes: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
+        self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> Order:
-        return GlobalOrder(int(np.sum(sizes)), canonical_nodes, seed, epoch)
+        return GlobalOrder(int(starts[-1]), canonical_nodes, seed, epoch)

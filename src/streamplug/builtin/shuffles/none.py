@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import lane_bounds, lane_place
 from streamplug.types import Int64
 
 
@@ -19,11 +17,14 @@ class StoredOrder(Order):
     def at(self, node: int, positions: Int64) -> Int64:
         return positions + int(self._bounds[node])
 
+    def find(self, sample: int) -> tuple[int, int]:
+        return lane_place(self._bounds, sample)
+
 
 class NoShuffle(ShuffleAlgorithm):
     """Does not shuffle."""
 
     def order(
-        self, sizes: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
+        self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> Order:
-        return StoredOrder(int(np.sum(sizes)), canonical_nodes)
+        return StoredOrder(int(starts[-1]), canonical_nodes)

@@ -1,0 +1,1 @@
+"""The shuffle algorithms of mosaicml-streaming for streamplug."""
