@@ -10,6 +10,7 @@ import numpy as np
 
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
+from streamplug.explain import Use, explain, where
 from streamplug.fetch import prefetched
 from streamplug.plan import worker_steps
 from streamplug.plugin.registry import registrations, restore
@@ -291,6 +292,41 @@ class StreamingDataset:
             StateError: If it was saved by a run whose order differs from this one's.
         """
         self._run.load(saved, self._world())
+
+    # -- what the plan says -----------------------------------------------------------------
+
+    def explain(self, step: int, *, epoch: int | None = None, rank: int | None = None) -> list[Use]:
+        """Return which samples make up a global batch, without reading them.
+
+        Args:
+            step: Which global batch of the epoch, from 0.
+            epoch: Which epoch; None for the one that was begun last, or else will be the first.
+            rank: Whose part of it; None for all ranks, one after the other.
+
+        Raises:
+            ConfigError: If there is no such step or rank.
+        """
+        return explain(
+            self._run, self._reader, self._world(), epoch=self._epoch(epoch), step=step, rank=rank
+        )
+
+    def where(self, sample_id: int, *, epoch: int | None = None) -> list[Use]:
+        """Return when, and by which rank, a sample is read in an epoch; more than once if it fills up.
+
+        Args:
+            sample_id: Which sample, from 0.
+            epoch: Which epoch; as for `explain`.
+
+        Raises:
+            ConfigError: If there is no such sample.
+        """
+        found = where(
+            self._run, self._reader, self._world(), epoch=self._epoch(epoch), sample=sample_id
+        )
+        return list(found)
+
+    def _epoch(self, epoch: int | None) -> int:
+        return self._run.clock.current()[0] if epoch is None else epoch
 
     # -- other processes ----------------------------------------------------------------
 

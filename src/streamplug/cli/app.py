@@ -12,6 +12,7 @@ import streamplug
 from streamplug.errors import StreamplugError
 
 COMMANDS = {
+    "explain": "streamplug.cli.explain:explain",
     "plugins": "streamplug.cli.plugins:plugins",
     "quickstart": "streamplug.cli.quickstart:quickstart",
 }

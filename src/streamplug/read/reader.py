@@ -46,6 +46,14 @@ class Reader:
         stream = bisect_right(self._first_shard, shard) - 1
         return self._streams[stream].get(shard - self._first_shard[stream])
 
+    def locate(self, sample_id: int) -> tuple[int, int, str, int]:
+        """Return where a sample lies: stream, shard in it, that shard's file, and place in it."""
+        shard = bisect_right(self._start_list, sample_id) - 1
+        stream = bisect_right(self._first_shard, shard) - 1
+        number = shard - self._first_shard[stream]
+        name = self._streams[stream].basename(number)
+        return stream, number, name, sample_id - self._start_list[shard]
+
     def row(self, sample_id: int) -> Sample:
         """Return one sample.
 

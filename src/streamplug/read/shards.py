@@ -103,6 +103,10 @@ class OpenShards:
                 self._open.popitem(last=False)
         return opened
 
+    def basename(self, shard: int) -> str:
+        """Return the name of a shard's first raw file."""
+        return next(iter(self._index.shard(shard).files.values())).raw.basename
+
     def _open_shard(self, shard: int) -> OpenShard:
         paths = self._store.ensure(shard)
         info = self._index.shard(shard)

@@ -1,0 +1,77 @@
+"""Which samples make up a batch, and when a sample is seen: asked of the plan, without reading data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.read import Reader
+from streamplug.run import Run
+from streamplug.types import World
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One sample, where it is handed out, and where it lies.
+
+    Attributes:
+        epoch: Which epoch.
+        step: Which global batch of the epoch.
+        rank: Which rank has it.
+        place: Its place in that rank's batch.
+        sample: Its id.
+        stream: Number of its stream.
+        shard: Number of its shard in that stream.
+        file: Base name of the shard's raw file.
+        index: Its place in the shard.
+    """
+
+    epoch: int
+    step: int
+    rank: int
+    place: int
+    sample: int
+    stream: int
+    shard: int
+    file: str
+    index: int
+
+
+def explain(
+    run: Run, reader: Reader, world: World, *, epoch: int, step: int, rank: int | None
+) -> list[Use]:
+    """Return the samples of a global batch, rank by rank, or of one rank's part of it.
+
+    Raises:
+        ConfigError: If the epoch has no such step, or the world no such rank.
+    """
+    plan = run.epoch(epoch, world)
+    if not 0 <= step < plan.steps:
+        raise ConfigError(f"step={step}: epoch {epoch} has the steps 0 to {plan.steps - 1}")
+    if rank is not None and not 0 <= rank < world.ranks:
+        raise ConfigError(f"rank={rank}: there are the ranks 0 to {world.ranks - 1}")
+    uses = []
+    for each in range(world.ranks) if rank is None else [rank]:
+        ids = plan.ids(replace(world, rank=each), run.batch, np.array([step]))[0]
+        uses += [
+            Use(epoch, step, each, place, sample, *reader.locate(sample))
+            for place, sample in enumerate(ids.tolist())
+            if sample >= 0
+        ]
+    return uses
+
+
+def where(run: Run, reader: Reader, world: World, *, epoch: int, sample: int) -> Iterator[Use]:
+    """Yield where a sample is handed out in an epoch, in the order of steps.
+
+    Raises:
+        ConfigError: If there is no such sample.
+    """
+    size = int(reader.starts[-1])
+    if not 0 <= sample < size:
+        raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")
+    for place in run.epoch(epoch, world).where(world, run.batch, sample):
+        yield Use(epoch, place.step, place.rank, place.place, sample, *reader.locate(sample))

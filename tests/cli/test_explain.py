@@ -1,0 +1,62 @@
+"""``streamplug explain`` tells of the order that a run has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+from click.testing import CliRunner
+
+from streamplug import MDSWriter
+from streamplug.cli import main
+from streamplug.dataset import StreamingDataset
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}, size_limit="1kb") as out:
+        out.write_batch({"n": list(range(500))})
+    return str(tmp_path / "set")
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, ["explain", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def test_a_state_tells_the_order(folder, tmp_path):
+    dataset = StreamingDataset(local=folder, shuffle=True, shuffle_seed=5, batch_size=8)
+    batches = dataset.batches()
+    next(batches)
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(dataset.state_dict()))
+    expected = next(batches)["n"].tolist()
+    code, output = run(folder, "--step", 1, "--state", saved, "--json")
+    assert code == 0
+    assert [use["sample"] for use in json.loads(output)] == expected
+    code, output = run(folder, "--step", 1, "--state", saved, "--json", "--ranks", 4, "--rank", 2)
+    assert [use["sample"] for use in json.loads(output)] == expected[2::4]
+
+
+def test_options_tell_the_order(folder):
+    arguments = (folder, "--batch-size", 8, "--shuffle", "window", "--seed", 7)
+    dataset = StreamingDataset(local=folder, shuffle=True, shuffle_seed=7, batch_size=8)
+    code, output = run(*arguments, "--step", 3, "--epoch", 2, "--json")
+    assert code == 0
+    samples = [use["sample"] for use in json.loads(output)]
+    assert samples == [use.sample for use in dataset.explain(3, epoch=2)]
+    code, output = run(*arguments, "--sample", samples[0], "--epoch", 2)
+    assert code == 0
+    use = dataset.where(samples[0], epoch=2)[0]
+    assert output.split()[9:] == [str(value) for value in asdict(use).values()]
+
+
+def test_what_has_no_meaning_is_refused(folder):
+    code, output = run(folder)
+    assert code == 2
+    assert "give either --step or --sample" in output
+    code, output = run(folder, "--step", 0, "--ranks", 3, "--nodes", 2)
+    assert (code, output) == (1, "error: --ranks=3 is not a multiple of --nodes=2\n")
+    code, output = run(folder, "--step", 1000)
+    assert (code, output) == (1, "error: step=1000: epoch 0 has the steps 0 to 499\n")
