@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
 
-from streamplug.config import detect_world
+from streamplug.config import detect_world, parse_count
 from streamplug.errors import ConfigError
 from streamplug.explain import Use, explain, where
 from streamplug.fetch import prefetched
-from streamplug.plan import worker_steps
+from streamplug.plan import Mixture, choose_per_stream, worker_steps
 from streamplug.plugin.registry import registrations, restore
 from streamplug.read import OpenShards, Reader
 from streamplug.run import Run
@@ -63,8 +64,13 @@ class StreamingDataset:
         validate_hash: Which digest of files to check; None checks what was downloaded with a fast
             one of those that the index has.
         keep_zip: Whether compressed shards stay in `local` beside the raw ones.
+        epoch_size: Samples of an epoch: a number, or text such as ``"100k"``; None for as many as there
+            are, or as the weights of the streams ask for.
         predownload: How many samples ahead of the current one shards are made ready; None for
             eight batches, at least 64.
+        sampling_method: Which samples are taken of a stream that is not taken whole: ``"balanced"``
+            chooses anew in every epoch, ``"fixed"`` once.
+        sampling_granularity: How many samples of a shard are chosen at a time.
         num_canonical_nodes: Into how many lanes the order is split; None for the algorithm's
             default: the number of nodes when the run begins.
         batch_size: Samples per batch of one rank; must be the loader's. None, for a single rank
@@ -95,7 +101,10 @@ class StreamingDataset:
         download_retry: int = 2,
         validate_hash: str | None = None,
         keep_zip: bool = False,
+        epoch_size: int | str | None = None,
         predownload: int | None = None,
+        sampling_method: str = "balanced",
+        sampling_granularity: int = 1,
         num_canonical_nodes: int | None = None,
         batch_size: int | None = None,
         shuffle: bool = False,
@@ -120,6 +129,7 @@ class StreamingDataset:
             for stream in (streams or [Stream(remote=remote, local=local, split=split)])
         ]
         _at_least(1, batch_size=batch_size, num_canonical_nodes=num_canonical_nodes)
+        _at_least(1, sampling_granularity=sampling_granularity)
         _at_least(1, shuffle_block_size=shuffle_block_size)
         _at_least(0, predownload=predownload, shuffle_seed=shuffle_seed)
         self.predownload = max(8 * (batch_size or 1), 64) if predownload is None else predownload
@@ -127,6 +137,10 @@ class StreamingDataset:
         self._open_streams(list(columns) if columns is not None else None, allow_unsafe_types)
         self._run = Run(
             self._reader.starts,
+            self._reader.stream_shards,
+            self._mixture(
+                epoch_size, sampling_method, sampling_granularity, shuffle_seed, partition_algo
+            ),
             batch_size=batch_size,
             shuffle_algo=shuffle_algo if shuffle else None,
             shuffle_seed=shuffle_seed,
@@ -146,6 +160,18 @@ class StreamingDataset:
             samples, [OpenShards(stream.index, stream.store, columns) for stream in opened]
         )
         self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
+
+    def _mixture(
+        self, epoch_size: int | str | None, method: str, granularity: int, seed: int, algo: str
+    ) -> Mixture:
+        if method not in ("balanced", "fixed"):
+            raise ConfigError(f"sampling_method={method!r}: choose 'balanced' or 'fixed'")
+        starts, shards = self._reader.starts, self._reader.stream_shards
+        sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
+        weights = [stream.weight for stream in self.streams]
+        size = None if epoch_size is None else parse_count(epoch_size, "epoch_size")
+        choose = choose_per_stream(sizes, weights, size, seed)
+        return Mixture(tuple(choose), method, granularity, exact=algo != "elastic")
 
     # -- what there is --------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from streamplug.clock import EpochClock, private_cells
 from streamplug.errors import ConfigError, StateError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.interfaces.shuffle import lane_bounds
-from streamplug.plan import PARTITIONS, Epoch, Feed, Partition, Whole, make_partition, state
+from streamplug.plan import PARTITIONS, Epoch, Feed, Mixture, Partition, make_partition, state
 from streamplug.plugin.registry import make
 from streamplug.types import Int64, World
 
@@ -29,6 +29,8 @@ class Run:
     def __init__(
         self,
         starts: Int64,
+        streams: Sequence[int],
+        mixture: Mixture,
         *,
         batch_size: int | None,
         shuffle_algo: str | None,
@@ -37,7 +39,19 @@ class Run:
         num_canonical_nodes: int | None,
         partition_algo: str,
     ) -> None:
-        """Describe a run; a `shuffle_algo` of None does not shuffle."""
+        """Describe a run.
+
+        Args:
+            starts: First sample id of each shard, and the total.
+            streams: First shard of each stream, and the total.
+            mixture: What an epoch takes of each stream.
+            batch_size: Samples per batch of one rank.
+            shuffle_algo: Name of the shuffle; None does not shuffle.
+            shuffle_seed: Its seed.
+            shuffle_block_size: Its block size; None for its default.
+            num_canonical_nodes: Lanes; None for the default of the shuffle.
+            partition_algo: Name of the partition.
+        """
         if partition_algo not in PARTITIONS:
             raise ConfigError(
                 f"partition_algo={partition_algo!r}: choose one of {', '.join(PARTITIONS)}"
@@ -45,7 +59,9 @@ class Run:
         self.starts = starts
         self.batch_size = batch_size
         self.clock = EpochClock(private_cells())
-        self._size = int(starts[-1])
+        self._streams = streams
+        self._mixture = mixture
+        self._size = sum(mixture.choose)  # of an epoch
         self._partition_algo = partition_algo
         self._first_nodes: int | None = None
         self._digest = xxhash.xxh64(np.ascontiguousarray(starts).data).hexdigest()
@@ -89,7 +105,7 @@ class Run:
             ConfigError: If there are no samples, or the partition cannot serve this world.
         """
         if not self._size:
-            raise ConfigError("the data set has no samples")
+            raise ConfigError("an epoch of the data set has no samples")
         if self._first_nodes is None:
             self._first_nodes = world.nodes
         lanes = self.identity(world).num_canonical_nodes
@@ -112,15 +128,22 @@ class Run:
         key = (number, identity, world.nodes, world.ranks_per_node)
         if self._epoch is None or self._epoch[0] != key:
             lanes = identity.num_canonical_nodes
-            order = self._algorithm.order(
+            selection = self._mixture.select(
                 self.starts,
+                self._streams,
+                self._seed,
+                number,
+                shuffled=self._name is not None,
+            )
+            order = self._algorithm.order(
+                selection.starts,
                 canonical_nodes=lanes,
                 seed=identity.shuffle_seed,
                 epoch=number,
                 block_size=identity.shuffle_block_size,
             )
             bounds = lane_bounds(self._size, lanes)
-            feed = Feed(Whole(self.starts), order, bounds, self.partition(world))
+            feed = Feed(selection, order, bounds, self.partition(world))
             self._epoch = (key, feed)
         return self._epoch[1]
 
@@ -132,7 +155,7 @@ class Run:
         if self._partition_algo == "elastic":  # its lanes need a sample each
             nodes = max(min(nodes, self._size), 1)
         return state.Identity(
-            size=self._size,
+            size=int(self.starts[-1]),
             shards=self._digest,
             global_batch=self.batch * world.ranks,
             shuffle_algo=self._name,
@@ -140,6 +163,9 @@ class Run:
             shuffle_block_size=self._block_size or self._algorithm.default_block_size(nodes),
             num_canonical_nodes=nodes,
             partition_algo=self._partition_algo,
+            choose=list(self._mixture.choose),
+            sampling_method=self._mixture.method,
+            sampling_granularity=self._mixture.granularity,
         )
 
     # -- where it stands --------------------------------------------------------

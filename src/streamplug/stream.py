@@ -22,6 +22,7 @@ from streamplug.fetch.retry import retrying
 from streamplug.fetch.store import STATE_DIR, cache_lock
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
+from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
 
 
@@ -34,6 +35,9 @@ class Stream:
         local: Directory for its shards. None reads a remote that is a local path in place, and keeps
             any other in the directory for temporary files.
         split: Sub-directory of both.
+        proportion: Share of the epoch, relative to the other streams'; for all streams or none.
+        repeat: How often an epoch takes each sample; 1.5 takes half of them twice.
+        choose: How many samples an epoch takes.
         download_retry: How often a failed download is tried again.
         validate_hash: Which digest to check. None checks, after a download, a fast one of those that
             the index has.
@@ -44,6 +48,9 @@ class Stream:
     remote: str | None = None
     local: str | None = None
     split: str | None = None
+    proportion: float | None = None
+    repeat: float | None = None
+    choose: int | None = None
     download_retry: int | None = None
     validate_hash: str | None = None
     keep_zip: bool | None = None
@@ -56,8 +63,14 @@ class Stream:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 object.__setattr__(self, name, str(value))
+        _ = self.weight  # refuses what has no meaning
         if self.download_retry is not None and self.download_retry < 0:
             raise ConfigError(f"download_retry={self.download_retry}: must be 0 or more")
+
+    @property
+    def weight(self) -> Weight:
+        """How much of this stream an epoch takes."""
+        return Weight(self.proportion, self.repeat, self.choose)
 
     def __repr__(self) -> str:
         return f"Stream({self._storage().url!r}, local={str(self._directory())!r})"

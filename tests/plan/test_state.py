@@ -20,6 +20,9 @@ IDENTITY = state.Identity(
     shuffle_block_size=4096,
     num_canonical_nodes=2,
     partition_algo="elastic",
+    choose=[600, 400],
+    sampling_method="balanced",
+    sampling_granularity=1,
 )
 OTHER: dict[str, Any] = {
     "size": 999,
@@ -30,6 +33,9 @@ OTHER: dict[str, Any] = {
     "shuffle_block_size": 1,
     "num_canonical_nodes": 1,
     "partition_algo": "orig",
+    "choose": [500, 500],
+    "sampling_method": "fixed",
+    "sampling_granularity": 2,
 }
 
 

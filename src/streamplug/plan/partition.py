@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -182,8 +183,12 @@ class Orig(Partition):
         lane, place = flat % self._lanes.count, flat // self._lanes.count
         if self._tiled:
             return (lane * self._columns + place) % self._lanes.size
-        copied = place - self._extra - self._ratio + 1
+        copied = self._copied(place)
         return self._lanes.entries(lane, np.where(place < self._lanes.length, place, copied))
+
+    def _copied(self, column: Any) -> Any:
+        """Return which column an extra one repeats."""
+        return (column - self._extra - self._ratio + 1) % self._lanes.length
 
     def places(self, world: World, batch: int, entry: int) -> list[Place]:
         found = []
@@ -205,9 +210,11 @@ class Orig(Partition):
             return [x % self._columns * lanes + x // self._columns for x in each]
         found = self._lanes.flat(entry)
         for flat in list(found):
-            copy = flat // lanes + self._extra + self._ratio - 1
-            if self._lanes.length <= copy < self._columns:
-                found.append(copy * lanes + flat % lanes)
+            found += [
+                column * lanes + flat % lanes
+                for column in range(self._lanes.length, self._columns)
+                if self._copied(column) == flat // lanes
+            ]
         return found
 
     def _repeated(self, node: int, at: int) -> list[int]:

@@ -25,6 +25,9 @@ class Identity:
         shuffle_block_size: Its block size.
         num_canonical_nodes: Lanes of the order.
         partition_algo: Name of the partition.
+        choose: Samples that an epoch takes of each stream.
+        sampling_method: Whether what is chosen of a stream changes with the epoch.
+        sampling_granularity: Samples that are chosen of a shard at a time.
     """
 
     size: int
@@ -35,6 +38,9 @@ class Identity:
     shuffle_block_size: int
     num_canonical_nodes: int
     partition_algo: str
+    choose: list[int]
+    sampling_method: str
+    sampling_granularity: int
 
 
 def save(identity: Identity, epoch: int, sample_in_epoch: int, first_nodes: int) -> dict[str, Any]:

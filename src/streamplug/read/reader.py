@@ -21,6 +21,7 @@ class Reader:
 
     Attributes:
         starts: First sample id of each shard over all streams, and the total.
+        stream_shards: First shard of each stream, and the total.
     """
 
     def __init__(self, samples: Sequence[Int64], shards: Sequence[OpenShards]) -> None:
@@ -33,7 +34,7 @@ class Reader:
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(samples))])
         self._start_list = self.starts.tolist()
         self._streams = list(shards)
-        self._first_shard = np.cumsum([0, *map(len, samples)]).tolist()
+        self.stream_shards: list[int] = np.cumsum([0, *map(len, samples)]).tolist()
 
     def shards_of(self, ids: Int64) -> list[int]:
         """Return the distinct shards of some samples, in the order of first need."""
@@ -43,14 +44,14 @@ class Reader:
 
     def open(self, shard: int) -> OpenShard:
         """Return an open shard, by its number over all streams."""
-        stream = bisect_right(self._first_shard, shard) - 1
-        return self._streams[stream].get(shard - self._first_shard[stream])
+        stream = bisect_right(self.stream_shards, shard) - 1
+        return self._streams[stream].get(shard - self.stream_shards[stream])
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return where a sample lies: stream, shard in it, that shard's file, and place in it."""
         shard = bisect_right(self._start_list, sample_id) - 1
-        stream = bisect_right(self._first_shard, shard) - 1
-        number = shard - self._first_shard[stream]
+        stream = bisect_right(self.stream_shards, shard) - 1
+        number = shard - self.stream_shards[stream]
         name = self._streams[stream].basename(number)
         return stream, number, name, sample_id - self._start_list[shard]
 

@@ -1,0 +1,50 @@
+"""Whole epochs of mosaicml-streaming 0.13, weights and all: what each worker of each rank reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamplug.plan import Mixture, Weight, choose_per_stream
+from streamplug.run import Run
+from streamplug.types import World
+
+GOLDEN = json.loads((Path(__file__).parent / "mosaic_epochs.json").read_text())
+
+
+def run_of(case) -> Run:
+    sizes = [sum(stream) for stream in case["samples_per_shard"]]
+    weights = [Weight(**weight) for weight in case["weights"]]
+    choose = choose_per_stream(sizes, weights, case["epoch_size"], case["seed"])
+    assert choose == case["choose"]
+    shards = [size for stream in case["samples_per_shard"] for size in stream]
+    return Run(
+        np.cumsum([0, *shards], dtype=np.int64),
+        np.cumsum([0, *map(len, case["samples_per_shard"])]).tolist(),
+        Mixture(tuple(choose), case["sampling"], 1, exact=True),
+        batch_size=case["batch_size"],
+        shuffle_algo=case["algo"] if case["shuffle"] else None,
+        shuffle_seed=case["seed"],
+        shuffle_block_size=case["block"],
+        num_canonical_nodes=case["ncn"],
+        partition_algo="relaxed",
+    )
+
+
+@pytest.mark.parametrize("case", GOLDEN)
+def test_an_epoch_is_that_of_mosaicml_streaming(case):
+    run, world = run_of(case), World(**case["world"])
+    epoch = run.epoch(case["epoch"], world)
+    first = case["sample_in_epoch"] // (case["batch_size"] * world.ranks)
+    whole = np.full(case["shape"], -1, np.int64)
+    for rank in range(world.ranks):
+        place = World(world.nodes, world.ranks_per_node, world.workers_per_rank, rank)
+        ids = epoch.ids(place, case["batch_size"], np.arange(first, epoch.steps))
+        for step, row in enumerate(ids):
+            number, worker = divmod(step, world.workers_per_rank)
+            whole[place.node, place.rank_of_node, worker, number] = row
+    assert hashlib.sha1(whole.astype("<i8").tobytes()).hexdigest() == case["sha1"]

@@ -1,0 +1,159 @@
+"""Weights, and what they take of each stream and shard."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamplug.errors import ConfigError
+from streamplug.plan import Mixture, Weight, Whole, choose_per_stream
+from streamplug.plan.mixture import choose_per_shard, spread_over_shards
+
+GOLDEN = json.loads((Path(__file__).parent / "mosaic_sampling.json").read_text())
+"""What mosaicml-streaming 0.13 takes of each shard."""
+
+shards = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any)
+
+
+@pytest.mark.parametrize("case", GOLDEN)
+def test_shards_are_chosen_as_by_mosaicml_streaming(case):
+    seed = case["seed"] + (case["epoch"] if case["use_epoch"] else 0)
+    sizes = np.array(case["sizes"])
+    assert (
+        choose_per_shard(sizes, case["choose"], case["granularity"], seed).tolist() == case["out"]
+    )
+
+
+@settings(deadline=None)
+@given(shards, st.integers(0, 500), st.integers(1, 40), st.integers(0, 99), st.booleans())
+def test_what_is_chosen_adds_up_and_no_shard_gives_a_sample_twice(sizes, choose, run, seed, exact):
+    sizes = np.array(sizes)
+    chosen = (
+        choose_per_shard(sizes, choose, run, seed)
+        if exact
+        else spread_over_shards(sizes, choose, run, (seed, 1, 2))
+    )
+    passes = choose // sizes.sum()
+    assert chosen.sum() == choose
+    assert (chosen >= passes * sizes).all()
+    assert (chosen <= (passes + 1) * sizes).all()
+
+
+def test_a_part_is_spread_over_the_shards():
+    chosen = spread_over_shards(np.full(1000, 100), 25_000, 1, (1, 2, 3))
+    assert set(chosen.tolist()) == {25}
+    runs = spread_over_shards(np.full(1000, 100), 25_000, 50, (1, 2, 3))
+    assert set(runs.tolist()) == {0, 50}
+
+
+def test_trillions_are_spread_without_an_array_of_them():
+    sizes = np.full(1000, 10**9, np.int64)
+    assert spread_over_shards(sizes, 10**11 + 7, 1, (1, 0, 0)).sum() == 10**11 + 7
+
+
+@settings(deadline=None)
+@given(
+    st.lists(shards, min_size=1, max_size=4),
+    st.data(),
+    st.booleans(),
+    st.sampled_from(["balanced", "fixed"]),
+)
+def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, exact, method):
+    sizes = [sum(stream) for stream in streams]
+    choose = tuple(data.draw(st.integers(0, 3 * size)) for size in sizes)
+    starts = np.cumsum([0, *(n for stream in streams for n in stream)], dtype=np.int64)
+    first = np.cumsum([0, *map(len, streams)]).tolist()
+    mixture = Mixture(choose, method, 1, exact=exact)
+    selections = [mixture.select(starts, first, 7, epoch, shuffled=True) for epoch in (0, 0, 1)]
+    taken = [s.samples(np.arange(s.size)).tolist() for s in selections]
+    assert taken[0] == taken[1]
+    assert method == "balanced" or taken[0] == taken[2]
+    counts = Counter(taken[0])
+    for number, (low, high) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
+        own = [counts[sample] for sample in range(low, high)]
+        assert sum(own) == choose[number]
+        assert max(own) - min(own) <= 1  # a sample comes again once all have come
+    entries = selections[0]
+    for sample in range(sum(sizes)):
+        places = [entry for entry, found in enumerate(taken[0]) if found == sample]
+        assert sorted(entries.entries(sample)) == places
+
+
+def test_a_balanced_selection_differs_by_epoch():
+    starts = np.arange(0, 1001, 10)
+    mixture = Mixture((500,), "balanced", 1, exact=False)
+    found = [
+        tuple(s.samples(np.arange(500)).tolist())
+        for s in (mixture.select(starts, [0, 100], 1, epoch, shuffled=False) for epoch in range(3))
+    ]
+    assert len(set(found)) == 3
+
+
+def test_what_is_taken_whole_takes_no_memory():
+    starts = np.arange(0, 101, 10)
+    mixture = Mixture((40, 60), "balanced", 1, exact=True)
+    assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), Whole)
+
+
+# -- weights ------------------------------------------------------------------
+
+
+def test_streams_are_taken_once_unless_told():
+    assert choose_per_stream([10, 20], [Weight(), Weight()], None, 0) == [10, 20]
+    weights = [Weight(repeat=1.5), Weight(choose=7), Weight()]
+    assert choose_per_stream([11, 20, 3], weights, None, 0) == [16, 7, 3]
+
+
+def test_an_epoch_size_goes_by_size_or_proportion():
+    assert choose_per_stream([10, 30], [Weight(), Weight()], 100, 0) == [25, 75]
+    weights = [Weight(proportion=3), Weight(proportion=1)]
+    assert choose_per_stream([10, 30], weights, None, 0) == [30, 10]
+    assert choose_per_stream([10, 30], weights, 1000, 0) == [750, 250]
+
+
+@given(
+    st.lists(st.floats(0.001, 10), min_size=1, max_size=9), st.integers(1, 10**7), st.integers(0, 9)
+)
+def test_proportions_add_up_to_the_epoch(shares, total, seed):
+    chosen = choose_per_stream(
+        [5] * len(shares), [Weight(proportion=share) for share in shares], total, seed
+    )
+    assert sum(chosen) == total
+    assert all(abs(c - total * s / sum(shares)) <= 1 + 1e-6 for c, s in zip(chosen, shares))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Weight(proportion=1, repeat=2), "one of proportion, repeat and choose"),
+        (lambda: Weight(proportion=-1), "proportion=-1: must be a number of at least 0"),
+        (lambda: Weight(repeat=float("nan")), "repeat=nan: must be a number"),
+        (lambda: Weight(choose=float("inf")), "choose=inf: must be a number"),
+        (
+            lambda: choose_per_stream([1, 1], [Weight(proportion=1), Weight()], None, 0),
+            "proportion= to every stream or to none",
+        ),
+        (
+            lambda: choose_per_stream([1, 1], [Weight(repeat=2), Weight()], 10, 0),
+            "epoch_size= goes with proportion=",
+        ),
+        (
+            lambda: choose_per_stream([1, 1], [Weight(proportion=0)] * 2, None, 0),
+            "add up to 0",
+        ),
+        (
+            lambda: choose_per_stream([0, 1], [Weight(choose=3), Weight()], None, 0),
+            "stream 0 has no samples, and 3 are to be taken of it",
+        ),
+    ],
+)
+def test_weights_without_a_meaning_are_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()

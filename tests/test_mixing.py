@@ -1,0 +1,145 @@
+"""Streams with weights: exact counts per epoch, on any world, resumed anywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from streamplug import MDSWriter, Stream, World
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError, StateError
+
+SIZES = (70, 30, 100)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    for number, size in enumerate(SIZES):
+        out = tmp_path / str(number)
+        with MDSWriter(out=out, columns={"stream": "int", "n": "int"}, size_limit="500b") as writer:
+            writer.write_batch({"stream": [number] * size, "n": list(range(size))})
+    return [str(tmp_path / str(number)) for number in range(len(SIZES))]
+
+
+def mixed(folders, weights, rank=0, world=(1, 1), batch=8, **changes):
+    streams = [Stream(local=folder, **weight) for folder, weight in zip(folders, weights)]
+    arguments = {"shuffle": True, "shuffle_block_size": 50, "num_canonical_nodes": 2}
+    return StreamingDataset(
+        streams=streams,
+        world=World(*world, rank=rank),
+        batch_size=batch,
+        **{**arguments, **changes},
+    )
+
+
+def global_batches(folders, weights, world=(1, 1), total=16, first=None, **changes):
+    ranks = world[0] * world[1]
+    runs = [
+        mixed(folders, weights, rank, world, total // ranks, **changes) for rank in range(ranks)
+    ]
+    for run in runs if first else ():
+        run.load_state_dict(first)
+    parts = [
+        [list(zip(b["stream"].tolist(), b["n"].tolist())) for b in run.batches()] for run in runs
+    ]
+    return [sorted(sample for part in step for sample in part) for step in zip(*parts)]
+
+
+def per_stream(batches):
+    return Counter(stream for batch in batches for stream, _ in batch)
+
+
+PROPORTIONS = [{"proportion": 0.5}, {"proportion": 0.3}, {"proportion": 0.2}]
+
+
+def test_proportions_are_kept_exactly_over_an_epoch(folders):
+    batches = global_batches(folders, PROPORTIONS, epoch_size=160)
+    assert per_stream(batches) == {0: 80, 1: 48, 2: 32}
+    counts = Counter(sample for batch in batches for sample in batch)
+    assert Counter(n for (stream, _), n in counts.items() if stream == 0) == {1: 60, 2: 10}
+    assert Counter(n for (stream, _), n in counts.items() if stream == 1) == {1: 12, 2: 18}
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([{"repeat": 2}, {"repeat": 0.5}, {}], {0: 140, 1: 15, 2: 100}),
+        ([{"choose": 7}, {"choose": 90}, {"repeat": 0}], {0: 7, 1: 90}),
+    ],
+)
+def test_repeat_and_choose(folders, weights, expected):
+    epoch = mixed(folders, weights, batch=1, num_canonical_nodes=1)
+    assert len(epoch) == sum(expected.values())
+    assert Counter(sample["stream"] for sample in epoch) == expected
+
+
+@pytest.mark.parametrize("epoch_size", [200, "0.2k"])
+def test_an_epoch_size_without_weights(folders, epoch_size):
+    epoch = mixed(folders[:2], [{}, {}], batch=1, num_canonical_nodes=1, epoch_size=epoch_size)
+    assert Counter(sample["stream"] for sample in epoch) == {0: 140, 1: 60}
+
+
+@pytest.mark.parametrize("partition", ["elastic", "orig"])
+def test_global_batches_do_not_depend_on_the_world(folders, partition):
+    changes = {"epoch_size": 160, "partition_algo": partition}
+    expected = global_batches(folders, PROPORTIONS, **changes)
+    for world in ((1, 2), (2, 2), (2, 4), (1, 16)):
+        assert global_batches(folders, PROPORTIONS, world, **changes) == expected
+
+
+def test_a_run_resumes_on_another_world(folders):
+    run = mixed(folders, PROPORTIONS, batch=16, epoch_size=160)
+    list(run.batches())
+    batches = run.batches()
+    for _ in range(4):
+        next(batches)
+    state = run.state_dict()
+    rest = [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in batches]
+    assert state["choose"] == [80, 48, 32]
+    assert global_batches(folders, PROPORTIONS, (2, 2), first=state, epoch_size=160) == rest
+
+
+def test_a_state_of_other_weights_is_refused(folders):
+    state = mixed(folders, PROPORTIONS, epoch_size=160).state_dict()
+    other = mixed(folders, [{"proportion": 1}] * 3, epoch_size=160)
+    with pytest.raises(StateError, match=r"choose: saved \[80, 48, 32\], now \[53, 54, 53\]"):
+        other.load_state_dict({**state, "choose": [80, 48, 32]})
+
+
+@pytest.mark.parametrize(("method", "same"), [("fixed", True), ("balanced", False)])
+def test_what_is_chosen_changes_with_the_epoch_or_not(folders, method, same):
+    run = mixed(folders, [{"choose": 20}] * 3, sampling_method=method, batch=60)
+    first, second = (
+        sorted(zip(b["stream"].tolist(), b["n"].tolist()))
+        for b in (next(run.batches()), next(run.batches()))
+    )
+    assert (first == second) == same
+
+
+def test_explain_and_where_know_the_mixture(folders):
+    run = mixed(folders, PROPORTIONS, batch=16, epoch_size=160)
+    uses = [use for step in range(10) for use in run.explain(step, epoch=0)]
+    ids = [use.sample for use in uses]
+    firsts = np.cumsum([0, *SIZES])
+    for batch, step in zip(run.batches(), range(10)):
+        own = [use for use in uses if use.step == step]
+        assert [use.stream for use in own] == batch["stream"].tolist()
+        assert [u.sample - firsts[u.stream] for u in own] == batch["n"].tolist()
+    for sample in range(0, 200, 9):
+        assert run.where(sample, epoch=0) == [use for use in uses if use.sample == sample]
+    assert len(set(ids)) < len(ids)
+
+
+def test_weights_without_a_meaning_are_refused(folders):
+    with pytest.raises(ConfigError, match="one of proportion, repeat and choose"):
+        Stream(local=folders[0], proportion=1, choose=2)
+    with pytest.raises(ConfigError, match="sampling_method='best': choose 'balanced' or 'fixed'"):
+        mixed(folders, [{}] * 3, sampling_method="best")
+    with pytest.raises(ConfigError, match="sampling_granularity=0: must be"):
+        mixed(folders, [{}] * 3, sampling_granularity=0)
+    with pytest.raises(ConfigError, match="epoch_size='many': expected a count"):
+        mixed(folders, [{}] * 3, epoch_size="many")
+    with pytest.raises(ConfigError, match="an epoch of the data set has no samples"):
+        next(mixed(folders, [{"repeat": 0}] * 3).batches())
