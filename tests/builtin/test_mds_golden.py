@@ -138,6 +138,7 @@ def test_writes_the_same_index(tmp_path: Path) -> None:
 
 
 def test_has_every_encoding() -> None:
+    pytest.importorskip("PIL")
     specs = {spec for columns in DESCRIBED["columns"].values() for spec in columns.values()}
     assert len({spec.partition(":")[0] for spec in specs}) == 28
     assert all(len(Golden(name).index["shards"]) >= 2 for name in ("none", "images"))

@@ -67,16 +67,8 @@ def test_writing_and_reading_look_for_no_plugins(tmp_path):
         """
     )
     assert "streamplug.plugin.discovery" not in modules
-    assert not modules & {
-        "pluggy",
-        "torch",
-        "rich",
-        "click",
-        "zstandard",
-        "PIL",
-        "s3fs",
-        "botocore",
-    }
+    # Not zstandard: where it is installed, fsspec itself imports it.
+    assert not modules & {"pluggy", "torch", "rich", "click", "PIL", "s3fs", "botocore"}
 
 
 def test_the_interfaces_load_no_client():

@@ -7,7 +7,6 @@ import multiprocessing
 import pickle
 import random
 import tracemalloc
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -22,6 +21,7 @@ from streamplug.errors import ConfigError, DecompressError
 from streamplug.interfaces.compression import Compression
 from streamplug.plugin import make, resolve
 from streamplug.testing.deviations import ConformanceBase
+from streamplug.testing.processes import other_process
 
 _MIB = 1 << 20
 _START_METHODS = sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))
@@ -285,11 +285,7 @@ class CompressionTests(ConformanceBase):
     def test_works_in_another_process(self, method: str) -> None:
         compression, data = self.compression_class()(), _sample(50_000)
         packed = compression.compress(data)
-        with warnings.catch_warnings():
-            # Threads of other tests may make Python 3.12 and later warn of fork.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pool = multiprocessing.get_context(method).Pool(1)
-        with pool:
+        with other_process(method) as pool:
             result = pool.apply_async(_there_and_back, (compression, data))
             assert result.get(timeout=120) == (packed, data)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import tracemalloc
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -20,6 +19,7 @@ from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin import make
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
+from streamplug.testing.processes import other_process
 from streamplug.types import Bytes1D, Int64
 
 _MIB = 1 << 20
@@ -266,11 +266,7 @@ class EncodingTests(ConformanceBase):
     @pytest.mark.parametrize("method", _START_METHODS)
     def test_works_in_another_process(self, method: str) -> None:
         encoding = self.encoding()
-        with warnings.catch_warnings():
-            # Threads of other tests may make Python 3.12 and later warn of fork.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pool = multiprocessing.get_context(method).Pool(1)
-        with pool:
+        with other_process(method) as pool:
 
             @_brief
             @given(st.lists(self.values(), min_size=1, max_size=4))

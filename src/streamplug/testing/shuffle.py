@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import pickle
 import tracemalloc
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from streamplug.interfaces import Order, ShuffleAlgorithm
 from streamplug.interfaces.shuffle import lane_bounds
 from streamplug.plugin import resolve
 from streamplug.testing.deviations import ConformanceBase
+from streamplug.testing.processes import other_process
 from streamplug.types import Int64
 
 _MIB = 1 << 20
@@ -180,12 +180,8 @@ class ShuffleTests(ConformanceBase):
 
     def test_another_process_agrees(self) -> None:
         algorithm = self.algorithm()
-        pool = multiprocessing.get_context("spawn").Pool(1)
-        try:
+        with other_process("spawn") as pool:
             found = pool.apply_async(digests, (algorithm,)).get(timeout=120)
-        finally:
-            pool.close()  # lets it end by itself, where leaving a `with` would kill it
-        pool.join()
         assert found == digests(algorithm)
 
     def test_golden_digests(self) -> None:
