@@ -159,6 +159,7 @@ def test_every_command_is_described():
         options = {
             opt
             for param in main.get_command(click.Context(main), name).params
+            if isinstance(param, click.Option)
             for opt in param.opts
         }
         text = described.split(f"## `streamplug {name}`")[1].split("\n## ")[0]
