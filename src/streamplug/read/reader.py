@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +33,21 @@ class Reader:
             shards: Opens the shards of each stream.
         """
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(samples))])
-        self._start_list = self.starts.tolist()
         self._streams = list(shards)
         self.stream_shards: list[int] = np.cumsum([0, *map(len, samples)]).tolist()
+
+        self._bounds = self._lookup()
+
+    def _lookup(self) -> memoryview:
+        # To find a single sample quickly, without a Python number for every shard.
+        return memoryview(self.starts)  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_bounds": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._bounds = self._lookup()
 
     def shards_of(self, ids: Int64) -> list[int]:
         """Return the distinct shards of some samples, in the order of first need."""
@@ -49,11 +62,11 @@ class Reader:
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return where a sample lies: stream, shard in it, that shard's file, and place in it."""
-        shard = bisect_right(self._start_list, sample_id) - 1
+        shard = bisect_right(self._bounds, sample_id) - 1
         stream = bisect_right(self.stream_shards, shard) - 1
         number = shard - self.stream_shards[stream]
         name = self._streams[stream].basename(number)
-        return stream, number, name, sample_id - self._start_list[shard]
+        return stream, number, name, sample_id - self._bounds[shard]
 
     def row(self, sample_id: int) -> Sample:
         """Return one sample.
@@ -61,10 +74,10 @@ class Reader:
         Raises:
             StreamplugError: If its shard cannot be had or is damaged.
         """
-        number = bisect_right(self._start_list, sample_id) - 1
+        number = bisect_right(self._bounds, sample_id) - 1
         shard = self.open(number)
         try:
-            return shard.reader.row(sample_id - self._start_list[number], shard.columns)
+            return shard.reader.row(sample_id - self._bounds[number], shard.columns)
         except DataError as error:
             raise shard.located(error) from error
 
