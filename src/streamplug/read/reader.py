@@ -35,7 +35,6 @@ class Reader:
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(samples))])
         self._streams = list(shards)
         self.stream_shards: list[int] = np.cumsum([0, *map(len, samples)]).tolist()
-
         self._bounds = self._lookup()
 
     def _lookup(self) -> memoryview:
