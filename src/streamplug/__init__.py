@@ -72,7 +72,12 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
     home = _HOME[name]
-    if name == "StreamingDataset" and find_spec("torch") is None:
+    if home == "adapters.torch" and find_spec("torch") is None:
+        if name == "StreamingDataLoader":
+            raise ImportError(
+                "StreamingDataLoader is a loader of torch, which is not installed: pip install torch; "
+                "without it, iterate over StreamingDataset.batches()"
+            )
         home = "dataset"  # the same class, less being a torch dataset
     value = getattr(import_module(f"streamplug.{home}"), name)
     globals()[name] = value

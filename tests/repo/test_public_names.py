@@ -12,6 +12,8 @@ def test_the_names_are_those_that_have_a_home():
 
 @pytest.mark.parametrize("name", streamplug.__all__)
 def test_every_name_resolves(name):
+    if name == "StreamingDataLoader":
+        pytest.importorskip("torch")
     value = getattr(streamplug, name)
     assert value.__name__ == name
     assert name in dir(streamplug)
@@ -31,9 +33,15 @@ def test_without_torch_there_is_the_data_set_all_the_same(monkeypatch):
     found = streamplug.StreamingDataset
     monkeypatch.delitem(vars(streamplug), "StreamingDataset")
     assert found is dataset.StreamingDataset
+    monkeypatch.delitem(vars(streamplug), "StreamingDataLoader", raising=False)
+    with pytest.raises(
+        ImportError, match=r"torch, which is not installed.*StreamingDataset.batches"
+    ):
+        _ = streamplug.StreamingDataLoader
 
 
 def test_a_star_import_gives_the_names():
+    pytest.importorskip("torch")
     found: dict[str, object] = {}
     exec("from streamplug import *", found)
     assert set(streamplug.__all__) <= set(found)
