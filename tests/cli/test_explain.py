@@ -60,3 +60,24 @@ def test_what_has_no_meaning_is_refused(folder):
     assert (code, output) == (1, "error: --ranks=3 is not a multiple of --nodes=2\n")
     code, output = run(folder, "--step", 1000)
     assert (code, output) == (1, "error: step=1000: epoch 0 has the steps 0 to 499\n")
+
+
+def test_a_state_tells_what_an_epoch_takes(folder, tmp_path):
+    arguments = {"shuffle": True, "batch_size": 8, "epoch_size": 80, "sampling_method": "fixed"}
+    dataset = StreamingDataset(local=folder, **arguments)
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(dataset.state_dict()))
+    code, output = run(folder, "--step", 9, "--state", saved, "--json")
+    assert code == 0
+    assert [u["sample"] for u in json.loads(output)] == [u.sample for u in dataset.explain(9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is not JSON"), ("[1]", "holds no state: save what state_dict()")]
+)
+def test_a_file_that_holds_no_state_is_refused(folder, tmp_path, text, message):
+    saved = tmp_path / "state.json"
+    saved.write_text(text)
+    code, output = run(folder, "--step", 0, "--state", saved)
+    assert code == 1
+    assert output.startswith(f"error: {saved} {message}")

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 from streamplug.explain import Use
 from streamplug.types import World
 
@@ -48,7 +48,7 @@ def explain(location: str, saved: Path | None, *, as_json: bool, **options: Any)
     """
     if (options["step"] is None) == (options["sample"] is None):
         raise click.UsageError("give either --step or --sample")
-    state = json.loads(saved.read_text()) if saved else {}
+    state = _read_state(saved) if saved else {}
     dataset = _dataset(location, state, options)
     if state:
         dataset.load_state_dict(state)
@@ -60,6 +60,16 @@ def explain(location: str, saved: Path | None, *, as_json: bool, **options: Any)
         click.echo(json.dumps([asdict(use) for use in uses], indent=2))
     else:
         _show(uses)
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise StateError(f"{path} is not JSON: {error}") from None
+    if not isinstance(state, dict):
+        raise StateError(f"{path} holds no state: save what state_dict() returns as JSON")
+    return state
 
 
 def _dataset(location: str, state: dict[str, Any], options: dict[str, Any]) -> StreamingDataset:
@@ -79,6 +89,9 @@ def _dataset(location: str, state: dict[str, Any], options: dict[str, Any]) -> S
         shuffle_block_size=state.get("shuffle_block_size", options["block_size"]),
         num_canonical_nodes=state.get("num_canonical_nodes", options["canonical_nodes"]),
         partition_algo=state.get("partition_algo", options["partition"]),
+        epoch_size=sum(state["choose"]) if "choose" in state else None,
+        sampling_method=state.get("sampling_method", "balanced"),
+        sampling_granularity=state.get("sampling_granularity", 1),
         allow_unsafe_types=True,  # nothing is decoded
         world=World(nodes=nodes, ranks_per_node=ranks // nodes),
     )
