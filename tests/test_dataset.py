@@ -421,7 +421,7 @@ def test_samples_are_counted_from_the_beginning_or_from_the_resumption(folder):
 
 @pytest.mark.parametrize("samples", [1, 7, 9, -8, 1.5])
 def test_a_number_of_samples_inside_a_batch_is_refused(folder, samples):
-    with pytest.raises(StateError, match=r"the state (is at|has)"):
+    with pytest.raises(StateError, match="not whole global batches, of 8 samples"):
         make(folder).state_dict(num_samples=samples)
 
 
@@ -490,7 +490,11 @@ def test_a_state_of_other_shards_is_refused(folder, tmp_path):
         {"epoch": 10**30},
         {"sample_in_epoch": 10**30},
         {"version": 7},
+        {"version": True},
         {"epoch": None},
+        {"epoch": 1 << 61},
+        {"sample_in_epoch": 8 * 10**6},
+        {"shuffle_algo": [[[[[["deep"]]]]]] * 1000},
     ],
 )
 @pytest.mark.parametrize("batch_size", [None, 8])
@@ -501,6 +505,38 @@ def test_a_state_that_is_refused_changes_nothing(folder, change, batch_size):
         dataset.load_state_dict({**saved, **change})
     assert dataset.batch_size == batch_size
     assert [b["id"].tolist() for b in dataset.batches(8)] == steps(make(folder))
+
+
+@pytest.mark.parametrize("state", [None, [], "x", 7])
+def test_what_is_no_state_is_refused(folder, state):
+    with pytest.raises(StateError, match="a state is what state_dict"):
+        make(folder).load_state_dict(state)
+
+
+def test_numbers_of_numpy_are_as_good_as_others(folder):
+    names = (
+        "batch_size",
+        "num_canonical_nodes",
+        "shuffle_seed",
+        "shuffle_block_size",
+        "epoch_size",
+    )
+    plain = make(folder, **dict.fromkeys(names, 8))
+    numpy = make(folder, **dict.fromkeys(names, np.int64(8)))
+    assert steps(numpy) == steps(plain)
+    assert json.loads(json.dumps(numpy.state_dict())) == plain.state_dict()
+    with pytest.raises(ConfigError, match="batch_size=True: must be a whole number"):
+        make(folder, batch_size=True)
+
+
+def test_a_loop_does_not_go_on_once_the_run_was_given_another_place(folder):
+    dataset = make(folder)
+    batches = dataset.batches()
+    next(batches)
+    dataset.load_state_dict(dataset.state_dict())
+    with pytest.raises(ConfigError, match="leave the loop and begin another"):
+        next(batches)
+    assert dataset.state_dict()["sample_in_epoch"] == 8
 
 
 def test_a_state_of_mosaicml_streaming_is_understood(folder):

@@ -112,7 +112,7 @@ def test_a_remote_set_is_downloaded_once(tmp_path, compression, keep_zip):
     assert set(downloads.values()) == {1}
     assert len(downloads) == shards
     files = names(cache)
-    assert len(files) == shards * (1 + (keep_zip and compression is not None)) + 2
+    assert len(files) == shards * (1 + (keep_zip and compression is not None)) + 3
     assert not [name for name in files if "tmp" in name]
     # Another run finds all of it there.
     Counting.calls.clear()

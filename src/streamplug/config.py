@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.types import World
@@ -37,36 +41,108 @@ def parse_count(value: int | str, what: str) -> int:
 
 
 def _parse(value: int | str, what: str, units: dict[str, int], expected: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+        return int(value)
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match and (match[2].lower() in units or not match[2]):
         return int(Fraction(match[1]) * units.get(match[2].lower(), 1))
     raise ConfigError(f"{what}={value!r}: expected {expected}")
 
 
-def detect_world() -> World:
-    """Return the world that a launcher such as torchrun describes in the environment.
+def whole_number(name: str, value: Any, lowest: int) -> Any:
+    """Return a value as an int, also where it is one of numpy's; None stays None.
 
-    Reads ``RANK``, ``WORLD_SIZE`` and ``LOCAL_WORLD_SIZE``; a single rank without them.
+    Args:
+        name: Name of the parameter, for errors.
+        value: What the user gave.
+        lowest: The least that has a meaning.
 
     Raises:
-        ConfigError: If they are not whole numbers or contradict each other.
+        ConfigError: If it is no whole number, or lower.
     """
-    ranks = _env_int("WORLD_SIZE", 1)
-    local = _env_int("LOCAL_WORLD_SIZE", ranks)
-    rank = _env_int("RANK", 0)
-    if local < 1 or ranks % local:
+    if value is None:
+        return None
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest:
+        return int(value)
+    raise ConfigError(f"{name}={value!r:.60}: must be a whole number of at least {lowest}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Launcher:
+    """Names of the variables in which a launcher describes the world; "" where it says nothing."""
+
+    rank: str
+    ranks: str
+    local: str = ""
+    nodes: str = ""
+
+
+# The first whose number of ranks is set describes the world: torchrun is itself started by others.
+_LAUNCHERS = (
+    _Launcher("RANK", "WORLD_SIZE", local="LOCAL_WORLD_SIZE", nodes="GROUP_WORLD_SIZE"),
+    _Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", local="OMPI_COMM_WORLD_LOCAL_SIZE"),
+    # Those of a step are set by srun alone. SLURM_NTASKS is what the job asked for: a program that a
+    # batch script runs without srun has it too, and is alone nevertheless.
+    _Launcher("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nodes="SLURM_STEP_NUM_NODES"),
+)
+
+
+def detect_world() -> World:
+    """Return the world that torchrun, Open MPI or Slurm describes in the environment.
+
+    Without them there is a single rank. All ranks come to the same world, also where nodes have
+    different numbers of ranks: these count as equal nodes if their ranks can be divided so, else as
+    one.
+
+    Raises:
+        ConfigError: If what is said is no whole number, incomplete, or contradicts itself.
+    """
+    launcher = next((each for each in _LAUNCHERS if each.ranks in os.environ), None)
+    if launcher is None:
+        if "RANK" in os.environ:
+            raise ConfigError(
+                f"RANK={os.environ['RANK']} without WORLD_SIZE; set both, or pass world="
+            )
+        return World()
+    ranks = _env_int(launcher.ranks)
+    if launcher.rank not in os.environ and ranks != 1:
         raise ConfigError(
-            f"WORLD_SIZE={ranks} is not a multiple of LOCAL_WORLD_SIZE={local}; pass world= explicitly"
+            f"{launcher.ranks}={ranks} without {launcher.rank}; set both, or pass world="
         )
-    return World(nodes=ranks // local, ranks_per_node=local, rank=rank)
+    nodes = _nodes(launcher, ranks)
+    return World(nodes=nodes, ranks_per_node=ranks // nodes, rank=_env_int(launcher.rank))
 
 
-def _env_int(name: str, default: int) -> int:
-    text = os.environ.get(name)
-    if text is None:
-        return default
+def _nodes(launcher: _Launcher, ranks: int) -> int:
+    """Return on how many nodes of equal size the ranks are, or count as being."""
+    local = _env_int(launcher.local) if launcher.local in os.environ else None
+    if launcher.nodes not in os.environ:
+        local = ranks if local is None else local
+        if local < 1 or ranks % local:
+            raise ConfigError(
+                f"{launcher.ranks}={ranks} is not a multiple of {launcher.local}={local}; "
+                f"set {launcher.nodes or 'WORLD_SIZE and GROUP_WORLD_SIZE'}, or pass world= explicitly"
+            )
+        return ranks // local
+    nodes = _env_int(launcher.nodes)
+    if not 1 <= nodes <= ranks:
+        raise ConfigError(
+            f"{launcher.ranks}={ranks} on {launcher.nodes}={nodes}: every node has a rank; "
+            "pass world= explicitly"
+        )
+    most = ranks - (nodes - 1)  # the other nodes have one each
+    if local is not None and not (most if nodes == 1 else 1) <= local <= most:
+        raise ConfigError(
+            f"{launcher.local}={local} contradicts {launcher.ranks}={ranks} and "
+            f"{launcher.nodes}={nodes}; pass world= explicitly"
+        )
+    # The local number must not decide, for it differs between nodes of different sizes: of those with
+    # 3, 2 and 1 ranks, the second would take all for equal, and the others would not.
+    return nodes if ranks % nodes == 0 else 1
+
+
+def _env_int(name: str) -> int:
+    text = os.environ.get(name, "0")
     try:
         return int(text)
     except ValueError:

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import pairwise
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from streamplug.config import detect_world, parse_count
-from streamplug.errors import ConfigError
+from streamplug.block import Block, made_ready, planned, read_in_parts
+from streamplug.clock import Loop
+from streamplug.config import detect_world, whole_number
 from streamplug.explain import Use, explain, where
-from streamplug.fetch import prefetched
-from streamplug.plan import Mixture, choose_per_stream, worker_steps
-from streamplug.plugin.registry import registrations, restore
-from streamplug.read import OpenShards, Reader
-from streamplug.run import Run
-from streamplug.stream import Stream
+from streamplug.index import shards_digest
+from streamplug.mixing import Sampling, mix
+from streamplug.plan import Planner, worker_steps
+from streamplug.plugin.registry import blank, make, registrations, restore
+from streamplug.read import Reader
+from streamplug.run import Run, Wishes
+from streamplug.stream import Stream, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
+
+T = TypeVar("T")
 
 _BLOCK_BYTES = 4 << 20
 _BLOCK_ROWS = 4096
-
-
-class Block:
-    """Some batches of one worker, to be read together.
-
-    Attributes:
-        ids: Their sample ids, one batch after the other.
-    """
-
-    def __init__(self, steps: Int64, ids: Int64) -> None:
-        """Take the batches of `steps`, ids of shape ``[steps, batch]``, -1 where one is short."""
-        taken = ids >= 0
-        self.ids: Int64 = ids[taken]
-        self._steps = steps.tolist()
-        self._ends = np.cumsum(taken.sum(1)).tolist()
-
-    def batches(self) -> Iterator[tuple[int, slice]]:
-        """Yield the step of each batch that is not empty, and where its samples are."""
-        for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
-            if start < end:
-                yield step, slice(start, end)
 
 
 class StreamingDataset:
@@ -61,16 +43,28 @@ class StreamingDataset:
         local: Directory for its shards; the data set itself if there is no `remote`.
         split: Sub-directory of both.
         download_retry: How often a failed download is tried again.
-        validate_hash: Which digest of files to check; None checks what was downloaded with a fast
-            one of those that the index has.
+        download_timeout: Seconds after which a shard's download fails during which nothing arrived.
+        validate_hash: Which digest of files to check, those in `local` once in each process; None
+            checks what is downloaded by a fast one of those that the index has.
         keep_zip: Whether compressed shards stay in `local` beside the raw ones.
+        cache_limit: How much the shards in `local` may take, of all that use it: bytes, ``"10gb"``, or
+            ``"50%"`` of its disk. Those not used for longest go. None for any amount.
         epoch_size: Samples of an epoch: a number, or text such as ``"100k"``; None for as many as there
             are, or as the weights of the streams ask for.
-        predownload: How many samples ahead of the current one shards are made ready; None for
-            eight batches, at least 64.
+        predownload: How many samples ahead of the current one shards are made ready; None adapts to
+            their size and to how fast they come.
+        fetch: ``"shard"`` fetches whole shards into `local`; ``"range"`` only the bytes of the samples
+            that are asked for, and keeps none.
         sampling_method: Which samples are taken of a stream that is not taken whole: ``"balanced"``
             chooses anew in every epoch, ``"fixed"`` once.
         sampling_granularity: How many samples of a shard are chosen at a time.
+        curriculum: Proportions of the streams, in their order, by the step of the run from which they
+            hold: ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Streams are then read pass after pass,
+            each pass in an order of its own, and an epoch is no more than `epoch_size` samples.
+        batching_method: What a batch is made of. ``"random"``: whatever the order brings.
+            ``"stratified"``: each rank's part of each batch has all streams by their shares.
+            ``"per_stream"``: each global batch is of one stream. ``"device_per_stream"``: each rank's
+            part of it is.
         num_canonical_nodes: Into how many lanes the order is split; None for the algorithm's
             default: the number of nodes when the run begins.
         batch_size: Samples per batch of one rank; must be the loader's. None, for a single rank
@@ -85,6 +79,8 @@ class StreamingDataset:
         allow_unsafe_types: Whether columns whose decoding can run code may be read.
         columns: Names of the columns to read; None for all.
         storage_options: Settings of the storages of all streams that have none of their own.
+        replication: Groups of so many ranks in a row get the same samples, as tensor or sequence
+            parallelism needs; a global batch is what the groups read together.
         world: Where this process stands; None takes it from the launcher.
 
     Raises:
@@ -99,12 +95,17 @@ class StreamingDataset:
         local: str | None = None,
         split: str | None = None,
         download_retry: int = 2,
+        download_timeout: float = 60.0,
         validate_hash: str | None = None,
         keep_zip: bool = False,
+        cache_limit: int | str | None = None,
         epoch_size: int | str | None = None,
         predownload: int | None = None,
+        fetch: str = "shard",
         sampling_method: str = "balanced",
         sampling_granularity: int = 1,
+        curriculum: Mapping[int | str, Sequence[float]] | None = None,
+        batching_method: str = "random",
         num_canonical_nodes: int | None = None,
         batch_size: int | None = None,
         shuffle: bool = False,
@@ -115,63 +116,62 @@ class StreamingDataset:
         allow_unsafe_types: bool = False,
         columns: Sequence[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        replication: int | None = None,
         world: World | None = None,
     ) -> None:
-        if (streams is None) == (remote is None and local is None):
-            raise ConfigError("give either streams= or remote=/local=")
-        self.streams = [
-            stream.with_defaults(
-                download_retry=download_retry,
-                validate_hash=validate_hash,
-                keep_zip=keep_zip,
-                storage_options=storage_options,
-            )
-            for stream in (streams or [Stream(remote=remote, local=local, split=split)])
-        ]
-        _at_least(1, batch_size=batch_size, num_canonical_nodes=num_canonical_nodes)
-        _at_least(1, sampling_granularity=sampling_granularity)
-        _at_least(1, shuffle_block_size=shuffle_block_size)
-        _at_least(0, predownload=predownload, shuffle_seed=shuffle_seed)
-        self.predownload = max(8 * (batch_size or 1), 64) if predownload is None else predownload
-        self._given_world = world
-        self._open_streams(list(columns) if columns is not None else None, allow_unsafe_types)
-        self._run = Run(
-            self._reader.starts,
-            self._reader.stream_shards,
-            self._mixture(
-                epoch_size, sampling_method, sampling_granularity, shuffle_seed, partition_algo
-            ),
-            batch_size=batch_size,
-            shuffle_algo=shuffle_algo if shuffle else None,
-            shuffle_seed=shuffle_seed,
-            shuffle_block_size=shuffle_block_size,
-            num_canonical_nodes=num_canonical_nodes,
-            partition_algo=partition_algo,
+        self.streams = streams_of(
+            streams,
+            remote,
+            local,
+            split,
+            download_retry=download_retry,
+            download_timeout=download_timeout,
+            validate_hash=validate_hash,
+            keep_zip=keep_zip,
+            cache_limit=cache_limit,
+            storage_options=storage_options,
+            fetch=fetch,
         )
+        batch_size = whole_number("batch_size", batch_size, 1)
+        self.predownload = whole_number("predownload", predownload, 0)
+        self._given_world = world
+        self._replication = whole_number("replication", replication, 1) or 1
+        digest = self._open_streams(
+            list(columns) if columns is not None else None, allow_unsafe_types
+        )
+        wishes = Wishes(
+            shuffle_algo=shuffle_algo if shuffle else None,
+            shuffle_seed=whole_number("shuffle_seed", shuffle_seed, 0),
+            shuffle_block_size=whole_number("shuffle_block_size", shuffle_block_size, 1),
+            num_canonical_nodes=whole_number("num_canonical_nodes", num_canonical_nodes, 1),
+            partition_algo=partition_algo,
+            batching_method=batching_method,
+        )
+        starts, shards = self._reader.starts, self._reader.stream_shards
+        sampling = Sampling(epoch_size, sampling_method, sampling_granularity, curriculum)
+        mixture = mix(sampling, self.streams, starts, shards, wishes)
+        planner = Planner(
+            starts,
+            shards,
+            mixture,
+            make("shuffle", wishes.shuffle_algo or "none"),
+            shuffled=shuffle,
+        )
+        self._run = Run(planner, digest, batch_size, wishes)
 
-    def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> None:
+    def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> str:
+        """Open what is read; returns the digest of the shards' sizes."""
         opened = [stream.open() for stream in self.streams]
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
-        samples = [stream.index.samples for stream in opened]
-        self.samples_per_shard: Int64 = np.concatenate(samples)
         self._remote = any(stream.store.fetches for stream in opened)
         self._reader = Reader(
-            samples, [OpenShards(stream.index, stream.store, columns) for stream in opened]
+            [stream.index.starts for stream in opened],
+            [stream.shards(columns) for stream in opened],
         )
         self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
-
-    def _mixture(
-        self, epoch_size: int | str | None, method: str, granularity: int, seed: int, algo: str
-    ) -> Mixture:
-        if method not in ("balanced", "fixed"):
-            raise ConfigError(f"sampling_method={method!r}: choose 'balanced' or 'fixed'")
-        starts, shards = self._reader.starts, self._reader.stream_shards
-        sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
-        weights = [stream.weight for stream in self.streams]
-        size = None if epoch_size is None else parse_count(epoch_size, "epoch_size")
-        choose = choose_per_stream(sizes, weights, size, seed)
-        return Mixture(tuple(choose), method, granularity, exact=algo != "elastic")
+        # That of a single stream may be known without looking at every shard.
+        return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
 
     # -- what there is --------------------------------------------------------
 
@@ -185,7 +185,12 @@ class StreamingDataset:
     @property
     def num_shards(self) -> int:
         """Number of shards of all streams."""
-        return len(self.samples_per_shard)
+        return len(self._reader.starts) - 1
+
+    @property
+    def samples_per_shard(self) -> Int64:
+        """Number of samples of each shard, shape ``[num_shards]``; worked out at each call."""
+        return np.diff(self._reader.starts)
 
     @property
     def batch_size(self) -> int | None:
@@ -194,7 +199,7 @@ class StreamingDataset:
 
     def __len__(self) -> int:
         """Return the number of samples that one rank sees in an epoch."""
-        return self._run.partition(self._world()).per_rank if self.size else 0
+        return self._run.length(self._world()) if self.size else 0
 
     # -- random access ----------------------------------------------------------
 
@@ -230,8 +235,7 @@ class StreamingDataset:
         # A subclass may change samples on their way out, as with mosaicml-streaming.
         overridden = type(self).__getitem__ is not StreamingDataset.__getitem__
         read = (lambda ids: [self[i] for i in ids.tolist()]) if overridden else self._reader.rows
-        for epoch, block in self._blocks():
-            rows = read(block.ids)
+        for epoch, block, rows in self._blocks(read):
             for step, part in block.batches():
                 yield from rows[part.start : part.stop - 1]
                 self._run.moved_to(epoch, step + 1)
@@ -251,42 +255,38 @@ class StreamingDataset:
             ConfigError: If there is no batch size, or it is not the data set's.
         """
         self._run.use_batch_size(batch_size)
-        for epoch, block in self._blocks():
-            columns = self._reader.batch(block.ids)
+        for epoch, block, columns in self._blocks(self._reader.batch):
             for step, part in block.batches():
                 self._run.moved_to(epoch, step + 1)
                 yield {name: values[part] for name, values in columns.items()}
 
-    def _blocks(self) -> Iterator[tuple[int, Block]]:
-        """Yield (epoch, block) for this worker's next epoch, the shards of each block ready."""
-        world, ticket = self._place()
-        batch = self._run.batch
-        epoch, first = self._run.begin(ticket, world.worker)
+    def _blocks(self, read: Callable[[Int64], T]) -> Iterator[tuple[int, Block, T]]:
+        """Yield epoch, block, and what it reads, for this worker's next epoch."""
+        world, loop = self._place()
+        epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
         steps = worker_steps(world, first, plan.steps)
-        each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // batch, 1)
-        chunks = (steps[start : start + each] for start in range(0, len(steps), each))
-        blocks = (Block(chunk, plan.ids(world, batch, chunk)) for chunk in chunks)
+        each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // self._run.batch, 1)
+        blocks = planned(plan, world, self._run.batch, steps, each)
         if self._remote:
-            blocks = prefetched(
-                blocks,
-                shards_of=lambda block: self._reader.shards_of(block.ids),
-                samples=lambda block: block.ids.size,
-                ensure=self._reader.open,
-                ahead=self.predownload,
-            )
+            blocks = made_ready(blocks, self._reader, self.predownload)
         with closing(blocks):
             for block in blocks:
-                yield epoch, block
+                for part, values in read_in_parts(block, read):
+                    yield epoch, part, values
         self._run.moved_to(epoch + 1, 0)
 
     def _world(self) -> World:
-        """Return where this rank stands, without its workers."""
+        """Return where this rank stands, without its workers; a group of replicas counts as one."""
+        return self._found_world().replicated(self._replication)
+
+    def _found_world(self) -> World:
+        """Return where this rank stands according to its user or its launcher."""
         return self._given_world or detect_world()
 
-    def _place(self) -> tuple[World, int]:
-        """Return where this process stands, and the ticket of the loop that it is a worker of."""
-        return self._world(), 0
+    def _place(self) -> tuple[World, Loop]:
+        """Return where this process stands, and the loop that it is a worker of."""
+        return self._world(), Loop()
 
     # -- state ------------------------------------------------------------------------
 
@@ -318,6 +318,20 @@ class StreamingDataset:
             StateError: If it was saved by a run whose order differs from this one's.
         """
         self._run.load(saved, self._world())
+
+    def set_proportions(self, proportions: Sequence[float]) -> None:
+        """Give the streams other proportions, from the step at which the next iteration begins.
+
+        That is the next epoch's first step; or, right after `load_state_dict`, the step of that state,
+        so that a training loop can leave an epoch, change the proportions and go on. States record it.
+
+        Args:
+            proportions: Share of each stream, in their order, relative to the others'.
+
+        Raises:
+            ConfigError: If the run was not begun with a `curriculum`, or the proportions mean nothing.
+        """
+        self._run.set_proportions(proportions, self._world())
 
     # -- what the plan says -----------------------------------------------------------------
 
@@ -360,7 +374,7 @@ class StreamingDataset:
         import cloudpickle
 
         # By value where need be: classes that were made in a notebook can be imported nowhere.
-        return _blank, (cloudpickle.dumps(type(self)),), self.__getstate__()
+        return blank, (cloudpickle.dumps(type(self)),), self.__getstate__()
 
     def __getstate__(self) -> dict[str, Any]:
         import cloudpickle
@@ -369,7 +383,7 @@ class StreamingDataset:
 
     def _portable(self) -> dict[str, Any]:
         # A worker belongs to this rank's place, which it may not be able to find out by itself.
-        return {**self.__dict__, "_given_world": self._world()}
+        return {**self.__dict__, "_given_world": self._found_world()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         import cloudpickle
@@ -377,16 +391,3 @@ class StreamingDataset:
         attributes, registered = cloudpickle.loads(saved["pickled"])
         restore(registered)
         self.__dict__.update(attributes)
-
-
-def _blank(pickled_class: bytes) -> StreamingDataset:
-    import cloudpickle
-
-    cls: type[StreamingDataset] = cloudpickle.loads(pickled_class)
-    return cls.__new__(cls)
-
-
-def _at_least(lowest: int, **values: Any) -> None:
-    for name, value in values.items():
-        if value is not None and (not isinstance(value, (int, np.integer)) or value < lowest):
-            raise ConfigError(f"{name}={value!r}: must be a whole number of at least {lowest}")

@@ -3,77 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import xxhash
-
-from streamplug.clock import EpochClock, private_cells
+from streamplug.clock import EpochClock, Loop, private_cells
 from streamplug.errors import ConfigError, StateError
-from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds
-from streamplug.plan import PARTITIONS, Epoch, Feed, Mixture, Partition, make_partition, state
-from streamplug.plugin.registry import make
-from streamplug.types import Int64, World
+from streamplug.plan import BATCHINGS, PARTITIONS, Curriculum, Epoch, Planner, Setting, state
+from streamplug.types import World
+
+_MOST = 1 << 20
+"""Of whatever a state says how many there were, there were fewer."""
+_FAR = 1 << 62
+"""A run has fewer samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a user asks of the order; None leaves it open.
+
+    Attributes:
+        shuffle_algo: Name of the shuffle; None does not shuffle.
+        shuffle_seed: Its seed.
+        shuffle_block_size: Its block size.
+        num_canonical_nodes: Lanes.
+        partition_algo: Name of the partition.
+        batching_method: Name of the batching method.
+    """
+
+    shuffle_algo: str | None
+    shuffle_seed: int
+    shuffle_block_size: int | None
+    num_canonical_nodes: int | None
+    partition_algo: str
+    batching_method: str
+
+    def __post_init__(self) -> None:
+        for name, choices in (("partition_algo", PARTITIONS), ("batching_method", BATCHINGS)):
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
+                )
 
 
 class Run:
     """What a data set does epoch after epoch, on whatever world reads it.
 
     Attributes:
-        starts: First sample id of each shard, and the total, int64, shape ``[shards + 1]``.
         batch_size: Samples per batch of one rank, or None while nobody has said.
         clock: Counts the epochs.
+        version: How often the order was changed since the run was made.
     """
 
     def __init__(
-        self,
-        starts: Int64,
-        streams: Sequence[int],
-        mixture: Mixture,
-        *,
-        batch_size: int | None,
-        shuffle_algo: str | None,
-        shuffle_seed: int,
-        shuffle_block_size: int | None,
-        num_canonical_nodes: int | None,
-        partition_algo: str,
+        self, planner: Planner, digest: str, batch_size: int | None, wishes: Wishes
     ) -> None:
         """Describe a run.
 
         Args:
-            starts: First sample id of each shard, and the total.
-            streams: First shard of each stream, and the total.
-            mixture: What an epoch takes of each stream.
+            planner: Makes the epochs.
+            digest: Of the sizes of the shards.
             batch_size: Samples per batch of one rank.
-            shuffle_algo: Name of the shuffle; None does not shuffle.
-            shuffle_seed: Its seed.
-            shuffle_block_size: Its block size; None for its default.
-            num_canonical_nodes: Lanes; None for the default of the shuffle.
-            partition_algo: Name of the partition.
+            wishes: What is asked of the order.
         """
-        if partition_algo not in PARTITIONS:
-            raise ConfigError(
-                f"partition_algo={partition_algo!r}: choose one of {', '.join(PARTITIONS)}"
-            )
-        self.starts = starts
         self.batch_size = batch_size
         self.clock = EpochClock(private_cells())
-        self._streams = streams
-        self._mixture = mixture
-        self._size = sum(mixture.choose)  # of an epoch
-        self._partition_algo = partition_algo
+        self._planner, self._digest, self._wishes = planner, digest, wishes
+        # Where the run began on another world: its canonical nodes, nodes and batch size.
+        self._lanes: int | None = None
         self._first_nodes: int | None = None
-        self._digest = xxhash.xxh64(np.ascontiguousarray(starts).data).hexdigest()
-        self._name = shuffle_algo
-        self._algorithm: ShuffleAlgorithm = make("shuffle", shuffle_algo or "none")
-        self._seed = shuffle_seed
-        self._block_size = shuffle_block_size
-        self._canonical_nodes = num_canonical_nodes
-        self._nodes_given = num_canonical_nodes is not None
+        self._first_batch: int | None = None
         # Epochs begun, epoch and step of what was handed out last in this process.
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
+        self._sets: int | None = None
+        self.version = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
@@ -98,87 +101,105 @@ class Run:
         if self.batch_size is None:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
 
-    def partition(self, world: World) -> Partition:
-        """Return how an epoch is dealt to a world.
+    def length(self, world: World) -> int:
+        """Return how many samples a rank gets in an epoch.
 
         Raises:
-            ConfigError: If there are no samples, or the partition cannot serve this world.
+            ConfigError: If there are none, or this world cannot be served.
         """
-        if not self._size:
-            raise ConfigError("an epoch of the data set has no samples")
-        if self._first_nodes is None:
-            self._first_nodes = world.nodes
-        lanes = self.identity(world).num_canonical_nodes
-        return make_partition(
-            self._partition_algo,
-            self._size,
-            lanes,
-            world,
-            self.batch,
-            first_nodes=self._first_nodes,
-        )
+        self._check_size()
+        return self._planner.length(world, self.batch, self._setting(world))
 
     def epoch(self, number: int, world: World) -> Epoch:
         """Return an epoch.
 
         Raises:
-            ConfigError: As `partition`.
+            ConfigError: As `length`.
         """
-        identity = self.identity(world)
-        key = (number, identity, world.nodes, world.ranks_per_node)
+        self._check_size()
+        setting = self._setting(world)
+        key = (number, world.nodes, world.ranks_per_node, self._order(world))
         if self._epoch is None or self._epoch[0] != key:
-            lanes = identity.num_canonical_nodes
-            selection = self._mixture.select(
-                self.starts,
-                self._streams,
-                self._seed,
-                number,
-                shuffled=self._name is not None,
-            )
-            order = self._algorithm.order(
-                selection.starts,
-                canonical_nodes=lanes,
-                seed=identity.shuffle_seed,
-                epoch=number,
-                block_size=identity.shuffle_block_size,
-            )
-            bounds = lane_bounds(self._size, lanes)
-            feed = Feed(selection, order, bounds, self.partition(world))
-            self._epoch = (key, feed)
+            self._epoch = (key, self._planner.epoch(number, world, self.batch, setting))
         return self._epoch[1]
 
+    def _check_size(self) -> None:
+        if not self._planner.size:
+            raise ConfigError("an epoch of the data set has no samples")
+
+    def _setting(self, world: World) -> Setting:
+        wishes, algorithm = self._wishes, self._planner.algorithm
+        lanes = wishes.num_canonical_nodes or self._lanes
+        lanes = lanes or algorithm.default_canonical_nodes(world.nodes)
+        if wishes.partition_algo == "elastic":  # more lanes than samples are of no use
+            lanes = max(min(lanes, self._planner.size), 1)
+        return Setting(
+            seed=wishes.shuffle_seed,
+            lanes=lanes,
+            block_size=wishes.shuffle_block_size or algorithm.default_block_size(lanes),
+            partition=wishes.partition_algo,
+            first_nodes=self._first_nodes or world.nodes,
+            batching=wishes.batching_method,
+            unit=self._first_batch or self.batch,
+        )
+
     def identity(self, world: World) -> state.Identity:
-        """Return what makes this run's order what it is; settles the canonical nodes."""
-        if self._canonical_nodes is None:
-            self._canonical_nodes = self._algorithm.default_canonical_nodes(world.nodes)
-        nodes = self._canonical_nodes
-        if self._partition_algo == "elastic":  # its lanes need a sample each
-            nodes = max(min(nodes, self._size), 1)
+        """Return what makes this run's order what it is."""
+        setting, planner, wishes = self._setting(world), self._planner, self._wishes
         return state.Identity(
-            size=int(self.starts[-1]),
+            size=planner.samples,
             shards=self._digest,
             global_batch=self.batch * world.ranks,
-            shuffle_algo=self._name,
-            shuffle_seed=self._seed,
-            shuffle_block_size=self._block_size or self._algorithm.default_block_size(nodes),
-            num_canonical_nodes=nodes,
-            partition_algo=self._partition_algo,
-            choose=list(self._mixture.choose),
-            sampling_method=self._mixture.method,
-            sampling_granularity=self._mixture.granularity,
+            epoch_size=planner.size,
+            streams=planner.streams,
+            shuffle_algo=wishes.shuffle_algo,
+            shuffle_seed=setting.seed,
+            shuffle_block_size=setting.block_size,
+            num_canonical_nodes=setting.lanes,
+            partition_algo=setting.partition,
+            batching_method=setting.batching,
+            **planner.mixture.identity(),
         )
 
     # -- where it stands --------------------------------------------------------
 
-    def begin(self, ticket: int, worker: int) -> tuple[int, int]:
-        """Begin an epoch, see `EpochClock.begin`; returns it and its first step."""
-        epoch, step = self.clock.begin(ticket, worker)
+    def begin(self, loop: Loop) -> tuple[int, int]:
+        """Begin an epoch, see `EpochClock.begin`; returns it and its first step.
+
+        Raises:
+            ConfigError: If the run was changed since this copy of it was made.
+        """
+        if self.clock.version != self.version:
+            raise ConfigError(
+                "another state or other proportions were given to the data set, which persistent "
+                "workers cannot know: make the DataLoader anew, or use StreamingDataLoader"
+            )
+        epoch, step = self.clock.begin(loop)
         self._cursor = (self.clock.begun(), epoch, step)
+        self._sets = None if loop.ticket else self.clock.sets
         return epoch, step
 
     def moved_to(self, epoch: int, step: int) -> None:
-        """Note that everything before a step has been handed out in this process."""
+        """Note that everything before a step has been handed out in this process.
+
+        Raises:
+            ConfigError: If the run was given another place meanwhile.
+        """
+        if self._sets is not None:
+            self.check_sets(self._sets)
         self._cursor = (self._cursor[0], epoch, step)
+
+    def check_sets(self, sets: int) -> None:
+        """Refuse to go on with a loop that began when the clock had been set so often.
+
+        Raises:
+            ConfigError: If it was set since.
+        """
+        if self.clock.sets != sets:
+            raise ConfigError(
+                "a state or other proportions were given to the data set while it was being read; leave "
+                "the loop and begin another"
+            )
 
     def state(self, world: World) -> dict[str, Any]:
         """Return the state as far as this process knows it.
@@ -194,8 +215,7 @@ class Run:
                 "the data set was read by loader workers, which may be ahead of the training loop; "
                 "use StreamingDataLoader.state_dict(), or pass num_samples="
             )
-        identity = self.identity(world)
-        return self._saved(world, epoch, step * identity.global_batch)
+        return self.state_at(world, epoch, step)
 
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
         """Return the state after so many samples, over all ranks, of the current epoch.
@@ -203,22 +223,32 @@ class Run:
         Raises:
             StateError: If they are not whole global batches.
         """
-        identity = self.identity(world)
+        global_batch = self.batch * world.ranks
         epoch, first = self.clock.current()
-        begin = 0 if from_beginning else first * identity.global_batch
-        saved = self._saved(world, epoch, begin + samples)
-        state.load(saved, identity)  # refuses what is no place between two batches
-        return saved
+        steps, rest = divmod(samples, global_batch)
+        if rest or samples < 0:
+            raise StateError(
+                f"num_samples={samples} is not whole global batches, of {global_batch} samples each; "
+                "states are taken between them"
+            )
+        return self.state_at(world, epoch, int(steps) + (0 if from_beginning else first))
 
     def next_state(self, world: World) -> dict[str, Any]:
         """Return the state of a run that is about to begin an epoch."""
-        identity = self.identity(world)
-        epoch, step = self.clock.next()
-        return self._saved(world, epoch, step * identity.global_batch)
+        return self.state_at(world, *self.clock.next())
 
-    def _saved(self, world: World, epoch: int, samples: int) -> dict[str, Any]:
-        first_nodes = self._first_nodes or world.nodes
-        return state.save(self.identity(world), epoch, samples, first_nodes)
+    def state_at(self, world: World, epoch: int, step: int) -> dict[str, Any]:
+        """Return the state of a run that has done everything before a step."""
+        setting = self._setting(world)
+        first_batch = setting.unit if setting.batching == "device_per_stream" else None
+        saved = state.save(self.identity(world), epoch, step, setting.first_nodes, first_batch)
+        if isinstance(self._planner.mixture, Curriculum):
+            at = self._step_of_run(world, epoch, step)
+            saved["curriculum"] = self._planner.mixture.until(at)
+        return saved
+
+    def _step_of_run(self, world: World, epoch: int, step: int) -> int:
+        return epoch * -(-self._planner.size // (self.batch * world.ranks)) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Continue from a state.
@@ -226,18 +256,59 @@ class Run:
         Raises:
             StateError: If it is of a run whose order differs from this one's.
         """
-        before = self._canonical_nodes, self.batch_size
-        nodes, batch = saved.get("num_canonical_nodes"), saved.get("global_batch")
+        if not isinstance(saved, Mapping):
+            raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
+        before = (self._lanes, self._first_nodes, self._first_batch, self.batch_size)
+        order = self._order(world)
+        batch = _positive(saved, "global_batch")
         # What nobody asked for is as it was there.
-        if not self._nodes_given and type(nodes) is int and nodes > 0:
-            self._canonical_nodes = nodes
-        if self.batch_size is None and type(batch) is int and batch > 0 == batch % world.ranks:
+        self._lanes = _positive(saved, "num_canonical_nodes")
+        self._first_nodes = _positive(saved, "initial_physical_nodes")
+        self._first_batch = _positive(saved, "initial_batch_size")
+        if self.batch_size is None and batch and batch % world.ranks == 0:
             self.batch_size = batch // world.ranks
         try:
-            place = state.load(saved, self.identity(world))
-        except StateError:
-            self._canonical_nodes, self.batch_size = before
+            epoch, step = state.load(saved, self.identity(world))
+            self._check_place(saved, epoch, step, world)
+            if isinstance(self._planner.mixture, Curriculum):
+                at = self._step_of_run(world, epoch, step)
+                self._planner.mixture = self._planner.mixture.continued(saved, at)
+        except BaseException:
+            self._lanes, self._first_nodes, self._first_batch, self.batch_size = before
             raise
-        first_nodes = saved.get("initial_physical_nodes")
-        self._first_nodes = first_nodes if type(first_nodes) is int and first_nodes > 0 else None
-        self.clock.set(*place)
+        self._continue(epoch, step, changed=self._order(world) != order)
+
+    def _check_place(self, saved: Mapping[str, Any], epoch: int, step: int, world: World) -> None:
+        size, total = self._planner.size, self.batch * world.ranks
+        # Each stream may fill up a batch of its own, and ranks may repeat some.
+        steps = -(-size // total) + len(self._planner.streams) + world.ranks
+        if step > steps or (epoch + 1) * (size + steps * total) >= _FAR:
+            raise StateError(
+                f"the state is at epoch {epoch}, sample {saved['sample_in_epoch']}; "
+                f"an epoch has {size} samples"
+            )
+
+    def set_proportions(self, proportions: Sequence[float], world: World) -> None:
+        """Give the streams other shares from the place on at which reading goes on.
+
+        Raises:
+            ConfigError: If the run has no curriculum, or the proportions mean nothing.
+        """
+        if not isinstance(self._planner.mixture, Curriculum):
+            raise ConfigError("begin the run with curriculum= to change the streams' proportions")
+        epoch, step = self.clock.next()
+        at = self._step_of_run(world, epoch, step)
+        self._planner.mixture = self._planner.mixture.changed(at, proportions)
+        self._continue(epoch, step, changed=True)
+
+    def _order(self, world: World) -> tuple[object, ...]:
+        return self.batch_size, self._setting(world), self._planner.mixture
+
+    def _continue(self, epoch: int, step: int, *, changed: bool) -> None:
+        self.version += changed
+        self.clock.set(epoch, step, self.version)
+
+
+def _positive(saved: Mapping[str, Any], key: str) -> int | None:
+    value = saved.get(key)
+    return value if type(value) is int and 0 < value < _MOST else None

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import (
-    CacheConflictError,
-    ConfigError,
-    NotFound,
-    UnsafeTypeError,
+from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.fetch import (
+    DOWNLOAD_TIMEOUT,
+    FetchOptions,
+    RangeStore,
+    ShardStore,
+    limit_bytes,
+    open_index,
+    read_index,
 )
-from streamplug.fetch import FetchOptions, ShardStore
-from streamplug.fetch.files import local_errors, partial_file
-from streamplug.fetch.retry import retrying
-from streamplug.fetch.store import STATE_DIR, cache_lock
-from streamplug.index import INDEX_NAME, Index, parse_index
+from streamplug.index import INDEX_NAME, Index
 from streamplug.interfaces import Storage
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.read import OpenShards, RangeShards
+
+_LOG = logging.getLogger("streamplug")
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,16 @@ class Stream:
         repeat: How often an epoch takes each sample; 1.5 takes half of them twice.
         choose: How many samples an epoch takes.
         download_retry: How often a failed download is tried again.
-        validate_hash: Which digest to check. None checks, after a download, a fast one of those that
-            the index has.
+        download_timeout: Seconds after which a download of a shard fails during which nothing arrived;
+            for the index, and for samples by range, the storage's own limits hold.
+        validate_hash: Which digest to check, of what is downloaded and, once in each process, of what
+            was in the cache. None checks what is downloaded by a fast one of those that the index has.
         keep_zip: Whether compressed files stay beside the raw ones.
+        cache_limit: How much the shards in `local` may take, over all processes that use it and all
+            splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk. None for any amount.
+        fetch: ``"shard"`` fetches whole shards; ``"range"`` only the bytes of samples that are asked for,
+            which needs shards that are not compressed. It keeps nothing, but the index in `local` if
+            that is given.
         storage_options: Settings of the remote's storage, such as credentials; not part of the repr.
     """
 
@@ -52,8 +62,11 @@ class Stream:
     repeat: float | None = None
     choose: int | None = None
     download_retry: int | None = None
+    download_timeout: float | None = None
     validate_hash: str | None = None
     keep_zip: bool | None = None
+    cache_limit: int | str | None = None
+    fetch: str | None = None
     storage_options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -66,6 +79,22 @@ class Stream:
         _ = self.weight  # refuses what has no meaning
         if self.download_retry is not None and self.download_retry < 0:
             raise ConfigError(f"download_retry={self.download_retry}: must be 0 or more")
+        if self.download_timeout is not None and not self.download_timeout > 0:
+            raise ConfigError(f"download_timeout={self.download_timeout}: must be more than 0 s")
+        if self.cache_limit is not None:
+            limit_bytes(self.cache_limit, self._root())
+        if self.fetch not in (None, "shard", "range"):
+            raise ConfigError(f"fetch={self.fetch!r}: expected 'shard' or 'range'")
+        if self.fetch == "range" and self.validate_hash is not None:
+            raise ConfigError(
+                f"validate_hash={self.validate_hash!r} with fetch='range': parts of a file have no "
+                "digest; leave it out, or use fetch='shard'"
+            )
+        if self.fetch == "range" and (self.cache_limit is not None or self.keep_zip):
+            raise ConfigError(
+                "cache_limit= and keep_zip= with fetch='range', which keeps no shards: leave them out, or "
+                "give them to the streams that have fetch='shard'"
+            )
 
     @property
     def weight(self) -> Weight:
@@ -87,25 +116,40 @@ class Stream:
             InvalidIndexError: If it cannot be used.
             CacheConflictError: If the local directory serves another data set.
         """
-        storage, directory = self._storage(), self._directory()
-        remote = None if self._in_place() else storage
-        where = storage.url_of(INDEX_NAME)
-        try:
-            data = retrying(lambda: storage.read(INDEX_NAME), self.download_retry or 0)
-        except NotFound:
-            raise NotFound(
-                f"{where} does not exist: there is no data set, or its writer has not finished; "
-                "check remote=, local= and split="
-            ) from None
-        index = parse_index(data, where)
-        if remote is not None:
-            _take_into_use(directory, remote.url, data)
+        storage, directory, in_place = self._storage(), self._directory(), self._in_place()
+        retries = self.download_retry or 0
+        if in_place and self.cache_limit is not None:
+            _LOG.warning(
+                "%r: cache_limit=%r is ignored: the data set is read where it lies, and nothing of it "
+                "is ever removed; give remote= and local= to read it through a cache",
+                self,
+                self.cache_limit,
+            )
+        if self.fetch == "range" and self.local is None:
+            index = read_index(storage, retries)
+        else:
+            index = open_index(storage, directory, in_place=in_place, retries=retries)
+        if self.fetch == "range":
+            return OpenStream(self, index, RangeStore(storage, retries), storage.url_of(INDEX_NAME))
         options = FetchOptions(
-            retries=self.download_retry or 0,
+            retries=retries,
+            timeout=self.download_timeout or DOWNLOAD_TIMEOUT,
             validate_hash=self.validate_hash,
             keep_zip=bool(self.keep_zip),
+            cache_limit=None if self.cache is None else self.cache[1],
+            root=self._root(),
         )
-        return OpenStream(self, index, ShardStore(index, directory, remote, options), where)
+        store = ShardStore(index, directory, None if in_place else storage, options)
+        store.begin()
+        return OpenStream(self, index, store, storage.url_of(INDEX_NAME))
+
+    @property
+    def cache(self) -> tuple[Path, int | None] | None:
+        """The directory that shards are kept in, and how many bytes of them; None if read in place."""
+        if self._in_place():
+            return None
+        root, limit = self._root(), self.cache_limit
+        return root, None if limit is None else limit_bytes(limit, root)
 
     def _storage(self) -> Storage:
         location = self.remote if self.remote is not None else self.local
@@ -118,6 +162,12 @@ class Stream:
         return self.local is None and local_path(self.remote) is not None
 
     def _directory(self) -> Path:
+        """Return where the shards of the split are."""
+        own = self.local is not None or self._in_place()
+        return self._root() / (self.split or "") if own else self._root()
+
+    def _root(self) -> Path:
+        """Return where the shards of all splits are."""
         path = local_path(self.local or self.remote or "") if self._in_place() else None
         if path is None and self.local is not None:
             path = local_path(self.local)
@@ -126,7 +176,35 @@ class Stream:
         if path is None:
             name = blake2s(self._storage().url.encode(), digest_size=16).hexdigest()
             return Path(tempfile.gettempdir()) / "streamplug" / name
-        return path / (self.split or "")
+        return path
+
+
+def streams_of(
+    streams: Sequence[Stream] | None,
+    remote: str | None,
+    local: str | None,
+    split: str | None,
+    **defaults: Any,
+) -> list[Stream]:
+    """Return what a data set reads, with values for what its streams leave open.
+
+    Raises:
+        ConfigError: If nothing or too much is given, or streams limit one directory differently.
+    """
+    if (streams is None) == (remote is None and local is None):
+        raise ConfigError("give either streams= or remote=/local=")
+    given = streams or [Stream(remote=remote, local=local, split=split)]
+    complete = [stream.with_defaults(**defaults) for stream in given]
+    limits: dict[Path, int | None] = {}
+    for stream in complete:
+        if stream.cache is not None:
+            root, limit = stream.cache
+            if limits.setdefault(root.resolve(), limit) != limit:
+                raise ConfigError(
+                    f"{stream!r}: cache_limit={stream.cache_limit!r}, but another stream says "
+                    f"{limits[root.resolve()]} for {root}; streams that share a directory share its limit"
+                )
+    return complete
 
 
 @dataclass(frozen=True)
@@ -135,8 +213,18 @@ class OpenStream:
 
     stream: Stream
     index: Index
-    store: ShardStore
+    store: ShardStore | RangeStore
     where: str
+
+    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
+        """Return what reads these columns of the shards; all columns for None.
+
+        Raises:
+            ConfigError: If they are to be read by ranges and cannot.
+        """
+        if isinstance(self.store, RangeStore):
+            return RangeShards(self.index, self.store, columns)
+        return OpenShards(self.index, self.store, columns)
 
     def check_columns(self, wanted: list[str] | None, *, allow_unsafe: bool) -> None:
         """Check the columns that will be read.
@@ -157,48 +245,3 @@ class OpenStream:
                         "run code from the data; pass allow_unsafe_types=True if you trust its "
                         "writer, or leave the column out with columns="
                     )
-
-
-def _take_into_use(directory: Path, url: str, index: bytes) -> None:
-    """Mark a directory as the cache of a data set, or check that it is.
-
-    Raises:
-        CacheConflictError: If it is that of another, or of another version of it.
-        StorageError: If it cannot be written to.
-    """
-    mark = directory / STATE_DIR / "origin.json"
-    known = directory / INDEX_NAME
-    with local_errors(directory):
-        if _in_use(mark, known, url, index):
-            return
-        with cache_lock(directory, INDEX_NAME):
-            if not _in_use(mark, known, url, index):  # nobody else took it meanwhile
-                with partial_file(mark) as part:
-                    part.write_text(json.dumps({"remote": url}))
-                with partial_file(known) as part:
-                    part.write_bytes(index)
-
-
-def _in_use(mark: Path, known: Path, url: str, index: bytes) -> bool:
-    """Say whether a directory is this data set's cache already.
-
-    Raises:
-        CacheConflictError: If it is that of another, or of another version of it.
-    """
-    advice = "pass another local=, or remove the directory"
-    directory, marked = known.parent, mark.exists()
-    if marked:
-        try:
-            origin = json.loads(mark.read_bytes())["remote"]
-        except (ValueError, KeyError, TypeError):
-            raise CacheConflictError(f"{mark} is damaged; {advice}") from None
-        if origin != url:
-            raise CacheConflictError(
-                f"{directory} is the cache of {origin}, not of {url}; {advice}"
-            )
-    if not known.exists():
-        return False
-    if known.read_bytes() != index:
-        why = f"{url} was written again since" if marked else f"it is not the one at {url}"
-        raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
-    return marked

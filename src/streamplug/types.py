@@ -96,3 +96,19 @@ class World:
     def rank_of_node(self) -> int:
         """Place of this rank among those of its machine."""
         return self.rank % self.ranks_per_node
+
+    def replicated(self, by: int) -> World:
+        """Return the world in which groups of so many ranks in a row count as one rank.
+
+        Groups that do not keep to the bounds of nodes make all of them one node.
+
+        Raises:
+            ConfigError: If the ranks cannot be grouped so.
+        """
+        if self.ranks % by:
+            raise ConfigError(f"replication={by}: the {self.ranks} ranks are not groups of {by}")
+        local, groups = self.ranks_per_node, self.ranks // by
+        nodes = self.nodes if local % by == 0 else 1
+        if by % local == 0:  # a group is some nodes
+            nodes = groups
+        return World(nodes, groups // nodes, self.workers_per_rank, self.rank // by, self.worker)

@@ -105,6 +105,89 @@ def test_persistent_workers_count_epochs(folder, epochs, kind, workers):
     assert [ids(it) for _ in range(4)] == epochs
 
 
+def test_persistent_workers_of_a_plain_loader_do_not_go_on_in_another_order(folder):
+    data = make(folder)
+    it = DataLoader(data, batch_size=BATCH, num_workers=1, persistent_workers=True)
+    whole = ids(it)
+    data.load_state_dict({**data.state_dict(num_samples=8), "epoch": 0})  # of the same order
+    assert ids(it) == whole[2:]
+    data.load_state_dict(make(folder, num_canonical_nodes=3).state_dict())
+    with pytest.raises(ConfigError, match="make the DataLoader anew"):
+        ids(it)
+    anew = DataLoader(data, batch_size=BATCH, num_workers=1, persistent_workers=True)
+    assert ids(anew) == ids(loader(folder, num_canonical_nodes=3))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_proportions_are_changed_between_two_batches(folder, workers):
+    def mixed():
+        streams = [streamplug.Stream(local=folder), streamplug.Stream(local=folder)]
+        data = StreamingDataset(streams=streams, batch_size=BATCH, curriculum={0: [1, 0]})
+        keep = {"persistent_workers": True} if workers else {}
+        return StreamingDataLoader(data, batch_size=BATCH, num_workers=workers, **keep)
+
+    it = mixed()
+    for number, _ in enumerate(it):
+        if number == 4:
+            state = it.state_dict()
+            break
+    it.load_state_dict(state)
+    it.dataset.set_proportions([1, 3])
+    rest = ids(it)
+    assert len(rest) == 31 - 5
+    assert sorted(rest[0]) == [0, 1, 2, 20]  # the first stream went on, the other began
+    again = mixed()
+    again.load_state_dict(it.state_dict())
+    assert ids(again) == ids(it)
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StreamingDataLoader])
+def test_seeding_torch_before_each_loop_is_no_harm(folder, epochs, kind):
+    data = make(folder)
+    found = []
+    for workers in (1, 2, 2):
+        torch.manual_seed(0)
+        it = kind(data, batch_size=BATCH, num_workers=workers)
+        found.append(ids(it))
+    assert found == epochs[:3]
+
+
+def test_batches_in_any_order_have_no_state(folder):
+    with pytest.raises(ConfigError, match="in_order=False"):
+        StreamingDataLoader(make(folder), in_order=False)
+    assert StreamingDataLoader(make(folder)).batch_size == BATCH
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_after_other_proportions_is_where_the_next_loop_begins(folder, workers):
+    streams = [streamplug.Stream(local=folder), streamplug.Stream(local=folder)]
+    data = StreamingDataset(streams=streams, batch_size=BATCH, curriculum={0: [1, 0]})
+    it = StreamingDataLoader(data, num_workers=workers)
+    loop = iter(it)
+    for _ in range(3):
+        next(loop)
+    assert it.state_dict()["sample_in_epoch"] == 3 * BATCH
+    data.set_proportions([0, 1])
+    assert (it.state_dict()["epoch"], it.state_dict()["sample_in_epoch"]) == (1, 0)
+    with pytest.raises(ConfigError, match="leave the loop and begin another"):
+        next(loop)
+    assert (it.state_dict()["epoch"], it.state_dict()["sample_in_epoch"]) == (1, 0)
+    assert ids(it)[0] == [0, 1, 2, 3]
+
+
+def test_a_loop_that_fails_to_start_leaves_the_state_alone(folder):
+    def fail(worker):
+        raise OSError("no")
+
+    it = loader(folder, 1)
+    ids(it)
+    before = it.state_dict()
+    it.worker_init_fn = fail
+    with pytest.raises(OSError, match="no"):
+        ids(it)
+    assert it.state_dict() == before
+
+
 def test_more_workers_than_batches_are_no_harm(folder):
     it = loader(folder, workers=3, batch_size=32)
     assert [len(batch) for batch in ids(it)] == [32, 32]
@@ -348,6 +431,21 @@ def test_the_world_is_taken_from_the_process_group(folder, monkeypatch):
     assert found == ids(make(folder, world=world).batches())
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert ids(make(folder).batches()) == ids(make(folder, world=World()).batches())
+
+
+@pytest.mark.parametrize(("tasks", "nodes"), [("4", 2), ("2", 1)])
+def test_a_launcher_tells_the_nodes_of_a_process_group_if_it_is_theirs(
+    folder, monkeypatch, tasks, nodes
+):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    slurm = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": tasks, "SLURM_STEP_NUM_NODES": "2"}
+    for name, value in slurm.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 3)
+    assert make(folder)._world() == World(nodes, 4 // nodes, rank=3)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

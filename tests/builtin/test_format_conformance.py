@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from streamplug.builtin.formats.mds import MDS, MDSReader
+from streamplug.builtin.formats.mds_reader import MDSHead
+from streamplug.errors import DataError
 from streamplug.testing.format import FormatTests
 
 
@@ -54,12 +56,34 @@ class Forgetful(MDS):
         raise TypeError("no pickle")
 
 
+class Shifted(MDS):
+    """Says that samples lie where they do not."""
+
+    def open_head(self, shard, head, columns):
+        class Head(MDSHead):
+            def byte_ranges(self, rows):
+                return super().byte_ranges(rows) - 1
+
+        return Head(shard.samples, head, shard.files["data"].raw.bytes, columns)
+
+
+class Trusting(MDS):
+    """Takes a head of any length."""
+
+    def open_head(self, shard, head, columns):
+        whole = np.zeros(4 * (shard.samples + 2), np.uint8)
+        whole[: len(head)] = head
+        return super().open_head(shard, whole, columns)
+
+
 @pytest.mark.parametrize(
     ("faulty", "test", "error"),
     [
         (Unordered, "test_columns_come_in_the_order_asked_for", AssertionError),
         (Raw, "test_truncated_files_are_refused", IndexError),
         (Raw, "test_hostile_entries_do_no_harm", (KeyError, TypeError, IndexError)),
+        (Shifted, "test_head_tells_what_the_whole_shard_tells", (AssertionError, DataError)),
+        (Trusting, "test_damaged_heads_do_no_harm", pytest.fail.Exception),
         (Forgetful, "test_pickles", TypeError),
     ],
 )

@@ -4,6 +4,8 @@ import hashlib
 import json
 import pickle
 import tracemalloc
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamplug.builtin.shuffles import window
+from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
 from streamplug.interfaces import EagerOrder, Order
 from streamplug.interfaces.shuffle import lane_bounds
@@ -185,10 +187,11 @@ def test_shuffles_take_no_argument(name):
 
 
 def test_defaults_depend_on_nodes_only():
-    algorithm = make("shuffle", "window")
-    assert algorithm.default_canonical_nodes(3) == 3
-    assert algorithm.default_block_size(1) == 4_000_000
-    assert algorithm.default_block_size(100) == 1 << 18
+    for name in ("window", "global"):
+        assert make("shuffle", name).default_canonical_nodes(3) == 3
+        assert make("shuffle", name).default_block_size(100) == 1 << 18
+    assert make("shuffle", "window").default_block_size(1) == 1 << 18
+    assert make("shuffle", "global").default_block_size(1) == 4_000_000
 
 
 def test_an_eager_order_holds_its_ids():
@@ -218,6 +221,65 @@ def test_shards_in_groups_are_shuffled_as_well(limit, sizes, lanes, block):
             assert it.find(wanted) == (lane, position)
     assert sorted(i for lane in found for i in lane) == list(range(sum(sizes)))
     assert [set(lane) for lane in found] == [set(lane) for lane in again]
+
+
+@pytest.mark.parametrize("lanes", [1, 5, 64])
+@pytest.mark.parametrize("every", [1, 8])
+def test_reading_window_lanes_side_by_side_shuffles_each_block_once(lanes, every):
+    size, block = 1000, 64  # of a lane
+    drawn = Counter()
+
+    def counted(seed, epoch, use, lane, block):
+        drawn[use, lane, block] += 1
+        return draws.generator(seed, epoch, use, lane, block)
+
+    with mock.patch.object(window, "generator", counted):
+        it = order("window", [100] * (lanes * size // 100), lanes, block=block)
+        for start in range(0, size, 40):  # at times across the bound of two blocks
+            for lane in range(lanes):
+                it.at(lane, np.arange(start, start + 40, every))
+    mixed = {key: times for key, times in drawn.items() if key[0] in (draws.FIRST, draws.SECOND)}
+    assert set(mixed.values()) == {1}
+    blocks = len(range(0, size, block)) + len(range(-block // 2, size, block))
+    assert len(mixed) == lanes * blocks
+
+
+@pytest.mark.parametrize("total", [1, 2, 1000, 10**6])
+def test_looking_rounds_up_gives_what_working_them_out_gives(total):
+    positions = np.random.default_rng(0).integers(0, total, 100)
+    looked_up = bijection.Bijection(total, 5, 6)
+    with mock.patch.object(bijection, "_TABLE_BITS", 0):
+        worked_out = bijection.Bijection(total, 5, 6)
+    ids = looked_up(positions)
+    assert ids.tolist() == worked_out(positions).tolist()
+    for it in (looked_up, worked_out):
+        assert [it.inverse(i) for i in ids[:10].tolist()] == positions[:10].tolist()
+
+
+def test_threads_may_read_one_window_order():
+    it, other = (order("window", [1000] * 20, block=500) for _ in range(2))
+    expected = other.take(0, 0, 20_000)
+
+    def read(start):
+        return [it.take(0, k, k + 50) for k in range(start, 20_000, 1000)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for start, parts in zip(range(0, 1000, 50), pool.map(read, range(0, 1000, 50))):
+            for k, part in zip(range(start, 20_000, 1000), parts):
+                assert part.tolist() == expected[k : k + 50].tolist()
+
+
+def test_reading_far_into_a_window_lane_keeps_a_block_and_a_half():
+    it = order("window", [1000] * 500, block=10_000)
+    it.take(0, 0, 1)
+    tracemalloc.start()
+    try:
+        for start in range(0, 500_000, 1000):
+            it.take(0, start, start + 1000)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 10_000 * 4 * 2
 
 
 def test_a_trillion_samples_in_many_shards_start_at_once():

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 from click.testing import CliRunner
 
-from streamplug import MDSWriter
+from streamplug import MDSWriter, Stream
 from streamplug.cli import main
 from streamplug.dataset import StreamingDataset
 
@@ -50,6 +50,40 @@ def test_options_tell_the_order(folder):
     assert code == 0
     use = dataset.where(samples[0], epoch=2)[0]
     assert output.split()[9:] == [str(value) for value in asdict(use).values()]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"curriculum": {0: [1, 0], 3: [1, 2]}, "epoch_size": 160},
+        {"batching_method": "stratified"},
+        {"batching_method": "per_stream", "partition_algo": "orig"},
+        {"batching_method": "stratified", "partition_algo": "relaxed", "epoch_size": 333},
+        {"batching_method": "device_per_stream"},
+    ],
+)
+def test_a_state_tells_of_a_mixture(folder, tmp_path, changes):
+    with MDSWriter(out=tmp_path / "more", columns={"n": "int"}) as out:
+        out.write_batch({"n": list(range(1000, 1300))})
+    places = [folder, str(tmp_path / "more")]
+    streams = [Stream(local=place) for place in places]
+    dataset = StreamingDataset(streams=streams, shuffle=True, batch_size=8, **changes)
+    batches = dataset.batches()
+    for _ in range(5):
+        next(batches)
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(dataset.state_dict()))
+    expected = next(batches)["n"].tolist()
+    code, output = run(*places, "--step", 5, "--state", saved, "--json")
+    assert code == 0, output
+    uses = json.loads(output)
+    assert [use["index"] for use in uses if use["stream"]] == [
+        n - 1000 for n in expected if n >= 1000
+    ]
+    assert [use["sample"] for use in uses if not use["stream"]] == [n for n in expected if n < 1000]
+    code, output = run(folder, "--step", 1, "--state", saved)
+    assert code == 1
+    assert "streams" in output
 
 
 def test_what_has_no_meaning_is_refused(folder):

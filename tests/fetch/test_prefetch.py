@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from streamplug.errors import NotFound
-from streamplug.fetch import prefetched
+from streamplug.fetch import Limits, Needs, prefetched
 
 BLOCKS = [[0, 1], [1, 2], [2], [3, 4, 5], [0]]
 
@@ -26,21 +26,19 @@ class Shards:
         self.ready.append(shard)
 
 
-def run(shards: Shards, ahead: int, blocks: object = None) -> Iterator[list[int]]:
-    return prefetched(
-        BLOCKS if blocks is None else blocks,  # type: ignore[arg-type]
-        shards_of=lambda block: block,
-        samples=lambda block: 10,
-        ensure=shards.ensure,
-        ahead=ahead,
-    )
+def run(shards: Shards, ahead: int | None, blocks: object = None) -> Iterator[list[int]]:
+    return prefetched(BLOCKS if blocks is None else blocks, needs(shards), Limits(ahead))  # type: ignore[arg-type]
+
+
+def needs(shards: Shards, **kwargs: object) -> Needs[list[int], int]:
+    return Needs(of=lambda block: block, samples=lambda block: 10, ensure=shards.ensure, **kwargs)  # type: ignore[arg-type]
 
 
 def threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("streamplug-prefetch")]
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 10, 25, 1000])
+@pytest.mark.parametrize("ahead", [0, 1, 10, 25, 1000, None])
 def test_blocks_come_in_order_with_their_shards_ready(ahead):
     shards = Shards(slow=0.002)
     for number, block in enumerate(run(shards, ahead)):
@@ -87,7 +85,7 @@ def test_a_shard_that_waits_already_is_not_asked_for_twice():
     assert shards.ready.count(1) == shards.ready.count(2) == 1
 
 
-@pytest.mark.parametrize("ahead", [0, 15, 1000])
+@pytest.mark.parametrize("ahead", [0, 15, 1000, None])
 def test_a_failure_comes_at_the_block_that_needs_the_shard(ahead):
     it = run(Shards(fail=3), ahead)
     assert [next(it) for _ in range(3)] == BLOCKS[:3]
@@ -114,10 +112,8 @@ def test_closing_drops_what_has_not_begun():
 
     it = prefetched(
         [[0], *([number] for number in range(1, 100))],
-        shards_of=lambda block: block,
-        samples=lambda block: 1,
-        ensure=ensure,
-        ahead=1000,
+        Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure),
+        Limits(1000),
     )
     assert next(it) == [0]
     threading.Timer(0.05, gate.set).start()
@@ -129,3 +125,63 @@ def test_closing_drops_what_has_not_begun():
 def test_no_threads_stay_after_the_end():
     assert len(list(run(Shards(), 10))) == 5
     assert threads() == []
+
+
+def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
+    seen: list[int] = []
+
+    def blocks() -> Iterator[list[int]]:
+        for number in range(200):
+            seen.append(number)
+            yield [number]
+
+    shards = Shards()
+    limits = Limits(bytes=1000, busy=100, active=2)
+    it = prefetched(blocks(), needs(shards, bytes=lambda _: 100), limits)
+    ahead = []
+    for (number,) in it:
+        time.sleep(0.001)
+        ahead.append(len(seen) - number - 1)
+    assert ahead[0] == 1  # the first is not held up
+    assert max(ahead) in (9, 10)
+    assert sorted(shards.ready) == list(range(200))
+
+
+def test_what_a_block_needed_is_released_when_the_next_is_asked_for():
+    released: list[int] = []
+    it = prefetched(BLOCKS, needs(Shards(), release=released.append), Limits(1000))
+    next(it)
+    assert released == []
+    next(it)
+    assert released == []  # 0 is needed by the last block, 1 by this one
+    next(it)
+    assert released == [1]
+    it.close()
+    assert sorted(released) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_thread_that_waits_for_another_process_lets_others_work():
+    from streamplug.interfaces.cancel import idle
+
+    arrived = threading.Event()
+
+    def ensure(shard: int) -> None:
+        if shard == 0:
+            with idle():
+                assert arrived.wait(20)
+        else:
+            arrived.set()
+
+    wanted = Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure)
+    assert list(prefetched([[0, 1]], wanted, Limits(active=1))) == [[0, 1]]
+
+
+def test_a_block_comes_in_parts_up_to_the_one_that_fails():
+    it = prefetched(
+        [[0, 1, 3, 2]],
+        needs(Shards(fail=3), split=lambda block: [[shard] for shard in block]),
+        Limits(),
+    )
+    assert [next(it), next(it)] == [[0], [1]]
+    with pytest.raises(NotFound, match="shard 3 is missing"):
+        next(it)

@@ -23,7 +23,8 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.fetch import FetchOptions, ShardStore
-from streamplug.fetch.store import cache_lock
+from streamplug.fetch.locks import cache_lock
+from streamplug.fetch.scratch import scratch
 from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Format
 from streamplug.types import FileInfo
@@ -74,7 +75,7 @@ def table(files: dict[str, bytes], *, hashed: bool = True) -> FileTable:
 def index_of(raw: dict[str, bytes], stored: dict[str, bytes] | None = None, **kw: bool) -> Index:
     empty = FileTable([""] * len(raw), np.zeros(len(raw), np.int64), [{}] * len(raw))
     return Index(
-        np.ones(len(raw), np.int64),
+        np.arange(len(raw) + 1),
         [Schema(Plain(), (), "gz" if stored else None)],
         np.zeros(len(raw), np.int64),
         {
@@ -181,12 +182,23 @@ def test_an_interrupted_download_leaves_nothing_that_looks_whole(tmp_path, compr
     assert place.store(keep_zip=keep_zip).ensure(0)["data"].read_bytes() == RAW[0]
 
 
-def test_what_a_killed_process_left_is_written_over(packed):
-    for name in (".shard.0.tmp", ".shard.0.gz.tmp"):
-        packed.near.mkdir(exist_ok=True)
-        (packed.near / name).write_bytes(b"x" * 5000)
-    assert packed.store().ensure(0)["data"].read_bytes() == RAW[0]
-    assert packed.names() == ["shard.0"]
+def test_what_a_killed_process_left_is_removed(packed):
+    left = [
+        packed.near / ".streamplug" / "tmp" / f"{slot:02d}-0-abc{x}"
+        for slot, x in ((1, ""), (2, "-d"))
+    ]
+    left[0].parent.mkdir(parents=True)
+    for path in left:
+        path.write_bytes(b"x" * 5000)
+    packed.store().begin()
+    assert not any(path.exists() for path in left)
+
+
+def test_what_a_live_process_is_writing_is_left_alone(packed):
+    name = "shard.0"
+    with cache_lock(packed.near, name), scratch(packed.near, name) as part:
+        packed.store().begin()
+        assert part.exists()
 
 
 def test_a_passing_failure_is_tried_again(plain):
@@ -351,7 +363,7 @@ def test_every_file_of_a_shard_is_checked(tmp_path):
     (tmp_path / "meta").write_bytes(b"meta")
     none = FileTable([""], np.zeros(1, np.int64), [{}])
     index = Index(
-        np.ones(1, np.int64),
+        np.arange(2),
         [Schema(TwoFiles(), (), None)],
         np.zeros(1, np.int64),
         {
@@ -394,7 +406,7 @@ def test_a_directory_without_permission_is_named(plain, monkeypatch):
 
 
 def test_a_lock_that_is_never_given_back_is_named(plain, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.store._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("streamplug.fetch.locks._LOCK_SECONDS", 0.05)
     store = plain.store()
     with cache_lock(plain.near, "shard.0"), pytest.raises(StorageError) as caught:
         store.ensure(0)

@@ -27,7 +27,7 @@ def table(*names: str) -> FileTable:
 
 def test_a_shard_has_the_files_of_its_format_only():
     index = Index(
-        np.array([1, 2], np.int64),
+        np.array([0, 1, 3]),
         [Schema(TwoFiles(), (), "gz")],
         np.zeros(2, np.int64),
         {

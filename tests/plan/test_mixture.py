@@ -135,7 +135,18 @@ def test_proportions_add_up_to_the_epoch(shares, total, seed):
         (lambda: Weight(proportion=1, repeat=2), "one of proportion, repeat and choose"),
         (lambda: Weight(proportion=-1), "proportion=-1: must be a number of at least 0"),
         (lambda: Weight(repeat=float("nan")), "repeat=nan: must be a number"),
-        (lambda: Weight(choose=float("inf")), "choose=inf: must be a number"),
+        (lambda: Weight(choose=float("inf")), "choose=inf: must be a whole number"),
+        (lambda: Weight(choose=2.5), "choose=2.5: must be a whole number"),
+        (lambda: Weight(repeat="2"), "repeat='2': must be a number"),
+        (lambda: Weight(repeat=1e200), r"repeat=1e\+200: must be a number"),
+        (
+            lambda: choose_per_stream([1], [Weight(choose=10**20)], None, 0),
+            r"an epoch of 1e\+20 samples is more than can be planned",
+        ),
+        (
+            lambda: choose_per_stream([1], [Weight()], 10**19, 0),
+            "epoch_size=10000000000000000000 is more than",
+        ),
         (
             lambda: choose_per_stream([1, 1], [Weight(proportion=1), Weight()], None, 0),
             "proportion= to every stream or to none",

@@ -17,9 +17,15 @@ class Far(FsspecStorage):
     pass
 
 
+class Quick(FsspecStorage):
+    pass
+
+
 @pytest.fixture(autouse=True)
 def no_plugins():
-    with isolated_plugins(storage=[Provider("far", f"{__name__}:Far")]):
+    with isolated_plugins(
+        storage=[Provider("far", f"{__name__}:Far"), Provider("quick+far", f"{__name__}:Quick")]
+    ):
         yield
 
 
@@ -59,11 +65,13 @@ def test_join():
         ("memory://set", AnyFsspec, "memory://set"),
         ("MEMORY://set", AnyFsspec, "memory://set"),
         ("https://host/set", Http, "https://host/set"),
-        ("sftp://host/set", AnyFsspec, "sftp://host/set"),
-        ("gs://bucket/set", AnyFsspec, "gs://bucket/set"),
+        ("ftp://host/set", AnyFsspec, "ftp://host/set"),
         ("simplecache::file:///set", AnyFsspec, "simplecache::file:///set"),
         ("far://host/set", Far, "far://host/set"),
         ("test:far://host/set", Far, "far://host/set"),
+        ("quick+far://host/set", Quick, "quick+far://host/set"),
+        ("quick:far://host/set", Quick, "far://host/set"),
+        ("QUICK:far://host/set", Quick, "far://host/set"),
     ],
 )
 def test_the_scheme_chooses_the_storage(location, storage_class, url):
@@ -83,6 +91,12 @@ def test_options_reach_the_storage():
 @pytest.mark.parametrize("location", ["nowhere://x", "other:far://x"])
 def test_a_scheme_that_nothing_provides(location):
     with pytest.raises(UnknownNameError, match="unknown storage"):
+        open_storage(location)
+
+
+@pytest.mark.parametrize("location", ["obstore:s3://bucket/set", "obstore+s3://bucket/set"])
+def test_a_client_that_is_not_installed_is_named(location):
+    with pytest.raises(UnknownNameError, match="pip install streamplug-obstore"):
         open_storage(location)
 
 

@@ -30,7 +30,7 @@ def write(folder, numbers, columns=COLUMNS, **kwargs):
 def reader(*folders, columns=None):
     opened = [Stream(local=folder).open() for folder in folders]
     return Reader(
-        [stream.index.samples for stream in opened],
+        [stream.index.starts for stream in opened],
         [OpenShards(stream.index, stream.store, columns) for stream in opened],
     )
 
@@ -119,7 +119,7 @@ def test_a_bounded_number_of_shards_stays_open(tmp_path, monkeypatch):
     monkeypatch.setattr(shards_module, "MAX_OPEN", 3)
     stream = Stream(local=write(tmp_path / "one", range(100), size_limit=1000)).open()
     shards = OpenShards(stream.index, stream.store, None)
-    it = Reader([stream.index.samples], [shards])
+    it = Reader([stream.index.starts], [shards])
     assert len(it.starts) > 5
     for _ in range(2):
         assert ids(it.rows(np.arange(100))) == list(range(100))

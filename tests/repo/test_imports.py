@@ -16,7 +16,6 @@ HEAVY = {
     "click",
     "cloudpickle",
     "cramjam",
-    "filelock",
     "fsspec",
     "hypothesis",
     "importlib.metadata",

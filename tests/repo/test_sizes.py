@@ -13,6 +13,14 @@ FILES = sorted([*CORE.rglob("*.py"), *ROOT.glob("plugins/streamplug-*/src/**/*.p
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 TORCH = (CORE / "adapters" / "torch.py", ROOT / "plugins" / "streamplug-torch")
 MAX_LINES = 400
+MAX_FUNCTION = 40
+PLAN = [path for path in FILES if CORE / "plan" in path.parents]
+# Nothing of the machine: no files, no threads, no clock, no chance.
+PURE = {
+    "__future__", "abc", "collections", "dataclasses", "fractions", "functools", "heapq", "itertools", "math",
+    "numpy", "reprlib", "typing",
+}  # fmt: skip
+PURE_OURS = ("errors", "interfaces", "plan", "types")
 
 
 @EACH
@@ -39,6 +47,17 @@ def test_file_leaves_torch_alone(path):
         elif isinstance(node, ast.ImportFrom) and node.module:
             imported.add(node.module.partition(".")[0])
     assert "torch" not in imported
+
+
+@pytest.mark.parametrize("path", PLAN, ids=lambda path: path.name)
+def test_plan_is_short_functions_of_numbers(path):
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < MAX_FUNCTION, node.name
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in [*names, node.module] if isinstance(node, ast.ImportFrom) else names:
+            first, *rest = name.split(".")
+            assert rest[0] in PURE_OURS if first == "streamplug" else first in PURE, name
 
 
 def _parsed(path):

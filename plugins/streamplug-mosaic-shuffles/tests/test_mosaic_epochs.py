@@ -9,36 +9,42 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamplug.plan import Mixture, Weight, choose_per_stream
-from streamplug.run import Run
+from streamplug.plan import Epoch, Mixture, Planner, Setting, Weight, choose_per_stream
+from streamplug.plugin.registry import make
 from streamplug.types import World
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_epochs.json").read_text())
 
 
-def run_of(case) -> Run:
+def epoch_of(case, world: World) -> Epoch:
     sizes = [sum(stream) for stream in case["samples_per_shard"]]
     weights = [Weight(**weight) for weight in case["weights"]]
     choose = choose_per_stream(sizes, weights, case["epoch_size"], case["seed"])
     assert choose == case["choose"]
     shards = [size for stream in case["samples_per_shard"] for size in stream]
-    return Run(
+    planner = Planner(
         np.cumsum([0, *shards], dtype=np.int64),
         np.cumsum([0, *map(len, case["samples_per_shard"])]).tolist(),
         Mixture(tuple(choose), case["sampling"], 1, exact=True),
-        batch_size=case["batch_size"],
-        shuffle_algo=case["algo"] if case["shuffle"] else None,
-        shuffle_seed=case["seed"],
-        shuffle_block_size=case["block"],
-        num_canonical_nodes=case["ncn"],
-        partition_algo="relaxed",
+        make("shuffle", case["algo"] if case["shuffle"] else "none"),
+        shuffled=case["shuffle"],
     )
+    setting = Setting(
+        seed=case["seed"],
+        lanes=case["ncn"],
+        block_size=case["block"],
+        partition="relaxed",
+        first_nodes=world.nodes,
+        batching="random",
+        unit=1,
+    )
+    return planner.epoch(case["epoch"], world, case["batch_size"], setting)
 
 
 @pytest.mark.parametrize("case", GOLDEN)
 def test_an_epoch_is_that_of_mosaicml_streaming(case):
-    run, world = run_of(case), World(**case["world"])
-    epoch = run.epoch(case["epoch"], world)
+    world = World(**case["world"])
+    epoch = epoch_of(case, world)
     first = case["sample_in_epoch"] // (case["batch_size"] * world.ranks)
     whole = np.full(case["shape"], -1, np.int64)
     for rank in range(world.ranks):

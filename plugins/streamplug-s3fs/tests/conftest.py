@@ -1,12 +1,7 @@
-"""A local S3 server in a process of its own."""
+"""A bucket on the local server."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 import uuid
 
 import boto3
@@ -15,37 +10,8 @@ from botocore.config import Config
 
 
 @pytest.fixture(scope="session")
-def endpoint(tmp_path_factory):
-    log = tmp_path_factory.mktemp("moto") / "log"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with log.open("wb") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait(url, server, log)
-        yield url
-    finally:
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def _wait(url, server, log, seconds=60):
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            with urllib.request.urlopen(f"{url}/moto-api/", timeout=5):
-                return
-        except OSError:
-            if server.poll() is not None or time.monotonic() > end:
-                pytest.fail(f"the S3 server does not start:\n{log.read_text()}")
-            time.sleep(0.1)
+def endpoint(s3_server):
+    return s3_server
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +19,11 @@ def environment(monkeypatch, tmp_path):
     """Nothing from the configuration of whoever runs the tests."""
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("S3_ENDPOINT_URL", "MOSAICML_STREAMING_AWS_REQUESTER_PAYS"):
+    for name in (
+        "AWS_REQUEST_CHECKSUM_CALCULATION",
+        "S3_ENDPOINT_URL",
+        "MOSAICML_STREAMING_AWS_REQUESTER_PAYS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")

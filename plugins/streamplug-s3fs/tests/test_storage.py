@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import http.server
-import threading
-import time
 import traceback
-from contextlib import contextmanager
 
 import pytest
 from streamplug_s3fs.storage import S3Storage
@@ -77,7 +73,7 @@ def test_a_missing_bucket_is_not_found(endpoint):
             operation()
 
 
-@pytest.mark.parametrize("name", ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL"])
+@pytest.mark.parametrize("name", ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_the_endpoint_may_come_from_the_environment(endpoint, bucket, client, monkeypatch, name):
     client.put_object(Bucket=bucket, Key="k", Body=b"data")
     monkeypatch.setenv(name, endpoint)
@@ -101,6 +97,17 @@ def test_a_profile_gives_the_credentials(recorder, monkeypatch, tmp_path):
     assert "Credential=KEYOFTEAM/" in recorder.requests[0].headers["authorization"]
 
 
+def test_a_profile_gives_endpoint_and_region_too(recorder, monkeypatch, tmp_path):
+    (tmp_path / "config").write_text(
+        f"[profile r2]\nendpoint_url = {recorder.url}\nregion = auto\n"
+        "aws_access_key_id = KEYOFTEAM\naws_secret_access_key = s\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    S3Storage("s3://b", profile="r2").read("k")
+    assert "/auto/s3/" in recorder.requests[0].headers["authorization"]
+
+
 def test_an_unknown_profile_is_named(endpoint):
     with pytest.raises(AccessDenied, match="profile 'nobody' is unknown"):
         S3Storage("s3://b", endpoint_url=endpoint, profile="nobody").read("k")
@@ -114,63 +121,6 @@ def test_without_credentials_the_ways_to_give_them_are_told(endpoint, monkeypatc
 
 
 # -- what goes over the wire --------------------------------------------------
-
-
-class Recorder:
-    """A server that answers each request with the next of `answers`, or the last."""
-
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.answers = [(200, b"data")]
-        self.wait = 0.0
-
-
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            recorder.requests.append(self)
-            time.sleep(recorder.wait)
-            status, body = recorder.answers[0]
-            if len(recorder.answers) > 1:
-                recorder.answers.pop(0)
-            if status == 0:
-                self.close_connection = True
-                return
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_GET = do_HEAD = do_PUT = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def recorder():
-    with serving() as recorder:
-        yield recorder
 
 
 def error(code):
@@ -199,6 +149,53 @@ def test_requester_pays(recorder, monkeypatch, options, variable, wanted):
     monkeypatch.setenv("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", variable)
     S3Storage("s3://b", endpoint_url=recorder.url, **options).read("k")
     assert recorder.requests[0].headers["x-amz-request-payer"] == wanted
+
+
+def test_requester_pays_whatever_is_asked(recorder, tmp_path):
+    recorder.answers = [(200, b"")]
+    (tmp_path / "source").write_bytes(b"x")
+    storage = S3Storage("s3://b", endpoint_url=recorder.url, requester_pays=True)
+    storage.read_range("k", 0, 1)
+    storage.stat("k")
+    storage.write("k", b"x")
+    storage.upload(tmp_path / "source", "k")
+    storage.delete("k")
+    assert {r.command for r in recorder.requests} >= {"GET", "HEAD", "PUT", "DELETE"}
+    paid = [r.headers["x-amz-request-payer"] for r in recorder.requests]
+    assert paid == ["requester"] * len(paid)
+
+
+def test_other_stores_get_no_checksums_that_they_do_not_know(recorder):
+    recorder.answers = [(200, b"")]
+    storage = S3Storage("s3://b", endpoint_url=recorder.url)
+    storage.write("k", b"x")
+    storage.read("k")
+    names = {name.lower() for r in recorder.requests for name in r.headers}
+    assert not {name for name in names if "checksum" in name or name == "x-amz-trailer"}
+    assert "content-encoding" not in names
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "variable", "wanted"),
+    [
+        ("https://ACCOUNT.r2.cloudflarestorage.com", "", "when_required"),
+        ("https://s3.us-west-004.backblazeb2.com", "", "when_required"),
+        ("https://cwobject.com", "", "when_required"),
+        ("https://cwobject.com", "when_supported", None),
+        ("https://bucket.vpce-1.s3.us-east-1.vpce.amazonaws.com", "", None),
+        (None, "", None),
+    ],
+)
+def test_when_checksums_are_sent(monkeypatch, endpoint, variable, wanted):
+    monkeypatch.delenv("AWS_RESPONSE_CHECKSUM_VALIDATION", raising=False)
+    if variable:
+        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", variable)
+    config = S3Storage("s3://b", endpoint_url=endpoint).filesystem_options()["config_kwargs"]
+    assert config.get("request_checksum_calculation") == wanted
+    given = {"request_checksum_calculation": "when_supported"}
+    storage = S3Storage("s3://b", endpoint_url=endpoint, config_kwargs=given)
+    config = storage.filesystem_options()["config_kwargs"]
+    assert config["request_checksum_calculation"] == "when_supported"
 
 
 def test_region_and_key_are_signed(recorder):
@@ -266,12 +263,10 @@ def test_other_answers_are_storage_errors(recorder):
     assert type(caught.value) is StorageError
 
 
-def test_a_connection_that_is_refused_is_transient(monkeypatch):
+def test_a_connection_that_is_refused_is_transient(refusing, monkeypatch):
     fast_retries(monkeypatch)
-    with serving() as gone:
-        url = gone.url
     with pytest.raises(Transient, match="s3://b/k"):
-        S3Storage("s3://b", endpoint_url=url).read("k")
+        S3Storage("s3://b", endpoint_url=refusing).read("k")
 
 
 def test_a_connection_that_breaks_is_transient(recorder, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,8 +11,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from streamplug import dataset
-from streamplug.clock import CELLS, TICKETS, EpochClock
+from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
+from streamplug.errors import ConfigError
+from streamplug.run import Run
 from streamplug.types import World
 
 
@@ -24,26 +27,33 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         self._cells = torch.zeros(CELLS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._run.clock = EpochClock(self._cells.numpy())
 
-    def _world(self) -> World:
+    def _found_world(self) -> World:
         if self._given_world is not None:
             return self._given_world
         group = torch.distributed
         if "WORLD_SIZE" not in os.environ and group.is_available() and group.is_initialized():
-            # Without a launcher's word on nodes, all ranks count as one node's.
-            return World(ranks_per_node=group.get_world_size(), rank=group.get_rank())
+            ranks, launched = group.get_world_size(), World()
+            if "RANK" not in os.environ:
+                launched = detect_world()
+            # Without a launcher's word on the nodes of these ranks, they count as one node's.
+            nodes = launched.nodes if launched.ranks == ranks else 1
+            return World(nodes, ranks // nodes, rank=group.get_rank())
         return detect_world()
 
-    def _place(self) -> tuple[World, int]:
+    def _place(self) -> tuple[World, Loop]:
         world, worker = self._world(), get_worker_info()
         if worker is None:
-            return world, 0
+            return world, Loop()
         place = World(world.nodes, world.ranks_per_node, worker.num_workers, world.rank, worker.id)
-        # torch draws a seed for each loop over a loader and adds the worker's number.
-        return place, 1 + (worker.seed - worker.id) % (TICKETS - 1)
+        # torch draws a seed for each loop over a loader and adds the worker's number. Who seeds torch
+        # before each loop gets the same again, but never the same processes.
+        ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
+        process = int(multiprocessing.current_process()._identity[-1]) - worker.id
+        return place, Loop(ticket, worker.id, worker.num_workers, process)
 
     def __getstate__(self) -> dict[str, Any]:
         # The cells travel beside, so that torch shares them rather than copying them.
-        return super().__getstate__() | {"cells": self._cells}
+        return super().__getstate__() | {"cells": self._cells, "sets": self._run.clock.sets}
 
     def _portable(self) -> dict[str, Any]:
         portable = super()._portable()
@@ -53,7 +63,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
         self._cells = saved["cells"]
-        self._run.clock = EpochClock(self._cells.numpy())
+        self._run.clock = EpochClock(self._cells.numpy(), saved["sets"])
 
 
 class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
@@ -61,39 +71,49 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
 
     Args:
         dataset: A `StreamingDataset`.
-        batch_size: Samples per batch; must be the data set's, which takes it over if it has none.
+        batch_size: Samples per batch; must be the data set's, which takes it over if it has none. None
+            for the data set's.
         **kwargs: As for `torch.utils.data.DataLoader`.
 
     Raises:
-        ConfigError: If the batch sizes differ.
+        ConfigError: If the batch sizes differ, or batches are to come in another order.
     """
 
     def __init__(
-        self, dataset: StreamingDataset, batch_size: int | None = 1, **kwargs: Any
+        self, dataset: StreamingDataset, batch_size: int | None = None, **kwargs: Any
     ) -> None:
         dataset._run.use_batch_size(batch_size)
-        super().__init__(dataset, batch_size=batch_size, **kwargs)
-        self._handed_out: int | None = None
+        if not kwargs.get("in_order", True):
+            raise ConfigError("in_order=False: a state says how many batches were used, in order")
+        super().__init__(dataset, batch_size=dataset._run.batch, **kwargs)
+        self._version = dataset._run.version
+        # Epoch, first step and batches handed out of the loop that is under way, and when it began.
+        self._loop: tuple[int, int, int, int] | None = None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self._handed_out = 0
-        for batch in super().__iter__():
-            self._handed_out += 1
+        run: Run = self.dataset._run  # type: ignore[attr-defined]
+        if self._version != run.version:
+            self._iterator = None  # persistent workers have the run as it was before
+        self._version, sets = run.version, run.clock.sets
+        epoch, first = run.clock.next()
+        self._loop = (epoch, first, 0, sets)
+        for number, batch in enumerate(super().__iter__(), 1):
+            run.check_sets(sets)
+            self._loop = (epoch, first, number, sets)
             yield batch
-        self._handed_out = None
+        self._loop = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""
         data: StreamingDataset = self.dataset  # type: ignore[assignment]
-        world = data._world()
-        if self._handed_out is None:
-            return data._run.next_state(world)
-        samples = self._handed_out * data._run.batch * world.ranks
-        return data._run.state_after(samples, world, from_beginning=False)
+        run, world = data._run, data._world()
+        if self._loop is None or self._loop[3] != run.clock.sets:
+            return run.next_state(world)
+        epoch, first, handed_out, _ = self._loop
+        return run.state_at(world, epoch, first + handed_out)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""
-        # Persistent workers have the run as it was before, and may be ahead in it.
+        # Persistent workers may be ahead in the run as it was before.
         self._iterator = None
         self.dataset.load_state_dict(saved)  # type: ignore[attr-defined]
-        self._handed_out = None

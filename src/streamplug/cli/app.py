@@ -13,6 +13,7 @@ from streamplug.errors import StreamplugError
 
 COMMANDS = {
     "explain": "streamplug.cli.explain:explain",
+    "index": "streamplug.cli.index:index",
     "plugins": "streamplug.cli.plugins:plugins",
     "quickstart": "streamplug.cli.quickstart:quickstart",
 }

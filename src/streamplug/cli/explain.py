@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from rich.text import Text
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
 from streamplug.explain import Use
+from streamplug.stream import Stream
 from streamplug.types import World
 
 _PIPED_WIDTH = 200
 
 
 @click.command()
-@click.argument("location")
+@click.argument("locations", metavar="LOCATION...", nargs=-1, required=True)
 @click.option("--step", type=int, help="List the samples of this global batch.")
 @click.option("--sample", type=int, help="Say when this sample is read.")
 @click.option("--epoch", type=int, help="Which epoch.  [default: that of the state, else 0]")
@@ -40,16 +42,23 @@ _PIPED_WIDTH = 200
 @click.option("--block-size", type=int, help="Block size of the shuffle.")
 @click.option("--canonical-nodes", type=int, help="Number of canonical nodes.")
 @click.option("--partition", default="elastic", show_default=True, help="Name of the partition.")
+@click.option(
+    "--batching", default="random", show_default=True, help="Name of the batching method."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-def explain(location: str, saved: Path | None, *, as_json: bool, **options: Any) -> None:
+def explain(
+    locations: tuple[str, ...], saved: Path | None, *, as_json: bool, **options: Any
+) -> None:
     """List the samples of a batch of the data set at LOCATION, or when a sample is read.
+
+    Several locations are the streams of a mixture, in their order there.
 
     Nothing but the index is read. The order is that of --state, or of the options.
     """
     if (options["step"] is None) == (options["sample"] is None):
         raise click.UsageError("give either --step or --sample")
     state = _read_state(saved) if saved else {}
-    dataset = _dataset(location, state, options)
+    dataset = _dataset(locations, state, options)
     if state:
         dataset.load_state_dict(state)
     if options["step"] is not None:
@@ -72,7 +81,9 @@ def _read_state(path: Path) -> dict[str, Any]:
     return state
 
 
-def _dataset(location: str, state: dict[str, Any], options: dict[str, Any]) -> StreamingDataset:
+def _dataset(
+    locations: Sequence[str], state: dict[str, Any], options: dict[str, Any]
+) -> StreamingDataset:
     ranks, nodes = options["ranks"], options["nodes"]
     if nodes < 1 or ranks % nodes:
         raise ConfigError(f"--ranks={ranks} is not a multiple of --nodes={nodes}")
@@ -81,7 +92,7 @@ def _dataset(location: str, state: dict[str, Any], options: dict[str, Any]) -> S
         raise ConfigError(f"the state's global batch of {total} is no multiple of --ranks={ranks}")
     algorithm = state.get("shuffle_algo", options["algorithm"])
     return StreamingDataset(
-        remote=location,
+        **_mixture(locations, state),
         batch_size=options["batch_size"] or (total // ranks if total else None),
         shuffle=algorithm is not None,
         shuffle_algo=algorithm or "window",
@@ -89,12 +100,35 @@ def _dataset(location: str, state: dict[str, Any], options: dict[str, Any]) -> S
         shuffle_block_size=state.get("shuffle_block_size", options["block_size"]),
         num_canonical_nodes=state.get("num_canonical_nodes", options["canonical_nodes"]),
         partition_algo=state.get("partition_algo", options["partition"]),
-        epoch_size=sum(state["choose"]) if "choose" in state else None,
-        sampling_method=state.get("sampling_method", "balanced"),
-        sampling_granularity=state.get("sampling_granularity", 1),
+        batching_method=state.get("batching_method", options["batching"]),
         allow_unsafe_types=True,  # nothing is decoded
         world=World(nodes=nodes, ranks_per_node=ranks // nodes),
     )
+
+
+def _mixture(locations: Sequence[str], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that say how the streams at some locations are mixed."""
+    choose = state.get("choose")
+    if choose is None:
+        lessons = state.get("curriculum")
+        curriculum = lessons and {change["step"]: change["proportions"] for change in lessons}
+        return {
+            "streams": [Stream(remote=location) for location in locations],
+            "epoch_size": state.get("epoch_size"),
+            "curriculum": curriculum,
+        }
+    if len(choose) != len(locations):
+        raise ConfigError(f"the state is of {len(choose)} streams; give the location of each")
+    shares = state.get("shares")
+    weights = [{"choose": n} for n in choose]
+    if shares is not None:
+        weights = [{"proportion": share} for share in shares]
+    return {
+        "streams": [Stream(remote=place, **weight) for place, weight in zip(locations, weights)],
+        "epoch_size": None if shares is None else state.get("epoch_size"),
+        "sampling_method": state.get("sampling_method"),
+        "sampling_granularity": state.get("sampling_granularity"),
+    }
 
 
 def _show(uses: list[Use]) -> None:

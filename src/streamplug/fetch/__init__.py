@@ -1,6 +1,20 @@
 """Bytes from far to near: downloads, checks and decompresses shards into a local directory."""
 
-from streamplug.fetch.prefetch import prefetched
-from streamplug.fetch.store import FetchOptions, ShardStore
+from streamplug.fetch.indexes import open_index, read_index
+from streamplug.fetch.limit import limit_bytes
+from streamplug.fetch.prefetch import Limits, Needs, prefetched
+from streamplug.fetch.ranged import RangeStore
+from streamplug.fetch.store import DOWNLOAD_TIMEOUT, FetchOptions, ShardStore
 
-__all__ = ["FetchOptions", "ShardStore", "prefetched"]
+__all__ = [
+    "DOWNLOAD_TIMEOUT",
+    "FetchOptions",
+    "Limits",
+    "Needs",
+    "RangeStore",
+    "ShardStore",
+    "limit_bytes",
+    "open_index",
+    "prefetched",
+    "read_index",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,14 @@ from streamplug.errors import (
     StorageError,
     StreamplugError,
 )
+from streamplug.fetch.ranged import open_interruptible
 from streamplug.hashing import hash_names, new_hash
 from streamplug.types import FileInfo
+
+FULL = frozenset(
+    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
+)
+"""What systems say when a file finds no room."""
 
 _CHUNK = 1 << 20
 # From fastest to slowest; of several digests in an index, the first of these is checked.
@@ -37,7 +44,8 @@ def local_errors(place: Path) -> Iterator[None]:
         kind = AccessDenied if isinstance(error, PermissionError) else StorageError
         raise kind(
             f"{error.filename or place}: {error.strerror or error}; "
-            "streamplug needs local= to be a directory that it can write to, with room for the shards"
+            "streamplug needs local= to be a directory that it can write to, with room for the shards, "
+            "or for those that cache_limit= lets it keep"
         ) from error
 
 
@@ -88,7 +96,7 @@ def check_file(path: Path, file: FileInfo, algorithm: str | None, where: str) ->
     if name is None:
         return
     digest = new_hash(name)
-    with path.open("rb") as stream:
+    with open_interruptible(path) as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
     if digest.hexdigest() != file.hashes[name].lower():

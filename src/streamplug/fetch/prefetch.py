@@ -1,65 +1,192 @@
-"""Makes shards ready ahead of need, in the background."""
+"""Makes what the plan needs ready ahead of its use, in the background."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from streamplug.fetch.workers import Job, Workers
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
-_THREADS = 4
+_BLOCKS = 8
+"""Blocks looked at before one is handed out: that must not hold it up for long, the first least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far ahead to fetch.
+
+    Attributes:
+        samples: So many samples after the current block; None adapts to how fast things come.
+        bytes: Bytes that may be wanted ahead of use when it adapts, or if they are `strict`.
+        strict: Whether `bytes` bounds a given number of samples, too.
+        active: Things to fetch at once.
+        busy: Bytes that must be on their way for the network not to wait; doubled, up to `bytes`,
+            whenever the consumer had to wait.
+        queued: Things that may be on their way.
+    """
+
+    samples: int | None = None
+    bytes: int = 512 << 20
+    strict: bool = False
+    active: int = 8
+    busy: int = 32 << 20
+    queued: int = 512
+
+
+class Needs(Generic[T, K]):
+    """What blocks need, and how to have it.
+
+    Attributes:
+        of: Returns what a block needs, the most urgent first.
+        bytes: Returns how much one of these weighs.
+        samples: Returns how many samples a block has.
+        ensure: Makes one ready; called on several threads at once.
+        release: Told when one is needed no more for now.
+        split: Returns the parts of a block that can be handed out one by one.
+    """
+
+    def __init__(
+        self,
+        *,
+        of: Callable[[T], Sequence[K]],
+        samples: Callable[[T], int],
+        ensure: Callable[[K], object],
+        bytes: Callable[[K], int] = lambda _: 0,  # noqa: A002
+        release: Callable[[K], object] = lambda _: None,
+        split: Callable[[T], Sequence[T]] = lambda block: [block],
+    ) -> None:
+        self.of, self.samples, self.bytes = of, samples, bytes
+        self.ensure, self.release, self.split = ensure, release, split
 
 
 def prefetched(
-    blocks: Iterable[T],
-    *,
-    shards_of: Callable[[T], list[int]],
-    samples: Callable[[T], int],
-    ensure: Callable[[int], object],
-    ahead: int,
+    blocks: Iterable[T], needs: Needs[T, K], limits: Limits | None = None
 ) -> Generator[T, None, None]:
-    """Yield blocks once their shards are ready, fetching those of later blocks meanwhile.
+    """Yield blocks once what they need is ready, fetching for later blocks meanwhile.
 
     Args:
         blocks: Pieces of the plan, in the order of their use.
-        shards_of: Returns the shards of a block, the most urgent first.
-        samples: Returns how many samples a block has.
-        ensure: Makes a shard ready; called on several threads at once.
-        ahead: How many samples after the current block to look ahead.
+        needs: What they need.
+        limits: How far ahead to fetch.
 
     Yields:
-        The blocks, unchanged.
+        The blocks; one for which something failed comes in parts, up to the one that needs that.
 
     Raises:
-        StreamplugError: What `ensure` raised for a shard, at the block that needs it first.
+        StreamplugError: What `ensure` raised, at the part of a block that needs it first.
     """
-    window: deque[tuple[T, list[int]]] = deque()
-    pending: dict[int, Future[object]] = {}
-    waiting = 0
-    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="streamplug-prefetch")
-
-    def pop() -> T:
-        block, shards = window.popleft()
-        for shard in shards:
-            if shard in pending:
-                pending.pop(shard).result()
-        return block
-
+    window = _Window(iter(blocks), needs, limits or Limits())
     try:
-        for block in blocks:
-            wanted = shards_of(block)
-            for shard in wanted:
-                if shard not in pending:
-                    pending[shard] = pool.submit(ensure, shard)
-            window.append((block, wanted))
-            waiting += samples(block)
-            while window and waiting - samples(window[0][0]) >= ahead:
-                waiting -= samples(window[0][0])
-                yield pop()
-        while window:
-            yield pop()
+        while window.look():
+            block, wanted, failed = window.pop()
+            # Only now, so that nothing competes with what the first block needs.
+            window.fill()
+            if not failed:
+                yield block
+            else:
+                yield from _until_failure(block, needs, failed)
+            window.forget(wanted)
     finally:
-        # The consumer stopped, or something failed: what has not begun is not needed any more.
-        pool.shutdown(wait=True, cancel_futures=True)
+        window.close()
+
+
+def _until_failure(
+    block: T, needs: Needs[T, K], failed: dict[K, BaseException]
+) -> Generator[T, None, None]:
+    for part in needs.split(block):
+        for key in needs.of(part):
+            if key in failed:
+                raise failed[key]
+        yield part
+
+
+class _Window(Generic[T, K]):
+    """The blocks ahead of the consumer, and what is done for them."""
+
+    def __init__(self, blocks: Iterator[T], needs: Needs[T, K], limits: Limits) -> None:
+        self._blocks, self._needs, self._limits = blocks, needs, limits
+        self._ahead: deque[tuple[T, Sequence[K]]] = deque()
+        self._jobs: dict[K, Job] = {}
+        self._users: Counter[K] = Counter()
+        self._samples = self._bytes = 0
+        self._busy, self._most = limits.busy, 1
+        self._workers = Workers(limits.active)
+
+    def look(self) -> bool:
+        """Look at the next block, if that has not been done; returns whether there is one."""
+        if not self._ahead:
+            block = next(self._blocks, None)
+            if block is not None:
+                self._append(block)
+        return bool(self._ahead)
+
+    def fill(self) -> None:
+        """Look at as many of the blocks after the current one as it takes."""
+        most = self._most if self._limits.samples is None else sys.maxsize
+        self._most = min(2 * self._most, _BLOCKS)
+        while most > 0 and self._short():
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            self._append(block)
+            most -= 1
+
+    def _short(self) -> bool:
+        """Say whether less is on its way than should be."""
+        limits, workers = self._limits, self._workers
+        if self._bytes >= limits.bytes and (limits.samples is None or limits.strict):
+            return False
+        if limits.samples is not None:
+            return self._samples < limits.samples
+        enough = workers.unfinished >= 2 * limits.active and workers.weight >= self._busy
+        return not enough and workers.unfinished < limits.queued
+
+    def _append(self, block: T) -> None:
+        wanted = self._needs.of(block)
+        for key in wanted:
+            self._users[key] += 1
+            if key not in self._jobs:
+                weight = self._needs.bytes(key)
+                self._bytes += weight
+                self._jobs[key] = self._workers.submit(partial(self._needs.ensure, key), weight)
+        self._ahead.append((block, wanted))
+        self._samples += self._needs.samples(block)
+
+    def pop(self) -> tuple[T, Sequence[K], dict[K, BaseException]]:
+        """Return the next block when its needs have been seen to, these, and what failed of them."""
+        block, wanted = self._ahead.popleft()
+        self._samples -= self._needs.samples(block)
+        failed = {}
+        for key in wanted:
+            job = self._jobs[key]
+            if not job.done:
+                self._busy = min(2 * self._busy, self._limits.bytes)
+                job.wait()
+            if job.error is not None:
+                failed[key] = job.error
+        return block, wanted, failed
+
+    def forget(self, wanted: Sequence[K]) -> None:
+        """Take it that a block is used up."""
+        for key in wanted:
+            self._users[key] -= 1
+            if not self._users[key]:
+                self._drop(key)
+
+    def _drop(self, key: K) -> None:
+        del self._users[key], self._jobs[key]
+        self._bytes -= self._needs.bytes(key)
+        self._needs.release(key)
+
+    def close(self) -> None:
+        """Stop at once."""
+        self._workers.stop()
+        for key in list(self._jobs):
+            self._drop(key)

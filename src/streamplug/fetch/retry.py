@@ -16,6 +16,7 @@ from tenacity import (
 )
 
 from streamplug.errors import Transient
+from streamplug.interfaces.cancel import sleep
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.fetch")
@@ -36,6 +37,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
         retry=retry_if_exception_type(Transient),
         stop=stop_after_attempt(retries + 1),
         wait=_WAIT,
+        sleep=sleep,
         before_sleep=before_sleep_log(_LOG, logging.WARNING),
         reraise=True,
     )

@@ -2,73 +2,75 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from weakref import WeakMethod
 
-from filelock import FileLock, Timeout
+import numpy as np
 
-from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
-from streamplug.fetch.files import check_file, local_errors, partial_file, scratch_file
-from streamplug.fetch.retry import retrying
+from streamplug.errors import (
+    ConfigError,
+    CorruptShardError,
+    DataError,
+    NotFound,
+    StreamplugError,
+)
+from streamplug.fetch.download import download
+from streamplug.fetch.files import FULL, check_file, local_errors
+from streamplug.fetch.locks import cache_lock
+from streamplug.fetch.ranged import open_interruptible
+from streamplug.fetch.room import Admit, Room
+from streamplug.fetch.scratch import scratch
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile, Storage
+from streamplug.interfaces.cancel import sleep
 from streamplug.plugin.registry import make
 from streamplug.types import FileInfo
 
-STATE_DIR = ".streamplug"
-"""Directory inside a cache for what streamplug keeps beside the shards."""
+DOWNLOAD_TIMEOUT = 60.0
+"""Seconds after which a download fails during which nothing arrived."""
 
-_LOCKS = 64
-_LOCK_SECONDS = 1800
+_PAUSES = (0.0, 0.1, 0.5)  # before a shard is fetched anew that the local disk refused, in seconds
+_LOG = logging.getLogger("streamplug.fetch")
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How files come from a remote.
+    """How files come from a remote, and how many of them stay.
 
     Attributes:
         retries: How often a failed download is tried again.
-        validate_hash: Which digest to check; None for a fast one of those that the index has.
+        timeout: Seconds after which a download fails during which nothing arrived.
+        validate_hash: Which digest to check, also of files that were in the cache already, once in a
+            process. None for a fast one of those that the index has, of what is downloaded.
         keep_zip: Whether compressed files stay in the cache beside the raw ones.
+        cache_limit: Bytes that shards may take in the cache; None for any number.
+        root: The directory that the limit is for, which has that of the shards inside; None if they
+            are the same.
     """
 
     retries: int = 2
+    timeout: float = DOWNLOAD_TIMEOUT
     validate_hash: str | None = None
     keep_zip: bool = False
-
-
-@contextmanager
-def cache_lock(directory: Path, basename: str) -> Iterator[None]:
-    """Keep other processes from writing a file of a cache; the lock goes with whoever holds it.
-
-    Raises:
-        StorageError: If another process does not let go of it.
-    """
-    # A fixed number of lock files, shared by the shards: they stay behind, empty.
-    path = directory / STATE_DIR / f"lock.{zlib.crc32(basename.encode()) % _LOCKS:02d}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=_LOCK_SECONDS)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise StorageError(
-            f"{path} has been held by another process for {_LOCK_SECONDS} s, to fetch "
-            f"{basename}; see what that process waits for"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    cache_limit: int | None = None
+    root: Path | None = None
 
 
 class ShardStore:
     """The local files of one stream's shards.
 
     A raw file that is there is whole: files get their final name only after they were checked.
-    Several processes may share one directory; of those that want a shard, one fetches it.
+    Several processes may share one directory; of those that want a shard, one fetches it. With a
+    limit, a file may be gone at any time: then it is fetched again.
+
+    Attributes:
+        when_full: A method that lets go of files that were evicted, called when the disk is full.
     """
 
     def __init__(
@@ -79,12 +81,40 @@ class ShardStore:
         self._local = local
         self._remote = remote
         self._options = options
+        self._room = Room(options.root or local, None if remote is None else options.cache_limit)
         self._checked: set[str] = set()
+        self.when_full: WeakMethod[Callable[[], None]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "when_full": None}
 
     @property
     def fetches(self) -> bool:
         """Whether shards may have to be downloaded or decompressed."""
         return self._remote is not None or self._index.compressed
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that shards may take in the cache, or None for any number."""
+        return self._room.limit
+
+    def begin(self) -> None:
+        """Check the limit, and remove what dead processes have left in the cache.
+
+        Raises:
+            ConfigError: If the largest shard does not fit into the limit.
+        """
+        if self.limit is not None and len(self._index):
+            largest, shard = _largest(self._index)
+            if largest > self.limit:
+                raise ConfigError(
+                    f"cache_limit={self.limit}: shard {shard} of {self._where('')} alone takes "
+                    f"{largest} bytes, and every process that reads needs one or more; raise it"
+                )
+        if self.fetches:
+            for directory in {self._local, self._room.root}:
+                with suppress(OSError):  # whoever cannot write there has left nothing
+                    Room(directory, None).tidy()
 
     def ensure(self, shard: int) -> Mapping[str, Path]:
         """Return the paths of a shard's raw files by role, fetching them if need be.
@@ -97,14 +127,51 @@ class ShardStore:
         with local_errors(self._local):
             return {role: self._ensure_file(shard, file) for role, file in info.files.items()}
 
+    def touch(self, paths: Sequence[Path]) -> bool:
+        """Note that files are being used, if there is a limit; returns whether they are still there."""
+        if self.limit is None:
+            return True
+        try:
+            for path in paths:
+                os.utime(path)
+        except FileNotFoundError:
+            return False
+        except OSError:  # without leave to, they go sooner than they might
+            pass
+        return True
+
+    def discard(self, shard: int, seen: Mapping[str, int]) -> bool:
+        """Remove files of a shard that turned out to be damaged, so that they are fetched again.
+
+        Args:
+            shard: Which one.
+            seen: The inodes of its damaged files by role. Others have been fetched since.
+
+        Returns:
+            Whether they can be fetched again; those that cannot are never removed.
+        """
+        files = self._index.shard(shard).files
+        if self._remote is None and not all(_packed(file) for file in files.values()):
+            return False
+        with local_errors(self._local):
+            for role, file in files.items():
+                path = self._local / file.raw.basename
+                with cache_lock(self._room.root, self._name(path)):
+                    if _inode(path) == seen.get(role):
+                        path.unlink(missing_ok=True)
+                        if self._remote is not None and file.zip is not None:
+                            (self._local / file.zip.basename).unlink(missing_ok=True)
+        return True
+
+    # -- one file -----------------------------------------------------------------
+
     def _ensure_file(self, shard: int, file: ShardFile) -> Path:
         path = self._local / file.raw.basename
-        if self._ready(path, file):
-            self._check_local(shard, file, path)
+        if self._ready(path, file) and self._sound(shard, file, path):
             return path
         if self._remote is None and file.zip is None:
             raise self._lost(shard, path, file.raw.bytes)
-        with cache_lock(self._local, file.raw.basename):
+        with cache_lock(self._room.root, self._name(path)):
             if not self._ready(path, file):  # nobody else fetched it meanwhile
                 try:
                     self._fetch(shard, file, path)
@@ -118,12 +185,31 @@ class ShardStore:
         except FileNotFoundError:
             return False
 
-    def _check_local(self, shard: int, file: ShardFile, path: Path) -> None:
-        """Check, once in a process, a file of a set that was not downloaded."""
-        name = file.raw.basename
-        if self._remote is None and self._options.validate_hash and name not in self._checked:
-            check_file(path, file.raw, self._options.validate_hash, f"shard {shard}: {path}")
-            self._checked.add(name)
+    def _sound(self, shard: int, file: ShardFile, path: Path) -> bool:
+        """Check, once in a process and if asked to, a file that was there already.
+
+        Returns:
+            False if it is gone, because it was damaged, or evicted.
+        """
+        name, algorithm = file.raw.basename, self._options.validate_hash
+        if algorithm is None or name in self._checked:
+            return True
+        try:
+            seen = path.stat().st_ino
+            check_file(path, file.raw, algorithm, f"shard {shard}: {path}")
+        except FileNotFoundError:
+            return False
+        except CorruptShardError as error:
+            if not self.discard(shard, dict.fromkeys(self._roles(shard, name), seen)):
+                raise
+            _LOG.warning("%s: fetching it again", error)
+            return False
+        self._checked.add(name)
+        return True
+
+    def _roles(self, shard: int, name: str) -> list[str]:
+        files = self._index.shard(shard).files
+        return [role for role, file in files.items() if file.raw.basename == name]
 
     def _lost(self, shard: int, path: Path, size: int) -> DataError | NotFound:
         if path.exists():
@@ -135,47 +221,131 @@ class ShardStore:
             f"shard {shard}: {path} does not exist; pass remote= if the set lies elsewhere"
         )
 
+    # -- fetching, under the lock ---------------------------------------------------
+
     def _fetch(self, shard: int, file: ShardFile, path: Path) -> None:
-        stored = file.zip or file.raw
-        if self._remote is None:
-            source = self._local / stored.basename
-            if not source.exists():
-                raise self._lost(shard, source, stored.bytes)
-            check_file(source, stored, self._options.validate_hash, self._where(stored.basename))
-            self._unpack(shard, file, source, path)
-        elif file.zip is None:
-            with partial_file(path) as part:
-                self._download(file.raw, part)
-        elif self._options.keep_zip:
-            source = self._local / stored.basename
-            if not (source.exists() and source.stat().st_size == stored.bytes):
-                with partial_file(source) as part:
-                    self._download(stored, part)
-            self._unpack(shard, file, source, path)
+        for pause in _PAUSES:
+            try:
+                self._bring(shard, file, path)
+                break
+            except OSError as error:
+                if isinstance(error, StreamplugError) or not self._mended(error, file):
+                    raise
+                sleep(pause)
         else:
-            with scratch_file(self._local / stored.basename) as part:
-                self._download(stored, part)
-                self._unpack(shard, file, part, path)
+            self._bring(shard, file, path)
+        if self._options.validate_hash is not None:
+            self._checked.add(file.raw.basename)
+
+    def _mended(self, error: OSError, file: ShardFile) -> bool:
+        """Say whether what the system refused may work now: there is more room, or a new directory."""
+        if error.errno in FULL and self.limit is not None:
+            self._room.shrink(
+                _room_of(file)
+            )  # others may have to let go of it too, which takes time
+            return True
+        return isinstance(error, FileNotFoundError)
+
+    def _bring(self, shard: int, file: ShardFile, path: Path) -> None:
+        if self._remote is None:
+            self._unpack_local(shard, file, path)
+            return
+        name, root = self._name(path), self._room.root
+        with self._room.reserved(name, _room_of(file)) as admit, scratch(root, name) as part:
+            kept = None
+            if file.zip is None:
+                self._download(file.raw, part)
+                admit(part, path)
+                return
+            if self._options.keep_zip and _packed(file):
+                kept = self._local / file.zip.basename
+                if self._unpack_kept(shard, file, kept, path, admit):
+                    return
+            self._download(file.zip, part)
+            self._unpack(shard, file, part, path, admit)
+            if kept is not None:
+                admit(part, kept)
 
     def _download(self, file: FileInfo, part: Path) -> None:
-        remote = self._remote
+        remote, options = self._remote, self._options
         if remote is not None:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            retrying(lambda: remote.download(file.basename, part), self._options.retries)
-            check_file(part, file, self._options.validate_hash, self._where(file.basename))
+            download(remote, file, part, retries=options.retries, timeout=options.timeout)
+            check_file(part, file, options.validate_hash, self._where(file.basename))
 
-    def _unpack(self, shard: int, file: ShardFile, stored: Path, path: Path) -> None:
+    def _unpack_kept(
+        self, shard: int, file: ShardFile, kept: Path, path: Path, admit: Admit
+    ) -> bool:
+        """Unpack a compressed file that stayed in the cache, if there is one; a damaged one goes."""
+        try:
+            if file.zip is None or kept.stat().st_size != file.zip.bytes:
+                return False
+            self._unpack(shard, file, kept, path, admit)
+        except FileNotFoundError:  # there is none, or it was evicted just now
+            return False
+        except DataError as error:
+            _LOG.warning("%s, as kept in %s: downloading it again", error, kept)
+            kept.unlink(missing_ok=True)
+            return False
+        return True
+
+    def _unpack_local(self, shard: int, file: ShardFile, path: Path) -> None:
+        """Unpack a compressed file of a set that lies here; nothing of that is ever evicted."""
+        stored = file.zip or file.raw
+        source = self._local / stored.basename
+        if not source.exists():
+            raise self._lost(shard, source, stored.bytes)
+        check_file(source, stored, self._options.validate_hash, self._where(stored.basename))
+        self._unpack(shard, file, source, path, _place)
+
+    def _unpack(self, shard: int, file: ShardFile, stored: Path, path: Path, admit: Admit) -> None:
         where = self._where((file.zip or file.raw).basename)
         codec: Compression = make("compression", self._index.schema(shard).compression or "none")
-        with partial_file(path) as part:
-            with stored.open("rb") as source, part.open("wb") as target:
+        with (
+            open_interruptible(stored) as source,
+            scratch(self._room.root, self._name(path)) as part,
+        ):
+            with part.open("wb") as target:
                 try:
                     codec.decompress_stream(source, target, max_size=file.raw.bytes)
                 except DataError as error:
                     raise type(error)(f"{where}: {error}; write or copy it again") from error
             check_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
+            admit(part, path)
+
+    def _name(self, path: Path) -> str:
+        """Return what the locks call a file."""
+        return path.relative_to(self._room.root).as_posix()
 
     def _where(self, basename: str) -> str:
         if self._remote is not None:
             return self._remote.url_of(basename)
         return str(self._local / basename)
+
+
+def _place(part: Path, path: Path) -> None:
+    part.replace(path)
+
+
+def _packed(file: ShardFile) -> bool:
+    """Say whether a raw file is made of another one."""
+    return file.zip is not None and file.zip.basename != file.raw.basename
+
+
+def _room_of(file: ShardFile) -> int:
+    return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
+
+
+def _largest(index: Index) -> tuple[int, int]:
+    """Return how many bytes the files of the largest shard take, and which one that is."""
+    sizes = np.zeros(len(index), np.int64)
+    for table in index.tables.values():
+        sizes += table.bytes
+    shard = int(sizes.argmax())
+    return int(sizes[shard]), shard
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None

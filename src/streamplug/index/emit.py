@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamplug.index.parse import VERSION
+from streamplug.index.builder import VERSION
 from streamplug.types import FileInfo
 
 

@@ -98,6 +98,38 @@ class ShardReader(ABC):
         return None
 
 
+class ShardHead(ABC):
+    """Where the samples of one shard lie, known from a part of its data file.
+
+    May be used by several threads at once.
+    """
+
+    @abstractmethod
+    def byte_ranges(self, rows: Int64) -> Int64:
+        """Return where in the data file samples begin and end: int64, shape ``[n, 2]``.
+
+        Args:
+            rows: Which, shape ``[n]``.
+        """
+
+    @abstractmethod
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        """Decode samples of which the bytes were read, as `ShardReader.take` does.
+
+        Args:
+            rows: Which, shape ``[n]``.
+            data: A buffer with their bytes; read only.
+            starts: Where in it each begins, shape ``[n]``.
+            columns: Which of the shard's columns.
+
+        Raises:
+            CorruptShardError: As for `ShardReader.take`.
+            DecodeError: As for `ShardReader.take`.
+        """
+
+
 class ShardWriter(ABC):
     """Lays out the samples of one data set, one shard at a time, as bytes.
 
@@ -201,6 +233,27 @@ class Format(ABC):
         Raises:
             CorruptShardError: If the files are not what the index says.
         """
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
+        """Return which bytes of a shard's raw data file say where its samples lie.
+
+        A format that can tell, and whose samples lie each in one piece of that file, can be read
+        without fetching whole files. The default is None: it cannot.
+        """
+        return None
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        """Open a shard of which only the head was read; called if `head_range` is not None.
+
+        Args:
+            shard: What the index says of it.
+            head: The bytes of `head_range`; read only.
+            columns: All of its columns, as `columns` returned them.
+
+        Raises:
+            CorruptShardError: If the head is not what the index says.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has a head_range, but no open_head")
 
     @abstractmethod
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:

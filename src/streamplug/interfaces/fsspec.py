@@ -7,12 +7,15 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
+from streamplug.interfaces.cancel import Cancelled, Scope, current
 from streamplug.interfaces.failures import status_of, storage_error
 from streamplug.interfaces.storage import Storage
 from streamplug.types import Buffer, ObjectInfo
@@ -55,6 +58,13 @@ class FsspecStorage(Storage):
         """Return our error for one that the client raised, or None to use the general rules."""
         return None
 
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        """Return a new file system with these options, and its own path of this location."""
+        from fsspec.core import url_to_fs
+
+        filesystem, root = url_to_fs(self._location, **options)
+        return filesystem, str(root)
+
     # -- the file system --------------------------------------------------------
 
     def filesystem(self) -> Any:
@@ -82,16 +92,15 @@ class FsspecStorage(Storage):
         return opened
 
     def _make(self) -> tuple[Any, str]:
-        from fsspec.core import url_to_fs
         from fsspec.dircache import DirCache
 
         # fsspec shares its instances; ours is closed with this storage, and so must be its own.
         options = {**self.filesystem_options(), "skip_instance_cache": True}
-        filesystem, root = url_to_fs(self._location, **options)
+        filesystem, root = self.make_filesystem(options)
         # A listing that was kept would hide what other processes have written since.
         if isinstance(filesystem.dircache, DirCache):
             filesystem.dircache.use_listings_cache = False
-        return filesystem, str(root).rstrip("/")
+        return filesystem, root.rstrip("/")
 
     def close(self) -> None:
         self._opened = None
@@ -112,7 +121,7 @@ class FsspecStorage(Storage):
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
-            return bytes(self.filesystem().cat_file(self.path(key)))
+            return bytes(self.call("cat_file", self.path(key)))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return self.read_ranges(key, [(start, stop)])[0]
@@ -128,10 +137,19 @@ class FsspecStorage(Storage):
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         """Return the bytes of each range of a path, or the exception that it raised."""
         starts, stops = zip(*ranges, strict=True)
-        found: list[Any] = self.filesystem().cat_ranges(
-            [path] * len(ranges), list(starts), list(stops), on_error="return"
+        found: list[Any] = self.call(
+            "cat_ranges", [path] * len(ranges), list(starts), list(stops), on_error="return"
         )
         return found
+
+    def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the file system; one that is asynchronous ends when nobody waits for it."""
+        filesystem = self.filesystem()
+        coroutine = getattr(filesystem, f"_{operation}", None)
+        scope = current()
+        if scope is None or not (filesystem.async_impl and iscoroutinefunction(coroutine)):
+            return getattr(filesystem, operation)(*args, **kwargs)
+        return _interruptible(scope, filesystem.loop, lambda: coroutine(*args, **kwargs))
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
@@ -139,7 +157,7 @@ class FsspecStorage(Storage):
             # Unless it is asynchronous, fsspec copies a directory as a directory.
             if not filesystem.async_impl and filesystem.isdir(remote):
                 raise NotFound(f"{self.url_of(key)} does not exist")
-            filesystem.get_file(remote, str(path))
+            self.call("get_file", remote, str(path))
             if not path.is_file():
                 raise NotFound(f"{self.url_of(key)} does not exist")
 
@@ -216,11 +234,42 @@ class FsspecStorage(Storage):
         return found
 
     def delete(self, key: str) -> None:
+        if not key:  # some file systems would delete the bucket
+            raise StorageError(f"{self.url}: an empty key names no object")
         with self.translated(key):
             filesystem, path = self.filesystem(), self.path(key)
             with suppress(FileNotFoundError, NotADirectoryError):
                 if not (_has_directories(filesystem) and filesystem.isdir(path)):
                     filesystem.rm_file(path)
+
+
+def _interruptible(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine on another thread's loop until it has ended, which stopping the scope hastens."""
+    ended: Future[Any] = Future()
+    tasks: list[Any] = []
+
+    def begin() -> None:
+        if scope.stopped:
+            ended.set_exception(Cancelled())
+            return
+        tasks.append(loop.create_task(make()))
+        tasks[0].add_done_callback(end)
+
+    def end(task: Any) -> None:
+        if task.cancelled():
+            ended.set_exception(Cancelled())
+        elif task.exception() is not None:
+            ended.set_exception(task.exception())
+        else:
+            ended.set_result(task.result())
+
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+
+    with scope.on_stop(lambda: loop.call_soon_threadsafe(cancel)):
+        loop.call_soon_threadsafe(begin)
+        return ended.result()
 
 
 def _bytes(found: bytes | BaseException) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from streamplug.types import Buffer, ObjectInfo
 
 _USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)@", re.IGNORECASE)
-_BEFORE_ACCOUNT = {"abfs", "abfss", "adl", "az", "oci", "wasb", "wasbs"}
+_BEFORE_ACCOUNT = {"abfs", "abfss", "adl", "az", "azure", "azure-dl", "oci", "wasb", "wasbs"}
 _SLASHES = re.compile(r"(?<![:/])/+$")
 _QUERY = re.compile(r"\?.*", re.DOTALL)
 
@@ -86,6 +86,10 @@ class Storage(ABC):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return several ``(start, stop)`` ranges of an object, concurrently where possible."""
         return [self.read_range(key, start, stop) for start, stop in ranges]
+
+    def serves_ranges(self, key: str) -> bool:
+        """Say whether reading a part of an object transfers that part alone; may ask the server."""
+        return True
 
     @abstractmethod
     def download(self, key: str, path: Path) -> None:

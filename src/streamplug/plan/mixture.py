@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.plan.selection import Drawn, Keyed, Selection, Whole
 from streamplug.types import Int64
+
+_HUGE = 1e100
+_MOST = 1 << 52
+"""An epoch has fewer samples, so that their number is exact as a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +35,22 @@ class Weight:
     repeat: float | None = None
     choose: int | None = None
 
+    @property
+    def given(self) -> dict[str, float]:
+        """Which of the three is given: none or one."""
+        names = ("proportion", "repeat", "choose")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
     def __post_init__(self) -> None:
-        given = {
-            k: v for k in ("proportion", "repeat", "choose") if (v := getattr(self, k)) is not None
-        }
-        if len(given) > 1:
-            raise ConfigError(f"a stream takes one of proportion, repeat and choose, got {given}")
-        for name, value in given.items():
-            if not value >= 0 or value == float("inf"):
-                raise ConfigError(f"{name}={value}: must be a number of at least 0")
+        if len(self.given) > 1:
+            raise ConfigError(
+                f"a stream takes one of proportion, repeat and choose, got {self.given}"
+            )
+        for name, value in self.given.items():
+            kinds = (int, np.integer) if name == "choose" else (int, float, np.number)
+            if not isinstance(value, kinds) or not 0 <= value < _HUGE:
+                what = "whole number" if name == "choose" else "number"
+                raise ConfigError(f"{name}={value!r:.60}: must be a {what} of at least 0")
 
 
 def choose_per_stream(
@@ -67,6 +79,8 @@ def choose_per_stream(
         chosen = _by_share(shares, sum(sizes) if epoch_size is None else epoch_size, seed)
     else:
         chosen = [_absolute(size, weight) for size, weight in zip(sizes, weights)]
+    if not 0 <= sum(chosen) < _MOST:
+        raise ConfigError(f"an epoch of {sum(chosen):.3g} samples is more than can be planned")
     for number, (size, taken) in enumerate(zip(sizes, chosen)):
         if taken and not size:
             raise ConfigError(f"stream {number} has no samples, and {taken} are to be taken of it")
@@ -75,11 +89,13 @@ def choose_per_stream(
 
 def _absolute(size: int, weight: Weight) -> int:
     if weight.choose is not None:
-        return weight.choose
+        return int(weight.choose)
     return size if weight.repeat is None else int(weight.repeat * size)
 
 
 def _by_share(shares: Sequence[float | int | None], total: int, seed: int) -> list[int]:
+    if total >= _MOST:
+        raise ConfigError(f"epoch_size={total} is more than can be planned")
     parts = np.array(shares, np.float64)
     if parts.sum() <= 0:
         raise ConfigError("the proportions of the streams add up to 0")
@@ -87,6 +103,27 @@ def _by_share(shares: Sequence[float | int | None], total: int, seed: int) -> li
     left = total - int(chosen.sum())
     chosen[np.random.default_rng(seed).choice(len(parts), left, replace=False)] += 1
     return chosen.tolist()  # type: ignore[no-any-return]
+
+
+def proportion_per_stream(
+    sizes: Sequence[int],
+    weights: Sequence[Weight],
+    epoch_size: int | None,
+    choose: Sequence[int],
+) -> list[float]:
+    """Return the share of an epoch that each stream was given: of what is chosen, before rounding.
+
+    Args:
+        sizes: Samples of each stream.
+        weights: Weight of each stream.
+        epoch_size: Samples of an epoch, as for `choose_per_stream`.
+        choose: What that returned.
+    """
+    if all(w.proportion is not None for w in weights):
+        parts = np.array([w.proportion for w in weights], np.float64)
+    else:
+        parts = np.array(choose if epoch_size is None else sizes, np.float64)
+    return (parts / (parts.sum() or 1)).tolist()  # type: ignore[no-any-return]
 
 
 def choose_per_shard(sizes: Int64, choose: int, granularity: int, seed: int) -> Int64:
@@ -163,12 +200,28 @@ class Mixture:
         granularity: Samples that are chosen of a shard at a time.
         exact: Whether to choose bit for bit as mosaicml-streaming does, in memory for every sample
             of a stream of which a part is chosen.
+        shares: Share of the epoch that each stream was given, for batches made stream by stream.
     """
 
     choose: tuple[int, ...]
     method: str
     granularity: int
     exact: bool
+    shares: tuple[float, ...] = ()
+
+    @property
+    def epoch_size(self) -> int:
+        """Samples of an epoch."""
+        return sum(self.choose)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a state says of the mixture."""
+        return {
+            "choose": list(self.choose),
+            "sampling_method": self.method,
+            "sampling_granularity": self.granularity,
+            "shares": list(self.shares) if self.exact and self.shares else None,
+        }
 
     def select(
         self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
@@ -198,6 +251,29 @@ class Mixture:
         if self.exact:
             return Drawn(starts, np.concatenate(chosen), np.random.default_rng(seed + epoch))
         return Keyed(starts, np.concatenate(chosen), seed, epoch)
+
+    def select_streams(
+        self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
+    ) -> list[Selection]:
+        """Return the samples of an epoch, those of each stream by themselves; see `select`.
+
+        With ``exact`` each stream is drawn by a generator of its own that begins with the same seed.
+        """
+        epoch = epoch if self.method == "balanced" else 0
+        picks = epoch if shuffled else 0
+        selections: list[Selection] = []
+        for number, (taken, first, last) in enumerate(zip(self.choose, streams, streams[1:])):
+            own = starts[first : last + 1]
+            sizes, each = np.diff(own), self.granularity
+            if taken == own[-1] - own[0]:
+                selections.append(Whole(own))
+            elif self.exact:
+                chosen = choose_per_shard(sizes, taken, each, seed + picks)
+                selections.append(Drawn(own, chosen, np.random.default_rng(seed + epoch)))
+            else:
+                chosen = spread_over_shards(sizes, taken, each, (seed, epoch, number))
+                selections.append(Keyed(own, chosen, seed, epoch, number))
+        return selections
 
     def _streams(self, starts: Int64, streams: Sequence[int]) -> Iterator[tuple[int, Int64]]:
         for taken, first, last in zip(self.choose, streams, streams[1:]):

@@ -1,25 +1,19 @@
-"""Which samples of an epoch's order belong to which step, rank and place in a batch.
+"""Partition: which samples of an epoch's order belong to which step, rank and place in a batch.
 
 An order has ``size`` entries in ``C`` canonical nodes ("lanes"); entry x is a position in the
-concatenation of the lanes. The lanes are interleaved: flat position ``f`` is place ``f // C`` of lane
-``f % C``, and a lane one entry short repeats its last. A partition deals flat positions to nodes,
-ranks and places; each maps (rank, step, place) to an entry in closed form, and back.
+concatenation of the lanes. A partition interleaves the lanes and deals that sequence to nodes, ranks and
+places; each maps (rank, step, place) to an entry in closed form, and back.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from streamplug.errors import ConfigError
-from streamplug.interfaces.shuffle import lane_bounds, lane_place
+from streamplug.plan.lanes import Lanes
 from streamplug.types import Int64, World
-
-PARTITIONS = ("elastic", "orig", "relaxed")
-"""Names of the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,252 +54,48 @@ class Partition(ABC):
         """Return where an entry is handed out, in the order of steps; more than once if it fills up."""
 
 
-class Lanes:
-    """The interleaved lanes of an order.
+def dealt(world: World, batch: int) -> Int64:
+    """Return which places of a global batch are those of a rank, in order, shape ``[batch]``.
 
-    Attributes:
-        size: Number of entries.
-        count: Number of lanes.
-        length: Places of each lane, after short ones have repeated their last entry.
+    Node n of P takes every P-th place from the n-th on, so that it keeps to its own lanes, and its
+    rank r of R every R-th of those.
     """
+    return world.node + world.nodes * (
+        world.rank_of_node + world.ranks_per_node * np.arange(batch, dtype=np.int64)
+    )
 
-    def __init__(self, size: int, count: int) -> None:
-        self.size, self.count = size, count
-        self.length = -(-size // count)
-        self.bounds = lane_bounds(size, count)
 
-    def entries(self, lane: Int64, place: Int64) -> Int64:
-        """Return the entries at places of lanes; a place behind a lane's last is its last."""
-        first = self.bounds[lane]
-        found: Int64 = np.minimum(first + place, self.bounds[lane + 1] - 1)
-        return found
-
-    def flat(self, entry: int) -> list[int]:
-        """Return the flat positions of an entry: two where it is repeated."""
-        lane, place = lane_place(self.bounds, entry)
-        found = [place * self.count + lane]
-        if place == self.bounds[lane + 1] - self.bounds[lane] - 1 and place < self.length - 1:
-            found.append((self.length - 1) * self.count + lane)
-        return found
+def dealt_to(world: World, place: int) -> tuple[int, int]:
+    """Return which rank gets a place of a global batch, and as its so-many-th."""
+    rest, node = divmod(place, world.nodes)
+    number, rank = divmod(rest, world.ranks_per_node)
+    return node * world.ranks_per_node + rank, number
 
 
 class Elastic(Partition):
     """Fills an epoch up to whole global batches, in the same way for every world.
 
-    Global batch t is the flat positions ``[t * G, (t + 1) * G)``, starting again from 0 behind the
-    last; of these node n of P takes every P-th from the n-th on, and its rank r of R every R-th of
-    those.
+    Global batch t is positions ``[t * G, (t + 1) * G)`` of the interleaved lanes, starting again from 0
+    behind the last.
     """
 
     def __init__(self, size: int, lanes: int, world: World, batch: int) -> None:
         """Deal `size` entries, at least one."""
-        global_batch = batch * world.ranks
-        self._lanes = Lanes(size, min(lanes, size))  # a lane needs an entry of its own
-        self._period = self._lanes.length * self._lanes.count
-        self._global = global_batch
-        self.steps = -(-self._period // global_batch)
+        self._lanes = Lanes(size, lanes)
+        self._global = batch * world.ranks
+        self.steps = -(-size // self._global)
         self.per_rank = self.steps * batch
 
     def entries(self, world: World, batch: int, steps: Int64) -> Int64:
-        places = world.node + world.nodes * (
-            world.rank_of_node + world.ranks_per_node * np.arange(batch, dtype=np.int64)
-        )
-        flat = (steps[:, None] * self._global + places) % self._period
-        return self._lanes.entries(flat % self._lanes.count, flat // self._lanes.count)
+        flat = steps[:, None] * self._global + dealt(world, batch)
+        return self._lanes.entries(flat % self._lanes.size)
 
     def places(self, world: World, batch: int, entry: int) -> list[Place]:
         found = []
-        for first in self._lanes.flat(entry):
-            for flat in range(first, self.steps * self._global, self._period):
-                step, rest = divmod(flat, self._global)
-                rest, node = divmod(rest, world.nodes)
-                place, rank = divmod(rest, world.ranks_per_node)
-                found.append(Place(step, node * world.ranks_per_node + rank, place))
-        return sorted(found, key=lambda p: p.step)
-
-
-class Orig(Partition):
-    """The partition ``orig`` of mosaicml-streaming.
-
-    Ranks get equally many entries by repeating some near the end, as few as their number asks for, so
-    what is repeated depends on the world; the last batch may be short.
-    """
-
-    def __init__(
-        self, size: int, lanes: int, world: World, batch: int, drop_first: int = 0
-    ) -> None:
-        """Deal `size` entries to a world.
-
-        Raises:
-            ConfigError: If neither of the numbers of lanes and nodes divides the other, or more is
-                dropped than there is.
-        """
-        nodes = world.nodes
-        if lanes % nodes and nodes % lanes:
-            raise ConfigError(
-                f"num_canonical_nodes={lanes} and {nodes} nodes: partition_algo='orig' needs one to "
-                "be a multiple of the other; 'elastic' takes any"
-            )
-        self._lanes = Lanes(size, lanes)
-        self._ratio = max(nodes // lanes, 1)
-        self._extra = -self._lanes.length % self._ratio
-        self._columns = self._lanes.length + self._extra
-        self._tiled = size < lanes or (size == lanes and size < nodes)
-        self._nodes, self._ranks, self._batch = nodes, world.ranks_per_node, batch
-        if drop_first > -(-self._columns * lanes // world.ranks) * world.ranks:
-            raise ConfigError(f"drop_first={drop_first} of {size} samples")
-        self._drop = drop_first // nodes * nodes
-        # Entries per node, and how many more make them divisible by its ranks.
-        self._per_node = [
-            max(-(-(self._columns * lanes - self._drop - node) // nodes), 0)
-            for node in range(nodes)
-        ]
-        self._repeats = [-count % self._ranks for count in self._per_node]
-        each = zip(self._per_node, self._repeats)
-        self.per_rank = max((count + repeats) // self._ranks for count, repeats in each)
-        self.steps = -(-self.per_rank // batch)
-
-    def entries(self, world: World, batch: int, steps: Int64) -> Int64:
-        number = steps[:, None] * batch + np.arange(batch, dtype=np.int64)
-        return self._entries(world.node, world.rank_of_node, number)
-
-    def _entries(self, node: int, rank: int, number: Int64) -> Int64:
-        """Return the entries that a rank has as its so-many-th."""
-        count, repeats = self._per_node[node], self._repeats[node]
-        at = number * self._ranks + rank
-        first = count - self._ranks - repeats + 1
-        again = at - count + first if first >= 0 else at % max(count, 1)
-        source = np.where(at < count, at, again)
-        found = self._flat(self._drop + node + self._nodes * np.maximum(source, 0))
-        return np.where(at < count + repeats, found, -1)
-
-    def _flat(self, flat: Int64) -> Int64:
-        lane, place = flat % self._lanes.count, flat // self._lanes.count
-        if self._tiled:
-            return (lane * self._columns + place) % self._lanes.size
-        copied = self._copied(place)
-        return self._lanes.entries(lane, np.where(place < self._lanes.length, place, copied))
-
-    def _copied(self, column: Any) -> Any:
-        """Return which column an extra one repeats."""
-        return (column - self._extra - self._ratio + 1) % self._lanes.length
-
-    def places(self, world: World, batch: int, entry: int) -> list[Place]:
-        found = []
-        for flat in self._flats(entry):
-            at, node = divmod(flat - self._drop, self._nodes)
-            if at < 0:
-                continue
-            for index in self._repeated(node, at):
-                number, rank = divmod(index, self._ranks)
-                step, place = divmod(number, self._batch)
-                found.append(Place(step, node * self._ranks + rank, place))
-        return sorted(found, key=lambda p: p.step)
-
-    def _flats(self, entry: int) -> list[int]:
-        """Return the flat positions of an entry."""
-        lanes = self._lanes.count
-        if self._tiled:
-            each = range(entry, lanes * self._columns, self._lanes.size)
-            return [x % self._columns * lanes + x // self._columns for x in each]
-        found = self._lanes.flat(entry)
-        for flat in list(found):
-            found += [
-                column * lanes + flat % lanes
-                for column in range(self._lanes.length, self._columns)
-                if self._copied(column) == flat // lanes
-            ]
+        for flat in range(self._lanes.flat(entry), self.steps * self._global, self._lanes.size):
+            step, place = divmod(flat, self._global)
+            found.append(Place(step, *dealt_to(world, place)))
         return found
-
-    def _repeated(self, node: int, at: int) -> list[int]:
-        """Return the places in a node's list that show its entry `at`."""
-        count, repeats = self._per_node[node], self._repeats[node]
-        first = count - self._ranks - repeats + 1
-        if first < 0:
-            return list(range(at, count + repeats, count))
-        return [at, at - first + count] if first <= at < first + repeats else [at]
-
-
-class Relaxed(Partition):
-    """The partition ``relaxed`` of mosaicml-streaming: `Orig` of the world that a run began on."""
-
-    def __init__(
-        self,
-        size: int,
-        lanes: int,
-        world: World,
-        batch: int,
-        *,
-        drop_first: int,
-        first_nodes: int,
-    ) -> None:
-        """Deal as on `first_nodes` nodes, with the same global batch.
-
-        Raises:
-            ConfigError: If the global batch cannot be dealt to the ranks of so many nodes.
-        """
-        total, ranks = batch * world.ranks, first_nodes * world.ranks_per_node
-        if total % ranks:
-            raise ConfigError(
-                f"a global batch of {total} cannot be dealt to the {ranks} ranks that the run began on; "
-                "keep it a multiple of them, or use partition_algo='elastic'"
-            )
-        self._first_batch = total // ranks
-        self._first = World(first_nodes, world.ranks_per_node)
-        self._orig = Orig(size, lanes, self._first, self._first_batch, drop_first)
-        self.steps = self._orig.steps
-        self.per_rank = -(-self._orig.per_rank * ranks // world.ranks)
-
-    def entries(self, world: World, batch: int, steps: Int64) -> Int64:
-        number = world.rank * batch + np.arange(batch, dtype=np.int64)
-        rank, place = number // self._first_batch, number % self._first_batch
-        found = np.empty((len(steps), batch), np.int64)
-        for each in np.unique(rank).tolist():
-            here = rank == each
-            at = World(self._first.nodes, self._first.ranks_per_node, 1, each)
-            found[:, here] = self._orig.entries(at, self._first_batch, steps)[:, place[here]]
-        return found
-
-    def places(self, world: World, batch: int, entry: int) -> list[Place]:
-        found = []
-        for p in self._orig.places(self._first, self._first_batch, entry):
-            rank, place = divmod(p.rank * self._first_batch + p.place, batch)
-            found.append(Place(p.step, rank, place))
-        return found
-
-
-def make_partition(
-    algo: str,
-    size: int,
-    lanes: int,
-    world: World,
-    batch: int,
-    *,
-    drop_first: int = 0,
-    first_nodes: int | None = None,
-) -> Partition:
-    """Return a partition by its name: ``elastic``, ``orig`` or ``relaxed``.
-
-    Args:
-        algo: The name.
-        size: Entries of the order.
-        lanes: Canonical nodes.
-        world: Who reads.
-        batch: Samples per batch of one rank.
-        drop_first: Flat positions to leave out at the beginning; not for ``elastic``.
-        first_nodes: For ``relaxed``: nodes on which the run began.
-
-    Raises:
-        ConfigError: If there is no such name, or it cannot serve this world.
-    """
-    if algo == "elastic":
-        return Elastic(size, lanes, world, batch)
-    if algo not in PARTITIONS:
-        raise ConfigError(f"partition_algo={algo!r}: choose one of {', '.join(PARTITIONS)}")
-    divides = not (lanes % world.nodes and world.nodes % lanes)
-    if algo == "orig" or first_nodes is None or divides:
-        return Orig(size, lanes, world, batch, drop_first)
-    return Relaxed(size, lanes, world, batch, drop_first=drop_first, first_nodes=first_nodes)
 
 
 def worker_steps(world: World, first: int, steps: int) -> Int64:

@@ -1,15 +1,16 @@
 """Which samples of the shards make up an epoch, as virtual shards.
 
-A virtual shard is a shard taken whole, or some of its samples in stored order. The virtual shards one after
+A virtual shard is a shard taken whole, or some of its samples. The virtual shards one after
 the other are what an order is made of; an entry is a position there.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.types import Int64
 
@@ -41,14 +42,15 @@ class Whole(Selection):
     """Every sample once."""
 
     def __init__(self, starts: Int64) -> None:
-        """Take the shards that begin at `starts`."""
-        self.starts = starts
+        """Take the shards that begin at the sample ids `starts`; the last is the end."""
+        self._first = int(starts[0])
+        self.starts = starts - self._first if self._first else starts
 
     def samples(self, entries: Int64) -> Int64:
-        return entries
+        return entries + self._first if self._first else entries
 
     def entries(self, sample: int) -> list[int]:
-        return [sample] if 0 <= sample < self.size else []
+        return [sample - self._first] if 0 <= sample - self._first < self.size else []
 
 
 class Chosen(Selection):
@@ -72,10 +74,9 @@ class Chosen(Selection):
         flat = entries.reshape(-1)
         unit = np.searchsorted(self.starts, flat, side="right") - 1
         offset = flat - self.starts[unit]
-        partial = self._partial[unit]
-        for number in np.unique(unit[partial]).tolist():
-            here = unit == number
-            offset[here] = self.picked(number)[offset[here]]
+        here = self._partial[unit]
+        if here.any():
+            offset[here] = self._partly(unit[here], offset[here])
         found: Int64 = self._first[self._shard[unit]] + offset
         return found.reshape(entries.shape)
 
@@ -85,36 +86,72 @@ class Chosen(Selection):
         found = []
         first, last = np.searchsorted(self._shard, [shard, shard + 1]).tolist()
         for unit in range(first, last):
-            at = np.array([offset])
-            if self._partial[unit]:
-                at = np.flatnonzero(self.picked(unit) == offset)
-            found += (at + self.starts[unit]).tolist()
+            numbers = self._numbers(unit, offset) if self._partial[unit] else [offset]
+            found += [int(self.starts[unit]) + number for number in numbers]
         return found
 
     @abstractmethod
-    def picked(self, unit: int) -> Int64:
-        """Return which samples of its shard a partial unit takes: offsets, ascending."""
+    def _partly(self, units: Int64, numbers: Int64) -> Int64:
+        """Return which samples of their shards partial units take, each as its so-many-th: offsets."""
+
+    @abstractmethod
+    def _numbers(self, unit: int, offset: int) -> list[int]:
+        """Return as its so-many-th a partial unit takes a sample of its shard, if it does."""
 
 
 class Keyed(Chosen):
-    """Partial shards are drawn where they are read, each by a generator of its own."""
+    """Partial shards are sampled by a function of each entry, so that none is ever drawn whole.
 
-    def __init__(self, starts: Int64, chosen: Int64, seed: int, epoch: int) -> None:
-        """See `Chosen`; `seed` and `epoch` decide what is drawn."""
+    Of a shard with n samples of which k are taken, the n samples are a circle, turned by a random number
+    and cut into k cells that differ in size by one at most; of each cell one sample is taken, at random.
+    So each sample is as likely as any other.
+    """
+
+    def __init__(
+        self, starts: Int64, chosen: Int64, seed: int, epoch: int, stream: int = 0
+    ) -> None:
+        """See `Chosen`; `seed`, `epoch` and `stream` decide what is taken."""
         super().__init__(starts, chosen)
-        self._key = np.array([seed % (1 << 64), epoch], np.uint64)
-        self._cached = lru_cache(maxsize=64)(self._draw)
+        self._key = np.uint64(0)
+        for word in (seed % (1 << 64), epoch, stream):
+            self._key = _mixed(self._key ^ np.uint64(word))
 
-    def picked(self, unit: int) -> Int64:
-        return self._cached(unit)
+    def _partly(self, units: Int64, numbers: Int64) -> Int64:
+        sizes, counts, turns, keys = self._cells(units)
+        cells = numbers * sizes // counts
+        width = (numbers + 1) * sizes // counts - cells
+        return (cells + turns + _below(_mixed(keys + numbers.view(np.uint64)), width)) % sizes
 
-    def _draw(self, unit: int) -> Int64:
-        shard = self._shard[unit]
-        bits = np.random.Philox(counter=[0, shard, 0, 8], key=self._key)
-        count = int(self.starts[unit + 1] - self.starts[unit])
-        return np.sort(
-            np.random.Generator(bits).choice(int(self._sizes[shard]), count, replace=False)
-        )
+    def _numbers(self, unit: int, offset: int) -> list[int]:
+        units = np.array([unit])
+        sizes, counts, turns, _ = self._cells(units)
+        place = (offset - turns) % sizes
+        number = ((place + 1) * counts - 1) // sizes  # of the cell that the offset is in
+        return [int(number[0])] if self._partly(units, number)[0] == offset else []
+
+    def _cells(self, units: Int64) -> tuple[Int64, Int64, Int64, NDArray[np.uint64]]:
+        """Return, of each unit's shard, its size, how many are taken, its turn, and its key."""
+        shards = self._shard[units]
+        sizes, counts = self._sizes[shards], self.starts[units + 1] - self.starts[units]
+        keys = _mixed(self._key ^ shards.view(np.uint64))
+        return sizes, counts, _below(keys, sizes), _mixed(keys)
+
+
+def _mixed(bits: Any) -> Any:
+    """Return bits that look random: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    with np.errstate(over="ignore"):
+        bits = bits + np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return bits ^ (bits >> np.uint64(31))
+
+
+def _below(bits: NDArray[np.uint64], limits: Int64) -> Int64:
+    """Return numbers in ``[0, limit)``, limits being at most 2**31."""
+    found: Int64 = ((bits >> np.uint64(33)) * limits.view(np.uint64) >> np.uint64(31)).view(
+        np.int64
+    )
+    return found
 
 
 class Drawn(Chosen):
@@ -131,5 +168,12 @@ class Drawn(Chosen):
             for unit in np.flatnonzero(self._partial).tolist()
         }
 
-    def picked(self, unit: int) -> Int64:
-        return self._picked[unit]
+    def _partly(self, units: Int64, numbers: Int64) -> Int64:
+        found = np.empty_like(numbers)
+        for unit in np.unique(units).tolist():
+            here = units == unit
+            found[here] = self._picked[unit][numbers[here]]
+        return found
+
+    def _numbers(self, unit: int, offset: int) -> list[int]:
+        return np.flatnonzero(self._picked[unit] == offset).tolist()  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,41 +21,58 @@ class Identity:
         size: Samples of the data set.
         shards: Digest of its shards' sizes.
         global_batch: Samples per step over all ranks.
+        epoch_size: Samples of an epoch.
+        streams: Samples of each stream.
         shuffle_algo: Name of the shuffle, or None when not shuffling.
         shuffle_seed: Its seed.
         shuffle_block_size: Its block size.
         num_canonical_nodes: Lanes of the order.
         partition_algo: Name of the partition.
-        choose: Samples that an epoch takes of each stream.
+        batching_method: Name of the batching method.
+        choose: Samples that an epoch takes of each stream; None with a curriculum, as the next two.
         sampling_method: Whether what is chosen of a stream changes with the epoch.
         sampling_granularity: Samples that are chosen of a shard at a time.
+        shares: Shares of the streams before rounding, where batches depend on them; else None.
     """
 
     size: int
     shards: str
     global_batch: int
+    epoch_size: int
+    streams: list[int]
     shuffle_algo: str | None
     shuffle_seed: int
     shuffle_block_size: int
     num_canonical_nodes: int
     partition_algo: str
-    choose: list[int]
-    sampling_method: str
-    sampling_granularity: int
+    batching_method: str
+    choose: list[int] | None
+    sampling_method: str | None
+    sampling_granularity: int | None
+    shares: list[float] | None
 
 
-def save(identity: Identity, epoch: int, sample_in_epoch: int, first_nodes: int) -> dict[str, Any]:
+def save(
+    identity: Identity, epoch: int, step: int, first_nodes: int, first_batch: int | None = None
+) -> dict[str, Any]:
     """Return a state as plain JSON values.
 
     ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
-    ``initial_physical_nodes`` (`first_nodes`: those that the run began on) are named as in the state
-    of mosaicml-streaming.
+    ``initial_physical_nodes`` are named as in the state of mosaicml-streaming.
+
+    Args:
+        identity: Of the run.
+        epoch: Which epoch.
+        step: The first of its steps that is not yet done.
+        first_nodes: Nodes on which the run began.
+        first_batch: Samples per batch of one rank with which it began, where the order has to do with it.
     """
+    began = {"initial_physical_nodes": first_nodes, "initial_batch_size": first_batch}
     return {
         "version": VERSION,
         "epoch": epoch,
-        "sample_in_epoch": sample_in_epoch,
-        "initial_physical_nodes": first_nodes,
+        "sample_in_epoch": step * identity.global_batch,
+        **{name: value for name, value in began.items() if value is not None},
         **asdict(identity),
     }
 
@@ -69,22 +87,26 @@ def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
             message names what differs.
     """
     version = state.get("version")
-    if version not in (None, VERSION):
-        raise StateError(f"the state has version {version!r}; this streamplug loads {VERSION}")
+    if version is not None and (type(version) is not int or version != VERSION):
+        raise StateError(
+            f"the state has version {reprlib.repr(version)}; this streamplug loads {VERSION}"
+        )
     for key in ("epoch", "sample_in_epoch"):
         value = state.get(key)
         if type(value) is not int or not 0 <= value < _LIMIT:
-            raise StateError(f"the state has {key}={value!r:.60}; expected a whole number")
+            raise StateError(f"the state has {key}={reprlib.repr(value)}; expected a whole number")
     ours = asdict(identity)
     keys = ours if version else ("num_canonical_nodes", "shuffle_seed")
     differing = [
-        f"{key}: saved {state.get(key)!r}, now {ours[key]!r}"
+        f"{key}: saved {reprlib.repr(state.get(key))}, now {reprlib.repr(ours[key])}"
         for key in keys
         if state.get(key) != ours[key]
     ]
     if differing:
         raise StateError("the state is of another run: " + "; ".join(differing))
     step, rest = divmod(state["sample_in_epoch"], identity.global_batch)
+    if rest and not version and state["sample_in_epoch"] >= identity.epoch_size:
+        return state["epoch"], step + 1  # after the last batch of an epoch, which was short
     if rest:
         raise StateError(
             f"the state is at sample {state['sample_in_epoch']}, inside a global batch of "

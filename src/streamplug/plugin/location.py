@@ -36,8 +36,9 @@ def join(location: str, *parts: str) -> str:
 def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Storage:
     """Return the storage of a URL or path.
 
-    The scheme names it; ``distribution:scheme://…`` picks one of several. A scheme without plugin
-    goes to the built-in storage if fsspec knows it.
+    The scheme names it; ``distribution:scheme://…`` picks one of several, and so does
+    ``client:scheme://…`` where a storage is named ``client+scheme``, such as ``obstore+s3``. A scheme
+    without plugin goes to the built-in storage if fsspec knows it.
 
     Args:
         location: Such as ``"/data/set"``, ``"s3://bucket/set"``, ``"memory://set"``.
@@ -56,10 +57,16 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     by, scheme = match["by"], match["scheme"].lower()
     location = scheme + location[match.end("scheme") :]
     if by:
-        return _make(f"{by.lower()}:{scheme}", location, options)
+        return _make(_qualified(by.lower(), scheme), location, options)
     if not known("storage", scheme) and _fsspec_has(scheme):
         return _make("file", location, options)
     return _make(scheme, location, options)
+
+
+def _qualified(by: str, scheme: str) -> str:
+    client = f"{by}+{scheme}"
+    named = client in CATALOG["storage"] or known("storage", client)
+    return client if named else f"{by}:{scheme}"
 
 
 def _make(name: str, location: str, options: Mapping[str, Any]) -> Storage:

@@ -227,3 +227,11 @@ def _hint(kind: str, name: str, available: set[str]) -> str:
         return ""
     install = "" if close[0] in available else f" (pip install {catalog[close[0]]})"
     return f" Did you mean {close[0]!r}?{install}"
+
+
+def blank(pickled_class: bytes) -> Any:
+    """Return an instance, as yet without state, of a class that was pickled by value or by name."""
+    import cloudpickle
+
+    cls = cloudpickle.loads(pickled_class)
+    return cls.__new__(cls)

@@ -1,6 +1,7 @@
 """Bytes from near: opens local shards and decodes their samples."""
 
+from streamplug.read.ranges import RangeShards
 from streamplug.read.reader import Reader
 from streamplug.read.shards import OpenShards
 
-__all__ = ["OpenShards", "Reader"]
+__all__ = ["OpenShards", "RangeShards", "Reader"]

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from streamplug.errors import DataError
+from streamplug.fetch.workers import run_all
 from streamplug.interfaces import Column
+from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
 
 _SWEEP = 64
 """Rows asked of one shard at once from which on it pays to map the whole file."""
+
+
+_REQUESTS = 16
+"""Pieces of shards to fetch at once for samples that were not fetched ahead."""
 
 
 class Reader:
@@ -23,19 +32,26 @@ class Reader:
     Attributes:
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
+        ranged: Whether all streams are read by ranges.
+        cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
-    def __init__(self, samples: Sequence[Int64], shards: Sequence[OpenShards]) -> None:
+    def __init__(self, starts: Sequence[Int64], shards: Sequence[OpenShards | RangeShards]) -> None:
         """Read from the shards of some streams.
 
         Args:
-            samples: Samples of each shard, for each stream.
+            starts: First sample id of each shard in its stream and the total, for each stream. That of
+                a single stream is taken as it is, mapped or not.
             shards: Opens the shards of each stream.
         """
-        self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(samples))])
+        self.starts = starts[0] if len(starts) == 1 else _joined(starts)
         self._streams = list(shards)
-        self.stream_shards: list[int] = np.cumsum([0, *map(len, samples)]).tolist()
+        self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
         self._bounds = self._lookup()
+        self._any_ranged = any(isinstance(each, RangeShards) for each in shards)
+        self.ranged = all(isinstance(each, RangeShards) for each in shards)
+        limits = [each.limit for each in shards if isinstance(each, OpenShards)]
+        self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
 
     def _lookup(self) -> memoryview:
         # To find a single sample quickly, without a Python number for every shard.
@@ -50,14 +66,81 @@ class Reader:
 
     def shards_of(self, ids: Int64) -> list[int]:
         """Return the distinct shards of some samples, in the order of first need."""
-        shards = np.searchsorted(self.starts, ids.reshape(-1), side="right") - 1
+        shards = np.searchsorted(np.asarray(self.starts), ids.reshape(-1), side="right") - 1
         distinct, first = np.unique(shards, return_index=True)
         return distinct[np.argsort(first)].tolist()  # type: ignore[no-any-return]
 
     def open(self, shard: int) -> OpenShard:
         """Return an open shard, by its number over all streams."""
+        shards, number = self._find(shard)
+        return shards.get(number)
+
+    def _find(self, shard: int) -> tuple[OpenShards | RangeShards, int]:
         stream = bisect_right(self.stream_shards, shard) - 1
-        return self._streams[stream].get(shard - self.stream_shards[stream])
+        return self._streams[stream], shard - self.stream_shards[stream]
+
+    # -- fetching ahead ---------------------------------------------------------------
+
+    def needs(self, ids: Int64) -> list[int | Piece]:
+        """Return what must be there to read some samples: shards by number, or pieces of shards.
+
+        They come in the order of first need.
+        """
+        if not self._any_ranged:
+            return self.shards_of(ids)  # type: ignore[return-value]
+        groups = sorted(self._groups(ids), key=lambda group: int(group[1][0]))
+        found: list[int | Piece] = []
+        for number, places in groups:
+            shards, shard = self._find(number)
+            if isinstance(shards, RangeShards):
+                found.append(shards.piece(number, shard, ids[places] - self._bounds[number]))
+            else:
+                found.append(number)
+        return found
+
+    def weight(self, need: int | Piece) -> int:
+        """Return about how many bytes a need has."""
+        if isinstance(need, Piece):
+            return need.weight
+        shards, shard = self._find(need)
+        return shards.nbytes(shard)
+
+    def ensure(self, need: int | Piece) -> None:
+        """Fetch a shard or a piece, unless it is there; whoever waits for a shard keeps it not open.
+
+        Raises:
+            StreamplugError: If it cannot be had or is damaged.
+        """
+        if isinstance(need, Piece):
+            self._pieces_of(need).fetch(need)
+        else:
+            self.open(need)
+
+    def release(self, need: int | Piece) -> None:
+        """Forget a piece; shards stay."""
+        if isinstance(need, Piece):
+            self._pieces_of(need).release(need)
+
+    def _pieces_of(self, piece: Piece) -> RangeShards:
+        return self._find(piece.number)[0]  # type: ignore[return-value]
+
+    @contextmanager
+    def _at_hand(self, ids: Int64, groups: Sequence[tuple[int, Int64]]) -> Iterator[None]:
+        """Have all pieces that some samples need, fetching at once those that are not there."""
+        pieces = []
+        for number, places in groups if self._any_ranged else ():
+            shards, shard = self._find(number)
+            rows = ids[places] - self._bounds[number]
+            if isinstance(shards, RangeShards) and shards.missing(shard, rows):
+                pieces.append(shards.piece(number, shard, rows))
+        try:
+            run_all([partial(self.ensure, piece) for piece in pieces], _REQUESTS)
+            yield
+        finally:
+            for piece in pieces:
+                self.release(piece)
+
+    # -- reading ----------------------------------------------------------------------
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return where a sample lies: stream, shard in it, that shard's file, and place in it."""
@@ -118,19 +201,33 @@ class Reader:
 
     def _taken(self, ids: Int64) -> Iterator[tuple[OpenShard, Int64, list[ColumnValues]]]:
         """Yield, for each shard concerned, where its samples go and the values of its columns."""
-        numbers = np.searchsorted(self.starts, ids, side="right") - 1
+        groups = self._groups(ids)
+        with self._at_hand(ids, groups):
+            for number, places in groups:
+                shard = self.open(number)
+                if not shard.populated and len(places) >= _SWEEP:
+                    shard.populate()
+                try:
+                    values = shard.reader.take(ids[places] - self._bounds[number], shard.columns)
+                except DataError as error:
+                    raise shard.located(error) from error
+                yield shard, places, values
+
+    def _groups(self, ids: Int64) -> list[tuple[int, Int64]]:
+        """Return the shards concerned, ascending, and which places of `ids` are in each."""
+        starts = np.asarray(self.starts)  # a mapped one would make each result of its kind
+        numbers = np.searchsorted(starts, ids, side="right") - 1
         order = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-        for places in np.split(order, cuts) if len(ids) else ():
-            number = int(numbers[places[0]])
-            shard = self.open(number)
-            if not shard.populated and len(places) >= _SWEEP:
-                shard.populate()
-            try:
-                values = shard.reader.take(ids[places] - self.starts[number], shard.columns)
-            except DataError as error:
-                raise shard.located(error) from error
-            yield shard, places, values
+        parts = np.split(order, cuts) if len(ids) else []
+        return [(int(numbers[places[0]]), places) for places in parts]
+
+
+def _joined(starts: Sequence[Int64]) -> Int64:
+    """Return the starts of streams one after the other."""
+    before = [0, *accumulate(int(each[-1]) for each in starts)]
+    parts = [each[:-1] + first for each, first in zip(starts, before)]
+    return np.concatenate([*parts, np.array(before[-1:], np.int64)])
 
 
 def _merge(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
+import os
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, DataError
+from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.fetch import ShardStore
 from streamplug.fetch.files import local_errors
 from streamplug.index import Index
@@ -21,6 +25,14 @@ from streamplug.types import Bytes1D
 
 MAX_OPEN = 512
 """Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
+
+_PART_OPEN = 4
+"""Of a cache with a limit, one part in so many may be open in a process, and at least one shard."""
+
+_USED_SECONDS = 1.0  # how often a cache is told that a shard is still in use
+_SWEEP_SECONDS = 0.1  # how often evicted ones are looked for while others are opened
+_ATTEMPTS = 10
+_LOG = logging.getLogger("streamplug.read")
 
 _POPULATE_READ = 22  # madvise(2), Linux 5.14; the mmap module has no name for it yet
 
@@ -32,18 +44,24 @@ class OpenShard:
         reader: Reads its samples.
         columns: Those of its columns that were asked for, in stored order.
         where: What errors call it.
+        populated: Whether all of it was mapped at once.
+        bytes: What its files take.
+        used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
     """
 
-    __slots__ = ("_maps", "columns", "populated", "reader", "where")
+    __slots__ = ("_maps", "bytes", "columns", "paths", "populated", "reader", "used", "where")
 
     def __init__(
-        self, reader: ShardReader, columns: Sequence[Column], where: str, maps: Sequence[mmap.mmap]
+        self, reader: ShardReader, columns: Sequence[Column], where: str, files: MappedFiles
     ) -> None:
         self.reader = reader
         self.columns = columns
         self.where = where
         self.populated = False
-        self._maps = maps
+        self.paths = files.inodes
+        self.bytes = sum(len(data) for data in files.data.values())
+        self.used = time.monotonic()
+        self._maps = files.maps
 
     def populate(self) -> None:
         """Map the whole file at once: cheaper than a page fault at each of its samples."""
@@ -56,9 +74,20 @@ class OpenShard:
         """Return an error with the place of this shard in front."""
         return type(error)(f"{self.where}: {error}")
 
+    def evicted(self) -> bool:
+        """Say whether its files are gone, or others, so that only this keeps their room on the disk."""
+        try:
+            return any(path.stat().st_ino != inode for path, inode in self.paths.items())
+        except OSError:
+            return True
+
 
 class OpenShards:
-    """Opens shards of one stream when they are first read, and closes those not used for long."""
+    """Opens shards of one stream when they are first read, and closes those not used for long.
+
+    If the cache has a limit, also those that were evicted from it, whose room on the disk is free
+    only when nobody has them open, and those beyond a quarter of the limit.
+    """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
         """Read the shards of `index`, whose files `store` makes ready.
@@ -72,17 +101,22 @@ class OpenShards:
         self._store = store
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._lock = Lock()
+        self._bytes = 0
+        self._limit = None if store.limit is None else store.limit // _PART_OPEN
+        self._swept = 0.0
+        store.when_full = WeakMethod(self._let_go)
         self._wanted = [
             tuple(c for c in schema.columns if columns is None or c.name in columns)
             for schema in index.schemas
         ]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict(), "_lock": None}
+        return {**self.__dict__, "_open": OrderedDict(), "_lock": None, "_bytes": 0}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = Lock()
+        self._store.when_full = WeakMethod(self._let_go)
 
     def get(self, shard: int) -> OpenShard:
         """Return an open shard.
@@ -95,47 +129,129 @@ class OpenShards:
             found = self._open.get(shard)
             if found is not None:
                 self._open.move_to_end(shard)
-                return found
+        if found is not None:
+            if self._limit is not None and time.monotonic() - found.used > _USED_SECONDS:
+                self._use(found)
+            return found
         opened = self._open_shard(shard)
         with self._lock:
+            self._close(shard)
             self._open[shard] = opened
-            while len(self._open) > MAX_OPEN:
-                self._open.popitem(last=False)
+            self._bytes += opened.bytes
+            while len(self._open) > 1 and self._too_many():
+                self._close(next(iter(self._open)))
         return opened
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
         return next(iter(self._index.shard(shard).files.values())).raw.basename
 
+    def nbytes(self, shard: int) -> int:
+        """Return the bytes of a shard's raw files."""
+        return sum(file.raw.bytes for file in self._index.shard(shard).files.values())
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that all shards may take in the cache, or None for any number."""
+        return self._store.limit
+
+    # -- what stays open ------------------------------------------------------------
+
+    def _too_many(self) -> bool:
+        return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
+
+    def _close(self, shard: int) -> None:
+        # The mapping goes when nobody reads from it any more.
+        closed = self._open.pop(shard, None)
+        if closed is not None:
+            self._bytes -= closed.bytes
+
+    def _use(self, found: OpenShard) -> None:
+        """Tell the cache that a shard is in use, lest it is evicted; it may be used in any case."""
+        found.used = time.monotonic()
+        if not self._store.touch(list(found.paths)):
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the shards that were evicted."""
+        with self._lock:
+            for shard in [number for number, each in self._open.items() if each.evicted()]:
+                self._close(shard)
+            self._swept = time.monotonic()
+
+    # -- opening ----------------------------------------------------------------------
+
     def _open_shard(self, shard: int) -> OpenShard:
-        paths = self._store.ensure(shard)
+        if self._limit is not None and time.monotonic() - self._swept > _SWEEP_SECONDS:
+            self._let_go()
+        healed = False
+        for _ in range(_ATTEMPTS):
+            paths = self._store.ensure(shard)
+            with local_errors(next(iter(paths.values()))):
+                try:
+                    files = MappedFiles(paths)
+                except FileNotFoundError:  # evicted since
+                    continue
+            try:
+                opened = self._opened(shard, files)
+            except DataError as error:
+                # Fetched anew, it may be whole. If not it goes too, so that nobody takes it for that.
+                if not self._store.discard(shard, files.inode_of) or healed:
+                    raise
+                _LOG.warning("%s: fetching it again", error)
+                healed = True
+                continue
+            self._store.touch(list(files.inodes))
+            return opened
+        raise StorageError(
+            f"shard {shard} was evicted {_ATTEMPTS} times before it could be opened; "
+            f"raise cache_limit={self._store.limit}, or lower the number of workers"
+        )
+
+    def _opened(self, shard: int, files: MappedFiles) -> OpenShard:
         info = self._index.shard(shard)
         schema = self._index.schema(shard)
-        where = f"shard {shard} ({', '.join(map(str, paths.values()))})"
-        with local_errors(next(iter(paths.values()))):
-            maps, files = _map_files(paths)
-        for role, data in files.items():
+        where = f"shard {shard} ({', '.join(map(str, files.inodes))})"
+        for role, data in files.data.items():
             if len(data) != info.files[role].raw.bytes:
                 raise CorruptShardError(
                     f"{where}: {len(data)} bytes, the index says {info.files[role].raw.bytes}"
                 )
         try:
-            reader = schema.format.open(info, files, schema.columns)
+            reader = schema.format.open(info, files.data, schema.columns)
         except DataError as error:
             raise type(error)(
                 f"{where}: {error}; the file is damaged, write or copy it again"
             ) from error
-        return OpenShard(reader, self._wanted[self._index.schema_of[shard]], where, maps)
+        return OpenShard(reader, self._wanted[self._index.schema_of[shard]], where, files)
 
 
-def _map_files(paths: Mapping[str, Path]) -> tuple[list[mmap.mmap], dict[str, Bytes1D]]:
-    maps: list[mmap.mmap] = []
-    files: dict[str, Bytes1D] = {}
-    for role, path in paths.items():
-        with path.open("rb") as stream:
-            if path.stat().st_size == 0:  # nothing to map
-                files[role] = np.empty(0, np.uint8)
-                continue
-            maps.append(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        files[role] = np.frombuffer(maps[-1], np.uint8)
-    return maps, files
+class MappedFiles:
+    """Some files, mapped.
+
+    Attributes:
+        data: The bytes of each, by role.
+        maps: The mappings; an empty file has none.
+        inodes: Which file each path was.
+        inode_of: The same by role.
+    """
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        """Map files.
+
+        Raises:
+            OSError: `FileNotFoundError` if one is gone.
+        """
+        self.data: dict[str, Bytes1D] = {}
+        self.maps: list[mmap.mmap] = []
+        self.inodes: dict[Path, int] = {}
+        self.inode_of: dict[str, int] = {}
+        for role, path in paths.items():
+            with path.open("rb") as stream:
+                status = os.fstat(stream.fileno())
+                self.inodes[path] = self.inode_of[role] = status.st_ino
+                if status.st_size == 0:  # nothing to map
+                    self.data[role] = np.empty(0, np.uint8)
+                    continue
+                self.maps.append(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+            self.data[role] = np.frombuffer(self.maps[-1], np.uint8)

@@ -42,6 +42,9 @@ class _Wrapper(Storage):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._around("read_ranges", key, lambda: self.inner.read_ranges(key, ranges))
 
+    def serves_ranges(self, key: str) -> bool:
+        return self.inner.serves_ranges(key)
+
     def download(self, key: str, path: Path) -> None:
         self._around("download", key, lambda: self.inner.download(key, path))
 

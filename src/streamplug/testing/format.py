@@ -15,21 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import DataError, DecodeError, EncodeError, StreamplugError
-from streamplug.interfaces import (
-    Column,
-    Encoding,
-    Format,
-    ShardFile,
-    ShardInfo,
-    ShardReader,
-    ShardWriter,
-    WriteSettings,
-)
+from streamplug.interfaces import Column, Encoding, Format, ShardReader, ShardWriter, WriteSettings
 from streamplug.plugin import make, resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
+from streamplug.testing.heads import check_damaged_heads, check_head, info_of
 from streamplug.testing.samples import EXAMPLES, VALUES, Broken
-from streamplug.types import FileInfo
 
 Row = dict[str, Any]
 
@@ -114,8 +105,7 @@ class FormatTests(ConformanceBase):
             replace(c, encoding=Broken(c.encoding)) if c.name in broken else c
             for c in format_.columns(shard.entry, _make_encoding)
         ]
-        raw = {role: FileInfo(role, len(data), {}) for role, data in shard.files.items()}
-        info = ShardInfo(0, shard.samples, {role: ShardFile(raw[role], None) for role in raw})
+        info = info_of(shard.samples, shard.files)
         content = {role: np.frombuffer(data, np.uint8) for role, data in shard.files.items()}
         return format_.open(info, content, columns), columns
 
@@ -243,6 +233,14 @@ class FormatTests(ConformanceBase):
             pytest.skip("a sample is not one piece of a file")
         for start, stop in found:  # type: ignore[misc]
             assert 0 <= start <= stop <= len(shard.files["data"])
+
+    def test_head_tells_what_the_whole_shard_tells(self) -> None:
+        shard = self.write(self.some_rows())
+        check_head(self.format(), shard.files["data"], *self.open(shard))
+
+    def test_damaged_heads_do_no_harm(self) -> None:
+        shard = self.write(self.some_rows())
+        check_damaged_heads(self.format(), shard.samples, shard.files["data"], self.open(shard)[1])
 
     def test_serves_many_threads(self) -> None:
         reader, columns = self.open(self.write(self.some_rows()))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
 # How often botocore itself tries; s3fs tries again on top of that, so it must not be often.
 ATTEMPTS = 2
+_WHAT = "s3 storage"
 _ADDRESSING = ("auto", "path", "virtual")
 
-_OWN: Mapping[str, type | tuple[type, ...]] = {
+_OWN: Kinds = {
     "endpoint_url": str,
     "profile": str,
     "region": str,
@@ -28,7 +30,7 @@ _OWN: Mapping[str, type | tuple[type, ...]] = {
     "connect_timeout": (int, float),
     "read_timeout": (int, float),
 }
-_PASSED_ON: Mapping[str, type | tuple[type, ...]] = {
+_PASSED_ON: Kinds = {
     "cache_regions": bool,
     "client_kwargs": Mapping,
     "config_kwargs": Mapping,
@@ -46,27 +48,12 @@ def check(options: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
     """
-    known = {**_OWN, **_PASSED_ON}
-    for name, value in options.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(sorted(known))}"
-            raise ConfigError(f"s3 storage takes no option {name!r}.{hint}")
-        # A bool is an int in Python, but not a number of seconds.
-        wrong_bool = isinstance(value, bool) and known[name] is not bool
-        if value is not None and (wrong_bool or not isinstance(value, known[name])):
-            # The value may be a secret: only its type is told.
-            raise ConfigError(
-                f"s3 storage option {name!r} must be {_spell(known[name])}, "
-                f"not {type(value).__name__}"
-            )
+    check_options(_WHAT, options, {**_OWN, **_PASSED_ON})
+    check_url(_WHAT, options, "endpoint_url", "https://ACCOUNT.r2.cloudflarestorage.com")
+    check_positive(
+        _WHAT, options, "connect_timeout", "read_timeout", "max_concurrency", "default_block_size"
+    )
     _check_values(options)
-
-
-def _spell(wanted: type | tuple[type, ...]) -> str:
-    if isinstance(wanted, tuple):
-        return " or ".join(each.__name__ for each in wanted)
-    return "a dict" if wanted is Mapping else wanted.__name__
 
 
 def _check_values(options: Mapping[str, Any]) -> None:
@@ -75,15 +62,6 @@ def _check_values(options: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"s3 storage option addressing_style={style!r}: use {', '.join(_ADDRESSING)}"
         )
-    endpoint = options.get("endpoint_url")
-    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(
-            "s3 storage option 'endpoint_url' must start with http:// or https://, such as "
-            "https://ACCOUNT.r2.cloudflarestorage.com"
-        )
-    for name in ("connect_timeout", "read_timeout", "max_concurrency", "default_block_size"):
-        if options.get(name) is not None and options[name] <= 0:
-            raise ConfigError(f"s3 storage option {name}={options[name]}: must be positive")
     if (options.get("key") is None) != (options.get("secret") is None):
         raise ConfigError("s3 storage options 'key' and 'secret' go together: give both or none")
     if options.get("anon") and options.get("key") is not None:
@@ -101,6 +79,7 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         "read_timeout": given.get("read_timeout", READ_TIMEOUT),
         "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
         "max_pool_connections": 50,
+        **_checksums(given.get("endpoint_url") or _endpoint_of_environment()),
         **given.get("config_kwargs", {}),
     }
     if "addressing_style" in given:
@@ -112,6 +91,26 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         "requester_pays": given.get("requester_pays", bucket in _paying()),
         "client_kwargs": client,
         "config_kwargs": config,
+    }
+
+
+def _endpoint_of_environment() -> str:
+    names = ("S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+def _checksums(endpoint: str) -> dict[str, str]:
+    """Return settings without which several stores other than Amazon's refuse uploads."""
+    from botocore.config import Config  # type: ignore[import-untyped]
+
+    host = urlsplit(endpoint).hostname or "amazonaws.com"
+    if host.endswith(("amazonaws.com", "amazonaws.com.cn")):
+        return {}
+    return {
+        name: "when_required"
+        for name in ("request_checksum_calculation", "response_checksum_validation")
+        # Older botocore has no such settings, and sends no such checksums.
+        if name in Config.OPTION_DEFAULTS and f"AWS_{name.upper()}" not in os.environ
     }
 
 

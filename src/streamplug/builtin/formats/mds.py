@@ -21,24 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.errors import (
-    CorruptShardError,
-    DecodeError,
-    EncodeError,
-    EncodeTypeError,
-    InvalidIndexError,
-)
+from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader, head_size
+from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
+    ShardHead,
     ShardInfo,
     ShardReader,
     ShardWriter,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import gather
-from streamplug.types import Buffer, Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")
 _MAX_FILE = (1 << 32) - 1
@@ -70,13 +65,19 @@ class MDS(Format):
         return columns
 
     def check(self, samples: int, role: str, size: int) -> None:
-        if 4 * (samples + 2) > size or size > _MAX_FILE:
+        if head_size(samples) > size or size > _MAX_FILE:
             raise InvalidIndexError(f"{samples} samples cannot lie in a file of {size} bytes")
 
     def open(
         self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
     ) -> ShardReader:
         return MDSReader(shard.samples, files["data"], columns)
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, head_size(shard.samples)
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        return MDSHead(shard.samples, head, shard.files["data"].raw.bytes, columns)
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return MDSShardWriter(columns, settings)
@@ -87,135 +88,6 @@ def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InvalidIndexError(f"{key} must be a list of strings, got {value!r:.60}")
     return value
-
-
-class MDSReader(ShardReader):
-    """Reads one shard from its bytes."""
-
-    def __init__(self, samples: int, data: Bytes1D, columns: Sequence[Column]) -> None:
-        """Check the shard's structure as a whole.
-
-        Raises:
-            CorruptShardError: If the header does not fit the index, the file or itself.
-        """
-        self._data = data
-        self._view = memoryview(data)  # type: ignore[arg-type]
-        self._offsets = _offsets(data, samples)
-        self._bounds = memoryview(self._offsets)  # type: ignore[arg-type]
-        self._columns = tuple(columns)
-        self._fixed = [column.encoding.size for column in columns]
-        self._heads = Struct(f"<{self._fixed.count(None)}I")
-        self._rest = self._heads.size + sum(size or 0 for size in self._fixed)
-        lengths = np.diff(self._offsets)
-        short = lengths < self._rest if self._heads.size else lengths != self._rest
-        if short.any():
-            raise self._corrupt(int(short.argmax()))
-        self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    def byte_range(self, index: int) -> tuple[int, int]:
-        return self._bounds[index], self._bounds[index + 1]
-
-    def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        planned, plan = self._row_plan
-        if planned is not columns:
-            wanted = {column.name for column in columns}
-            plan = [
-                (c.name, c.encoding.size, c.encoding.decode if c.name in wanted else None)
-                for c in self._columns
-            ]
-            self._row_plan = (columns, plan)
-        view, start = self._view, self._bounds[index]
-        heads = self._heads.unpack_from(view, start)
-        if self._rest + sum(heads) != self._bounds[index + 1] - start:
-            raise self._corrupt(index)
-        start += self._heads.size
-        head = iter(heads)
-        sample: Sample = {}
-        name = ""
-        try:
-            for name, size, decode in plan:
-                stop = start + (next(head) if size is None else size)
-                if decode is not None:
-                    sample[name] = decode(view[start:stop])
-                start = stop
-        except Exception as error:
-            raise _undecodable(index, name, error) from error
-        return sample
-
-    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
-        starts = self._offsets[rows].astype(np.int64)
-        places = self._places(rows, starts)
-        taken = []
-        for column in columns:
-            begin, sizes = places[column.name]
-            try:
-                taken.append(column.encoding.decode_batch(self._data, begin, sizes))
-            except Exception as error:
-                raise self._blame(column, rows, begin, sizes, error) from error
-        return taken
-
-    def _places(self, rows: Int64, starts: Int64) -> dict[str, tuple[Int64, Int64]]:
-        """Return where the value of each column begins, and its size, for some rows."""
-        heads = gather(self._data, starts, self._heads.size).view(_U32).astype(np.int64)
-        heads = heads.reshape(len(rows), self._heads.size // 4)
-        wrong = heads.sum(1) + self._rest != self._offsets[rows + 1] - starts
-        if self._heads.size and wrong.any():
-            raise self._corrupt(int(rows[wrong.argmax()]))
-        places = {}
-        begin = starts + self._heads.size
-        variable = 0
-        for column, size in zip(self._columns, self._fixed):
-            if size is None:
-                sizes = heads[:, variable]
-                variable += 1
-            else:
-                sizes = np.full(len(rows), size, np.int64)
-            places[column.name] = (begin, sizes)
-            begin = begin + sizes
-        return places
-
-    def _blame(
-        self, column: Column, rows: Int64, begin: Int64, sizes: Int64, error: Exception
-    ) -> DecodeError:
-        """Find the sample that made a batch fail."""
-        for row, start, size in zip(rows.tolist(), begin.tolist(), sizes.tolist()):
-            try:
-                column.encoding.decode(self._view[start : start + size])
-            except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
-                return _undecodable(row, column.name, single)
-        return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
-
-    def _corrupt(self, index: int) -> CorruptShardError:
-        start, stop = self.byte_range(index)
-        return CorruptShardError(
-            f"sample {index}: its {stop - start} bytes do not hold the columns "
-            f"{', '.join(c.name for c in self._columns)}"
-        )
-
-
-def _offsets(data: Bytes1D, samples: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    header = 4 * (samples + 2)
-    if len(data) < header:
-        raise CorruptShardError(f"{len(data)} bytes cannot hold the {samples} samples of the index")
-    count = int(data[:4].view(_U32)[0])
-    if count != samples:
-        raise CorruptShardError(f"it holds {count} samples, the index says {samples}")
-    offsets = data[4:header].view(_U32)
-    if offsets[0] < header or offsets[-1] != len(data):
-        raise CorruptShardError(
-            f"its samples span bytes {offsets[0]} to {offsets[-1]} of a file of {len(data)} bytes"
-        )
-    if samples and (wrong := offsets[1:] < offsets[:-1]).any():
-        raise CorruptShardError(f"sample {int(wrong.argmax())} ends before it begins")
-    return offsets
-
-
-def _undecodable(index: int, column: str, error: Exception) -> DecodeError:
-    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-    return DecodeError(f"sample {index}, column {column!r}: {reason}")
 
 
 class MDSShardWriter(ShardWriter):

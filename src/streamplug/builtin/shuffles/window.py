@@ -1,7 +1,7 @@
 """Shuffles shards, then samples inside blocks, twice: the blocks of the second pass are shifted.
 
 A sample travels about a block either way and there are no block edges, yet any position can be
-computed from at most three blocks: nothing grows with the length of the epoch.
+computed from at most three blocks: nothing grows with the length of the epoch. `MixedLane` has them.
 
 Shards are dealt in groups, so that neither does it grow with the number of shards beyond 65,536: a
 group is every K-th shard, so each is spread over the whole data set, and its members are looked at
@@ -10,26 +10,17 @@ only where they are read.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamplug.builtin.shuffles.blocks import MixedLane
+from streamplug.builtin.shuffles.draws import MEMBERS, PIECES, SHARDS, SPANS, generator
 from streamplug.interfaces import Order, ShuffleAlgorithm
 from streamplug.interfaces.shuffle import lane_bounds
 from streamplug.types import Int64
 
 MAX_GROUPS = 1 << 16
-
-# What a stream of random numbers is for: part of its key, so that no two uses share one.
-_SHARDS, _PIECES, _FIRST, _SECOND, _MEMBERS, _SPANS = range(6)
-
-
-def _generator(seed: int, epoch: int, use: int, lane: int, block: int) -> np.random.Generator:
-    """Return a generator of its own for every combination of arguments."""
-    # The low word of the counter counts draws; the others and the key tell the streams apart.
-    key = np.array([seed % (1 << 64), epoch], np.uint64)  # a list would pass through float64
-    return np.random.Generator(np.random.Philox(counter=[0, block, lane, use], key=key))
 
 
 class Groups:
@@ -58,7 +49,7 @@ class Groups:
         """Return the first id and the size of each span of ids in a stretch of a group."""
         members = np.arange(group, self._shards, self._count)
         if len(members) > 1:
-            members = _generator(self._seed, 0, _MEMBERS, group, 0).permutation(members)
+            members = generator(self._seed, 0, MEMBERS, group, 0).permutation(members)
         firsts = self._starts[members]
         ends = np.cumsum(self._starts[members + 1] - firsts)
         starts = np.concatenate([[0], ends[:-1]])
@@ -79,7 +70,7 @@ class WindowOrder(Order):
         self._starts = starts
         self._groups = Groups(starts, seed, MAX_GROUPS)
         sizes = self._groups.sizes
-        self._dealt = _generator(seed, 0, _SHARDS, 0, 0).permutation(len(sizes))
+        self._dealt = generator(seed, 0, SHARDS, 0, 0).permutation(len(sizes))
         ends = np.cumsum(sizes[self._dealt])
         self._group_starts = ends - sizes[self._dealt]
         self._bounds = lane_bounds(int(ends[-1]) if len(ends) else 0, lanes)
@@ -88,26 +79,12 @@ class WindowOrder(Order):
         self._dealt_as = np.searchsorted(ends, self._edges[:-1], side="right")
         self._lane_pieces = np.searchsorted(self._edges, self._bounds)
         self._seed, self._epoch, self._block = seed, epoch, block_size
-        self._permutation = lru_cache(maxsize=8)(self._permute)
-        self._lane = lru_cache(maxsize=64)(self._arrange)
+        self._arranged = lru_cache(maxsize=64)(self._arrange)
         self._piece = lru_cache(maxsize=64)(self._expand)
+        self._lanes: dict[int, MixedLane] = {}
 
     def at(self, node: int, positions: Int64) -> Int64:
-        positions = self._mix(node, _SECOND, positions)
-        positions = self._mix(node, _FIRST, positions)
-        starts, pieces = self._lane(node)
-        place = np.searchsorted(starts, positions, side="right") - 1
-        offsets = positions - starts[place]
-        if len(self._groups.sizes) == len(self._starts) - 1:  # a piece is of one shard
-            piece = pieces[place]
-            group = self._dealt_as[piece]
-            begin = self._edges[piece] - self._group_starts[group]
-            return self._starts[self._dealt[group]] + begin + offsets
-        found = np.empty_like(positions)
-        for number in _distinct(place):
-            here = place == number
-            found[here] = self._in_piece(int(pieces[number]), offsets[here])
-        return found
+        return self._lane(node).at(positions)
 
     def find(self, sample: int) -> tuple[int, int]:
         shard = int(np.searchsorted(self._starts, sample, side="right")) - 1
@@ -120,16 +97,25 @@ class WindowOrder(Order):
                 break
         offset = int(sizes[: span[0]].sum() + sample - firsts[span[0]])
         lane = int(np.searchsorted(self._lane_pieces, piece, side="right")) - 1
-        starts, pieces = self._lane(lane)
+        starts, pieces = self._arranged(lane)
         position = int(starts[np.flatnonzero(pieces == piece)[0]]) + offset
-        for use in (_FIRST, _SECOND):
-            position = self._unmix(lane, use, position)
-        return lane, position
+        return lane, self._lane(lane).position(position)
+
+    def _lane(self, lane: int) -> MixedLane:
+        if lane not in self._lanes:
+            self._lanes[lane] = MixedLane(
+                int(self._bounds[lane + 1] - self._bounds[lane]),
+                self._block,
+                partial(self._ids, lane),
+                lambda use, block: generator(self._seed, self._epoch, use, lane, block),
+                int(self._starts[-1]),
+            )
+        return self._lanes[lane]
 
     def _arrange(self, lane: int) -> tuple[Int64, Int64]:
         """Return where each piece of a lane starts in this epoch, and which piece it is."""
         pieces = np.arange(self._lane_pieces[lane], self._lane_pieces[lane + 1])
-        pieces = _generator(self._seed, self._epoch, _PIECES, lane, 0).permutation(pieces)
+        pieces = generator(self._seed, self._epoch, PIECES, lane, 0).permutation(pieces)
         sizes = self._edges[pieces + 1] - self._edges[pieces]
         return np.cumsum(sizes) - sizes, pieces
 
@@ -139,63 +125,42 @@ class WindowOrder(Order):
         begin, size = int(self._edges[piece]), int(self._edges[piece + 1] - self._edges[piece])
         begin -= int(self._group_starts[group])
         firsts, sizes = self._groups.spans(int(self._dealt[group]), begin, size)
-        order = _generator(self._seed, self._epoch, _SPANS, 0, piece).permutation(len(sizes))
+        order = generator(self._seed, self._epoch, SPANS, 0, piece).permutation(len(sizes))
         return firsts[order], sizes[order]
 
-    def _in_piece(self, piece: int, offsets: Int64) -> Int64:
-        firsts, sizes = self._piece(piece)
-        ends = np.cumsum(sizes)
-        span = np.searchsorted(ends, offsets, side="right")
-        found: Int64 = firsts[span] + offsets - (ends - sizes)[span]
-        return found
+    def _ids(self, lane: int, start: int, stop: int) -> Int64:
+        """Return the ids at positions ``[start, stop)`` of a lane, before they are mixed."""
+        starts, pieces = self._arranged(lane)
+        low, high = np.searchsorted(starts, [start, stop - 1], side="right")
+        firsts, sizes = self._spans(pieces[low - 1 : high])
+        # The spans begin before the first position, and end behind the last.
+        begins = int(starts[low - 1]) + np.cumsum(sizes) - sizes
+        ends = np.minimum(begins + sizes, stop)
+        skipped = np.maximum(start - begins, 0)
+        ids = np.repeat(firsts - begins, np.maximum(ends - begins - skipped, 0))
+        ids += np.arange(start, stop)
+        return ids
 
-    # -- blocks -------------------------------------------------------------------
-
-    def _mix(self, lane: int, use: int, positions: Int64) -> Int64:
-        """Map positions through the permutations of the blocks that they lie in."""
-        blocks = (positions + self._shift(use)) // self._block
-        mixed = np.empty_like(positions)
-        distinct = _distinct(blocks)
-        for block in distinct:
-            here = blocks == block if len(distinct) > 1 else slice(None)
-            start = max(block * self._block - self._shift(use), 0)
-            permutation = self._permutation(lane, use, block)
-            mixed[here] = permutation[positions[here] - start]
-            mixed[here] += start
-        return mixed
-
-    def _unmix(self, lane: int, use: int, position: int) -> int:
-        """Return the position that `_mix` maps to this one."""
-        block = (position + self._shift(use)) // self._block
-        start = max(block * self._block - self._shift(use), 0)
-        return start + int(
-            np.flatnonzero(self._permutation(lane, use, block) == position - start)[0]
-        )
-
-    def _shift(self, use: int) -> int:
-        return self._block // 2 if use == _SECOND else 0
-
-    def _permute(self, lane: int, use: int, block: int) -> NDArray[np.int32]:
-        length = int(self._bounds[lane + 1] - self._bounds[lane])
-        start = max(block * self._block - self._shift(use), 0)
-        stop = min((block + 1) * self._block - self._shift(use), length)
-        values = np.arange(stop - start, dtype=np.int32)
-        return _generator(self._seed, self._epoch, use, lane, block).permutation(values)
+    def _spans(self, pieces: Int64) -> tuple[Int64, Int64]:
+        """Return the spans of ids of some pieces, one piece after the other."""
+        if len(self._groups.sizes) < len(self._starts) - 1:
+            firsts, sizes = zip(*map(self._piece, pieces.tolist()))
+            return np.concatenate(firsts), np.concatenate(sizes)
+        groups = self._dealt_as[pieces]  # of one shard each
+        begin = self._edges[pieces] - self._group_starts[groups]
+        return self._starts[self._dealt[groups]] + begin, self._edges[pieces + 1] - self._edges[
+            pieces
+        ]
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an order is made where it is used; send its arguments instead")
 
 
-def _distinct(numbers: Int64) -> list[int]:
-    """Return the distinct values, quickly where they are one or two neighbours."""
-    if not len(numbers):
-        return []
-    low, high = int(numbers.min()), int(numbers.max())
-    return list(range(low, high + 1)) if high - low < 2 else np.unique(numbers).tolist()
-
-
 class WindowShuffle(ShuffleAlgorithm):
     """The default shuffle; see the module."""
+
+    def default_block_size(self, canonical_nodes: int) -> int:
+        return 1 << 18
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import FsspecStorage
+from streamplug.interfaces.storage import public_url
 from streamplug.types import Buffer, ObjectInfo
 
 
@@ -25,6 +26,7 @@ class Http(FsspecStorage):
         super().__init__(url, **options)
         self._location, mark, query = url.partition("?")
         self._query = mark + query
+        self._serves_ranges: bool | None = None
 
     def filesystem_options(self) -> Mapping[str, Any]:
         try:
@@ -49,16 +51,25 @@ class Http(FsspecStorage):
     def path(self, key: str) -> str:
         return super().path(quote(key)) + self._query
 
+    def serves_ranges(self, key: str) -> bool:
+        if self._serves_ranges is None:
+            with self.translated(key):
+                found = self._cat_ranges(self.path(key), [(0, 1)])[0]
+            self._serves_ranges = not isinstance(found, _RangeIgnoredError)
+        return self._serves_ranges
+
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        filesystem = self.filesystem()
-        starts, stops = zip(*ranges, strict=True)
-        found: list[Any] = filesystem.cat_ranges(
-            [path] * len(ranges), list(starts), list(stops), raise_for_status=_demand_part
-        )
+        found = self._cat_ranges(path, ranges)
         if not any(isinstance(part, _RangeIgnoredError) for part in found):
             return found
-        whole = filesystem.cat_file(path)
+        whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
+
+    def _cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        starts, stops = zip(*ranges, strict=True)
+        many = [path] * len(ranges), list(starts), list(stops)
+        found: list[Any] = self.call("cat_ranges", *many, raise_for_status=_demand_part)
+        return found
 
     def write(self, key: str, data: Buffer) -> None:
         raise self._read_only(key)
@@ -89,3 +100,11 @@ async def _demand_part(response: Any) -> None:
     if response.status == 200:
         response.close()
         raise _RangeIgnoredError
+    asked = response.request_info.headers.get("Range", "").partition("=")[2].partition("-")[0]
+    sent = response.headers.get("Content-Range", "")
+    if response.status == 206 and not sent.startswith(f"bytes {asked}-"):
+        response.close()
+        raise StorageError(
+            f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where bytes "
+            f"from {asked} on were asked for"
+        )

@@ -1,0 +1,91 @@
+"""The options of AzureStorage: what is accepted, and what adlfs is given for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 30.0
+ATTEMPTS = 3
+_WHAT = "az storage"
+
+_OWN: Kinds = {
+    "anon": bool,
+    "connect_timeout": (int, float),
+    "endpoint_url": str,
+    "read_timeout": (int, float),
+}
+_PASSED_ON: Kinds = {
+    "account_key": str,
+    "account_name": str,
+    "blocksize": int,
+    "client_id": str,
+    "client_secret": str,
+    "connection_string": str,
+    "credential": object,
+    "max_concurrency": int,
+    "sas_token": str,
+    "tenant_id": str,
+}
+_WAYS = ("account_key", "sas_token", "credential", "client_id", "connection_string")
+_PRINCIPAL = ("tenant_id", "client_id", "client_secret")
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, {**_OWN, **_PASSED_ON})
+    check_url(_WHAT, options, "endpoint_url", "https://ACCOUNT.blob.core.windows.net")
+    check_positive(
+        _WHAT, options, "connect_timeout", "read_timeout", "blocksize", "max_concurrency"
+    )
+    given = {name for name, value in options.items() if value is not None}
+    ways = [name for name in _WAYS if name in given]
+    if len(ways) > 1:
+        raise ConfigError(f"{_WHAT} options {ways[0]!r} and {ways[1]!r} exclude each other")
+    if options.get("anon") and ways:
+        raise ConfigError(f"{_WHAT} options 'anon' and {ways[0]!r} exclude each other")
+    if given.intersection(_PRINCIPAL) and not given.issuperset(_PRINCIPAL):
+        raise ConfigError(
+            f"{_WHAT} options 'tenant_id', 'client_id' and 'client_secret' go together"
+        )
+
+
+def adlfs_options(options: Mapping[str, Any], account: str | None) -> dict[str, Any]:
+    """Return the arguments of the file system for checked options and the environment.
+
+    Args:
+        options: The storage's options.
+        account: The account that the URL names, if it does.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    passed = {name: given[name] for name in _PASSED_ON if name in given}
+    passed["account_name"] = given.get("account_name") or account or _named_account()
+    if not given.keys() & {*_WAYS, "anon"} and _variable("AZURE_ACCOUNT_ACCESS_KEY"):
+        passed["account_key"] = _variable("AZURE_ACCOUNT_ACCESS_KEY")
+    if "anon" in given:
+        passed["anon"] = given["anon"]
+    passed["endpoint_url"] = given.get("endpoint_url")
+    passed["attempts"] = ATTEMPTS
+    passed["limits"] = {
+        "connection_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
+        "read_timeout": given.get("read_timeout", READ_TIMEOUT),
+    }
+    return passed
+
+
+def _named_account() -> str | None:
+    # The second is what mosaicml-streaming reads.
+    return _variable("AZURE_STORAGE_ACCOUNT_NAME") or _variable("AZURE_ACCOUNT_NAME")
+
+
+def _variable(name: str) -> str | None:
+    return os.environ.get(name) or None

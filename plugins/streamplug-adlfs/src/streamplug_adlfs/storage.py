@@ -1,0 +1,67 @@
+"""AzureStorage: containers of Azure Blob Storage and Data Lake Storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import FsspecStorage
+from streamplug.types import ObjectInfo
+from streamplug_adlfs.options import adlfs_options, check
+
+_WAYS = (
+    "run 'az login', set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or "
+    "AZURE_STORAGE_CONNECTION_STRING, or pass storage_options, such as {'anon': True} for a "
+    "public container"
+)
+
+
+class AzureStorage(FsspecStorage):
+    """The blobs below ``az://container/prefix``; the options are described in the README."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``az://container/prefix`` or ``abfs://container@account.dfs.core.windows.net/prefix``.
+            **options: Settings of the connection.
+
+        Raises:
+            ConfigError: If the URL names no container, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        place, _, prefix = url.partition("://")[2].partition("/")
+        container, _, host = place.partition("@")
+        if not container:
+            raise ConfigError(f"{self.url!r} names no container; write az://container/prefix")
+        self._root = f"{container}/{prefix}"
+        self._account = host.partition(".")[0] or None
+        check(options)
+
+    def filesystem_options(self) -> Mapping[str, Any]:
+        return adlfs_options(self._options, self._account)
+
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        from streamplug_adlfs.filesystem import FileSystem
+
+        return FileSystem(**options), self._root
+
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        filesystem = self.filesystem()
+        start = len(self.path("").partition("/")[2])
+        start += bool(start)
+        for name, size in filesystem.blobs(f"{self.path(folder)}/"):
+            yield ObjectInfo(name[start:], size)
+
+    def translate(self, error: Exception, url: str) -> StorageError | None:
+        from azure.core import exceptions as azure
+
+        if isinstance(error, azure.ClientAuthenticationError):
+            return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
+        if isinstance(
+            error,
+            (azure.ServiceRequestError, azure.ServiceResponseError, azure.IncompleteReadError),
+        ):
+            return Transient(f"{url}: {type(error).__name__}; it may be tried again")
+        return None

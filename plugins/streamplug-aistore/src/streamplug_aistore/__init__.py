@@ -1,0 +1,1 @@
+"""NVIDIA AIStore (ais://) for streamplug."""

@@ -1,0 +1,70 @@
+"""The options of AistoreStorage, and the client that they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 20.0
+_WHAT = "ais storage"
+
+_KNOWN: Kinds = {
+    "ca_cert": str,
+    "connect_timeout": (int, float),
+    "endpoint_url": str,
+    "max_concurrency": int,
+    "provider": str,
+    "read_timeout": (int, float),
+    "token": str,
+}
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, _KNOWN)
+    check_url(_WHAT, options, "endpoint_url", "http://ais.example:51080")
+    check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
+
+
+def client(options: Mapping[str, Any], url: str) -> Any:
+    """Return a client of `aistore` for checked options and the environment.
+
+    Raises:
+        ConfigError: If nothing names the cluster.
+    """
+    from aistore.sdk import Client
+    from aistore.sdk.retry_config import RetryConfig
+    from tenacity import Retrying, stop_after_attempt
+    from urllib3.util.retry import Retry
+
+    endpoint = options.get("endpoint_url") or os.environ.get("AIS_ENDPOINT")
+    if not endpoint:
+        raise ConfigError(
+            f"nothing names the cluster of {url}; set AIS_ENDPOINT, or pass storage_options with "
+            "'endpoint_url', such as http://ais.example:51080"
+        )
+    # By itself it tries for minutes; streamplug tries again what may pass.
+    once = RetryConfig(
+        http_retry=Retry(total=0, read=False),
+        network_retry=Retrying(stop=stop_after_attempt(1), reraise=True),
+    )
+    return Client(
+        endpoint,
+        ca_cert=options.get("ca_cert"),
+        timeout=(
+            options.get("connect_timeout") or CONNECT_TIMEOUT,
+            options.get("read_timeout") or READ_TIMEOUT,
+        ),
+        token=options.get("token"),
+        retry_config=once,
+        max_pool_size=32,
+    )

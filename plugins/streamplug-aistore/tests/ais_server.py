@@ -1,0 +1,138 @@
+"""A gateway and a target of AIStore, for the tests: python ais_server.py FOLDER.
+
+Both keep one set of buckets in memory, each on a port of its own: the gateway redirects whoever reads or
+writes objects to the target, and lists buckets in msgpack, in pages. Whoever shows a token must show the
+right one. The gateway's port is in ``FOLDER/port``. Tests go round the client below ``/raw/``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+TOKEN = "letmein"
+PAGE = 1000
+
+buckets: dict[str, dict[str, bytes]] = {}
+lock = threading.RLock()
+
+
+class Node(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 2**16
+    disable_nagle_algorithm = True
+
+    def serve(self):
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urlsplit(self.path)
+        self.query = {k: v[-1] for k, v in parse_qs(parts.query).items()}
+        with lock:
+            if found := re.fullmatch(r"/raw/([^/]+)(?:/(.*))?", parts.path):
+                return self.raw(found[1], unquote(found[2] or ""))
+            if self.headers.get("Authorization", f"Bearer {TOKEN}") != f"Bearer {TOKEN}":
+                return self.fail(401, "token is not valid")
+            found = re.fullmatch(r"/v1/(objects|buckets)/([^/]+)(?:/(.*))?", parts.path)
+            if not found or self.query.get("provider") != "ais":
+                return self.fail(400, "what?")
+            if found[2] not in buckets:
+                return self.fail(404, f'bucket "ais://{found[2]}" does not exist')
+            if found[1] == "buckets":
+                return self.listing(found[2])
+            return self.object(found[2], unquote(found[3]))
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
+
+    def answer(self, status, body=b"", length=None, **headers):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def fail(self, status, message):
+        found = {"status": status, "message": message}
+        self.answer(status, json.dumps(found).encode(), Content_Type="application/json")
+
+    def log_message(self, *args):
+        pass
+
+    def raw(self, bucket, name):
+        if self.command == "POST":
+            buckets[bucket] = {}
+        elif self.command == "PUT":
+            buckets[bucket][name] = self.body
+        self.answer(200, buckets[bucket].get(name, b""))
+
+
+class Gateway(Node):
+    def object(self, bucket, name):
+        parts = urlsplit(self.path)
+        target = f"http://127.0.0.1:{self.server.target_port}{parts.path}?{parts.query}&pid=gw"
+        self.answer(307, Location=target)
+
+    def listing(self, bucket):
+        wanted = json.loads(self.body)["value"]
+        after = wanted.get("continuation_token", "")
+        names = sorted(n for n in buckets[bucket] if n.startswith(wanted.get("prefix", "")))
+        names = [name for name in names if name > after]
+        page = names[:PAGE]
+        found = {
+            "UUID": wanted.get("uuid") or uuid.uuid4().hex,
+            "ContinuationToken": page[-1] if len(names) > PAGE else "",
+            "Flags": 0,
+            "Entries": [{"n": name, "s": len(buckets[bucket][name])} for name in page],
+        }
+        self.answer(200, msgspec.msgpack.encode(found), Content_Type="application/msgpack")
+
+
+class Target(Node):
+    def listing(self, bucket):
+        self.fail(400, "ask the gateway")
+
+    def object(self, bucket, name):
+        if self.query.get("pid") != "gw":
+            return self.fail(400, "come by the gateway")
+        if self.command == "PUT":
+            buckets[bucket][name] = self.body
+            return self.answer(200)
+        if name not in buckets[bucket]:
+            return self.fail(404, f'object "ais://{bucket}/{name}" does not exist')
+        data = buckets[bucket][name]
+        if self.command == "DELETE":
+            del buckets[bucket][name]
+            return self.answer(204)
+        if found := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")):
+            start, last = int(found[1]), min(int(found[2]), len(data) - 1)
+            if start >= len(data):
+                return self.fail(416, "out of range")
+            span = f"bytes {start}-{last}/{len(data)}"
+            return self.answer(206, data[start : last + 1], Content_Range=span)
+        return self.answer(200, data)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def main(folder):
+    gateway, target = Server(("127.0.0.1", 0), Gateway), Server(("127.0.0.1", 0), Target)
+    gateway.target_port = target.server_port
+    threading.Thread(target=target.serve_forever, daemon=True).start()
+    (folder / "port.part").write_text(str(gateway.server_port))
+    (folder / "port.part").rename(folder / "port")
+    gateway.serve_forever()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,60 @@
+"""The options of DatabricksStorage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 20.0
+_WHAT = "dbfs storage"
+
+_KNOWN: Kinds = {
+    "auth_type": str,
+    "client_id": str,
+    "client_secret": str,
+    "config_file": str,
+    "connect_timeout": (int, float),
+    "host": str,
+    "max_concurrency": int,
+    "profile": str,
+    "read_timeout": (int, float),
+    "token": str,
+}
+AUTHENTICATION = (
+    "auth_type",
+    "client_id",
+    "client_secret",
+    "config_file",
+    "host",
+    "profile",
+    "token",
+)
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, _KNOWN)
+    check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
+
+
+def folder_of(url: str) -> str:
+    """Return the path of a location, such as ``/Volumes/catalog/schema/volume/set``.
+
+    Raises:
+        ConfigError: If it is a part of the path to a volume.
+    """
+    path = "/" + url.partition(":")[2].strip("/")
+    parts = path.split("/")[1:]
+    if parts[0] == "Volumes" and (len(parts) < 4 or not all(parts[:4])):
+        raise ConfigError(
+            f"{url!r} names no volume; write dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/path"
+        )
+    return "" if path == "/" else path

@@ -1,0 +1,94 @@
+"""Files of Unity Catalog volumes, by the Files interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+from urllib.parse import quote
+
+from streamplug_databricks.workspace import Workspace
+
+_CHUNK = 2**20
+
+
+class Volumes:
+    """The files below ``/Volumes``; a path is absolute, a URL is for errors."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def read(self, url: str, path: str, limits: tuple[int, int] | None = None) -> bytes:
+        """Return a file, or the bytes ``[start, stop)`` of it."""
+        # The end that HTTP names is part of the range.
+        headers = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
+        with self._workspace.answer(url, "GET", _file(path), headers=headers) as response:
+            if response.status_code == 416:  # the range starts beyond the end
+                return b""
+            data = bytes(response.content)
+        return data[slice(*limits)] if limits and response.status_code == 200 else data
+
+    def chunks(self, url: str, path: str) -> Iterator[bytes]:
+        """Yield a file in pieces."""
+        with self._workspace.answer(url, "GET", _file(path)) as response:
+            yield from response.iter_content(_CHUNK)
+
+    def write(self, url: str, path: str, source: IO[bytes], size: int) -> None:
+        """Create or replace a file; the service shows it when it is whole."""
+        for attempt in (1, 2):
+            source.seek(0)
+            # Of an empty file requests would say that its length is unknown.
+            with self._workspace.answer(
+                url,
+                "PUT",
+                _file(path),
+                missing=attempt == 1,
+                params={"overwrite": "true"},
+                data=source if size else b"",
+                headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
+            ) as response:
+                if response.status_code != 404:
+                    return
+            folder = _quoted("directories", path.rpartition("/")[0])
+            with self._workspace.answer(url, "PUT", folder):
+                pass
+
+    def size(self, url: str, path: str) -> int:
+        """Return a file's size in bytes."""
+        with self._workspace.answer(url, "HEAD", _file(path)) as response:
+            return int(response.headers["Content-Length"])
+
+    def walk(self, url: str, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield path and size of all files below a folder, none if there is no such folder."""
+        folders = [folder]
+        while folders:
+            for entry in self._entries(url, folders.pop()):
+                if entry["is_directory"]:
+                    folders.append(entry["path"].rstrip("/"))
+                else:
+                    yield entry["path"], int(entry["file_size"])
+
+    def _entries(self, url: str, folder: str) -> Iterator[dict[str, Any]]:
+        page: dict[str, Any] = {"page_size": 1000}
+        while True:
+            place = _quoted("directories", folder)
+            with self._workspace.answer(url, "GET", place, missing=True, params=page) as response:
+                if response.status_code == 404:
+                    return
+                found = response.json()
+            yield from found.get("contents", [])
+            if not found.get("next_page_token"):
+                return
+            page["page_token"] = found["next_page_token"]
+
+    def delete(self, url: str, path: str) -> None:
+        """Remove a file, if there is one."""
+        with self._workspace.answer(url, "DELETE", _file(path), missing=True):
+            pass
+
+
+def _file(path: str) -> str:
+    return _quoted("files", path)
+
+
+def _quoted(kind: str, path: str) -> str:
+    return f"/api/2.0/fs/{kind}{quote(path)}"

@@ -1,0 +1,1 @@
+"""Google Cloud Storage (gs://) for streamplug, through gcsfs."""

@@ -1,0 +1,68 @@
+"""The options of GCSStorage: what is accepted, and what gcsfs is given for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 30.0
+_WHAT = "gs storage"
+_ACCESS = ("full_control", "read_only", "read_write")
+_CONSISTENCY = ("md5", "none", "size")
+
+_OWN: Kinds = {
+    "anon": bool,
+    "connect_timeout": (int, float),
+    "read_timeout": (int, float),
+    "token": (str, Mapping),
+}
+_PASSED_ON: Kinds = {
+    "access": str,
+    "consistency": str,
+    "endpoint_url": str,
+    "project": str,
+    "requester_pays": (bool, str),
+    "session_kwargs": Mapping,
+}
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, {**_OWN, **_PASSED_ON})
+    check_url(_WHAT, options, "endpoint_url", "http://127.0.0.1:4443")
+    check_positive(_WHAT, options, "connect_timeout", "read_timeout")
+    for name, choices in (("access", _ACCESS), ("consistency", _CONSISTENCY)):
+        value = options.get(name)
+        if value is not None and value not in choices:
+            raise ConfigError(f"{_WHAT} option {name}={value!r}: use {', '.join(choices)}")
+    if options.get("anon") and options.get("token") is not None:
+        raise ConfigError(f"{_WHAT} options 'anon' and 'token' exclude each other")
+
+
+def gcsfs_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `gcsfs.core.GCSFileSystem` for checked options."""
+    from aiohttp import ClientTimeout
+
+    given = {name: value for name, value in options.items() if value is not None}
+    token = given.get("token")
+    if isinstance(token, Mapping):  # gcsfs looks for exactly a dict
+        token = dict(token)
+    return {
+        **{name: given[name] for name in _PASSED_ON if name in given},
+        "token": "anon" if given.get("anon") else token,
+        # No limit for a whole request, which may be large: what must not happen is that nothing
+        # arrives. gcsfs has no limit of its own.
+        "requests_timeout": ClientTimeout(
+            total=None,
+            sock_connect=given.get("connect_timeout", CONNECT_TIMEOUT),
+            sock_read=given.get("read_timeout", READ_TIMEOUT),
+        ),
+    }

@@ -1,0 +1,76 @@
+"""GCSStorage: buckets of Google Cloud Storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import FsspecStorage
+from streamplug.types import ObjectInfo
+from streamplug_gcsfs.options import check, gcsfs_options
+
+_WAYS = (
+    "run 'gcloud auth application-default login', set GOOGLE_APPLICATION_CREDENTIALS, or pass "
+    "storage_options={'token': …}, or {'anon': True} for a public bucket"
+)
+
+
+class GCSStorage(FsspecStorage):
+    """The objects below ``gs://bucket/prefix``; the options are described in the README."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``gs://bucket/prefix``.
+            **options: Settings of the connection.
+
+        Raises:
+            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        if not urlsplit(url).netloc:
+            raise ConfigError(f"{self.url!r} names no bucket; write gs://bucket/prefix")
+        check(options)
+
+    def filesystem_options(self) -> Mapping[str, Any]:
+        return gcsfs_options(self._options)
+
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        # The class that gcsfs registers asks over gRPC what kind of bucket it has before it reads,
+        # for up to a minute where only HTTP gets through; and gRPC does not survive a fork.
+        from gcsfs.core import GCSFileSystem
+
+        return GCSFileSystem(**options), self._location.partition("://")[2]
+
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        # gcsfs finds nothing below a prefix without objects: only a missing bucket is an error.
+        root = f"{self.path('')}/"
+        for name, info in self.filesystem().find(self.path(folder), detail=True).items():
+            if name.startswith(root) and not name.endswith("/"):
+                yield ObjectInfo(name[len(root) :], int(info["size"]))
+
+    def translate(self, error: Exception, url: str) -> StorageError | None:
+        from gcsfs.retry import ChecksumError, NonRetryableError
+        from google.auth.exceptions import GoogleAuthError, TransportError
+        from requests.exceptions import RequestException
+
+        if getattr(error, "code", None) in (401, "401"):
+            return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
+        # gcsfs raises it without a number, and a message of its own.
+        if type(error) is OSError and str(error).startswith("Forbidden"):
+            return AccessDenied(
+                f"no permission for {url}; check the credentials and its access rules"
+            )
+        if isinstance(error, (RequestException, ChecksumError, TransportError)):
+            return Transient(f"{url}: {type(error).__name__}; it may be tried again")
+        if isinstance(error, (GoogleAuthError, NonRetryableError)):
+            return AccessDenied(f"the credentials for {url} do not work; {_WAYS}")
+        if isinstance(error, ValueError) and "requester pays" in str(error):
+            return AccessDenied(
+                f"whoever reads {url} pays for it; pass storage_options={{'requester_pays': True}}, "
+                "or the project that pays in place of True"
+            )
+        return None

@@ -1,0 +1,1 @@
+"""Hadoop's file system over HTTP (hdfs://, webhdfs://) for streamplug."""

@@ -1,0 +1,71 @@
+"""The options of HdfsStorage, and how its locations are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 20.0
+_WHAT = "hdfs storage"
+
+_KNOWN: Kinds = {
+    "connect_timeout": (int, float),
+    "endpoint_url": (str, list, tuple),
+    "kerberos": bool,
+    "max_concurrency": int,
+    "read_timeout": (int, float),
+    "token": str,
+    "user": str,
+}
+# Where the HTTP interface of a name node listens by default; hdfs:// has the port of another one.
+_PORTS = {"hdfs": ("http", 9870), "webhdfs": ("http", 9870), "swebhdfs": ("https", 9871)}
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, _KNOWN)
+    for endpoint in _listed(options.get("endpoint_url") or ()):
+        if not str(endpoint).startswith(("http://", "https://")):
+            raise ConfigError(
+                f"{_WHAT} option 'endpoint_url' must start with http:// or https://, such as "
+                "http://namenode.example:9870"
+            )
+    check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
+    if sum(bool(options.get(name)) for name in ("kerberos", "token", "user")) > 1:
+        raise ConfigError(f"{_WHAT} options 'kerberos', 'token' and 'user' exclude each other")
+
+
+def parse(url: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, str]:
+    """Return the name nodes, the user that the URL names, and the folder, without a last slash.
+
+    Raises:
+        ConfigError: If neither the URL nor an option names a host.
+    """
+    scheme, _, rest = url.partition("://")
+    place, _, path = rest.partition("/")
+    user, _, place = place.rpartition("@")
+    user = user.partition(":")[0]
+    endpoints = _listed(options.get("endpoint_url") or ())
+    if not endpoints and not place:
+        raise ConfigError(f"the location names no host; write {scheme}://namenode.example/path")
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        host, port = place, ""
+    protocol, default = _PORTS[scheme.lower()]
+    if scheme.lower() == "hdfs" or not port:
+        port = str(default)
+    nodes = tuple(each.rstrip("/") for each in endpoints) or (f"{protocol}://{host}:{port}",)
+    folder = path.strip("/")
+    return nodes, user or None, f"/{folder}" if folder else ""
+
+
+def _listed(endpoints: Any) -> tuple[str, ...]:
+    return (endpoints,) if isinstance(endpoints, str) else tuple(endpoints)

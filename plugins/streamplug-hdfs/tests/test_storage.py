@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import http.server
+import json
+import pickle
+import sys
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from streamplug_hdfs.options import parse
+from streamplug_hdfs.storage import HdfsStorage
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin import open_storage
+from streamplug.testing.storage import StorageTests
+
+
+class TestHdfs(StorageTests):
+    @pytest.fixture(autouse=True)
+    def location(self, cluster, folder):
+        self.cluster, self.folder = cluster, folder
+
+    def make_storage(self):
+        url = f"webhdfs://127.0.0.1:{self.cluster.port}{self.folder}/some/set"
+        return HdfsStorage(url, user="me")
+
+    def put_raw(self, key, data):
+        self.cluster.raw("PUT", f"{self.folder}/some/set/{key}", data)
+
+    def get_raw(self, key):
+        return self.cluster.raw("GET", f"{self.folder}/some/set/{key}")
+
+
+@pytest.fixture
+def storage(cluster, folder):
+    storage = HdfsStorage(f"hdfs://nn{folder}", endpoint_url=cluster.url, user="me")
+    yield storage
+    storage.close()
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs", "swebhdfs"])
+def test_is_found_by_its_schemes(cluster, folder, scheme):
+    cluster.raw("PUT", f"{folder}/k", b"data")
+    options = {"endpoint_url": cluster.url}
+    storage = open_storage(f"{scheme}://me@nn{folder}", options)
+    assert type(storage) is HdfsStorage
+    assert storage.read("k") == b"data"
+    assert [(o.key, o.size) for o in storage.list()] == [("k", 4)]
+    storage.close()
+
+
+def test_what_is_being_written_is_no_object(cluster, folder, storage):
+    cluster.raw("PUT", f"{folder}/.streamplug-0123", b"half of")
+    storage.write("k", b"x")
+    assert [o.key for o in storage.list()] == ["k"]
+
+
+def test_a_write_that_fails_leaves_nothing_behind(cluster, folder, storage):
+    cluster.raw("PUT", f"{folder}/k/there", b"")
+    with pytest.raises(StorageError, match="FileAlreadyExistsException"):
+        storage.write("k", b"x")
+    parent = HdfsStorage(f"hdfs://nn{folder}", endpoint_url=cluster.url, user="me")
+    found = parent._asked("", "GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+    assert [entry["pathSuffix"] for entry in found] == ["k"]
+    parent.close()
+
+
+def test_a_folder_is_not_deleted(cluster, folder, storage):
+    cluster.raw("PUT", f"{folder}/sub/k", b"x")
+    storage.delete("sub")
+    assert storage.read("sub/k") == b"x"
+
+
+def test_a_name_node_on_standby_is_passed_over(cluster, folder):
+    cluster.raw("PUT", f"{folder}/k", b"data")
+    with serving() as gone:
+        down = gone.url
+    nodes = [down, cluster.standby, cluster.url]
+    storage = HdfsStorage(f"hdfs://cluster{folder}", endpoint_url=nodes, user="me")
+    assert storage.read("k") == b"data"
+    storage.write("new", b"x")
+    assert storage.read("new") == b"x"
+    storage.close()
+    only = HdfsStorage(f"hdfs://cluster{folder}", endpoint_url=nodes[1:2], user="me")
+    with pytest.raises(Transient, match="StandbyException"):
+        only.read("k")
+    only.close()
+
+
+def test_another_user_is_denied(cluster, folder):
+    storage = HdfsStorage(f"hdfs://you@nn{folder}", endpoint_url=cluster.url)
+    for operation in (lambda: storage.read("k"), lambda: list(storage.list())):
+        with pytest.raises(AccessDenied, match="AccessControlException"):
+            operation()
+    storage.close()
+
+
+def test_a_delegation_token_is_sent_and_not_shown(recorder):
+    storage = HdfsStorage("hdfs://nn/set", endpoint_url=recorder.url, token="feedbeef")
+    assert storage.read("k") == b"data"
+    assert recorder.requests[0].path == "/webhdfs/v1/set/k?op=OPEN&delegation=feedbeef"
+    recorder.status = 500
+    with pytest.raises(Transient) as caught:
+        storage.read("k")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "feedbeef" not in f"{shown} {storage!r} {storage._cluster!r}"
+    storage.close()
+
+
+def test_kerberos_signs_in(recorder, monkeypatch):
+    def sign(request):
+        request.headers["Authorization"] = "Negotiate x"
+        return request
+
+    module = SimpleNamespace(HTTPKerberosAuth=lambda: sign)
+    monkeypatch.setitem(sys.modules, "requests_kerberos", module)
+    storage = HdfsStorage("hdfs://nn", endpoint_url=recorder.url, kerberos=True)
+    storage.read("k")
+    assert recorder.requests[0].headers["Authorization"] == "Negotiate x"
+    storage.close()
+
+
+def test_kerberos_asks_for_its_package(recorder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
+    with pytest.raises(StorageError, match="requests_kerberos"):
+        HdfsStorage("hdfs://nn", endpoint_url=recorder.url, kerberos=True).read("k")
+
+
+# -- locations ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "node", "user", "folder"),
+    [
+        ("hdfs://nn/a/b/", "http://nn:9870", None, "/a/b"),
+        ("hdfs://nn:8020/a", "http://nn:9870", None, "/a"),
+        ("hdfs://me@nn", "http://nn:9870", "me", ""),
+        ("webhdfs://nn:50070/a", "http://nn:50070", None, "/a"),
+        ("swebhdfs://nn/a", "https://nn:9871", None, "/a"),
+        ("webhdfs://[::1]/a", "http://[::1]:9870", None, "/a"),
+    ],
+)
+def test_locations(url, node, user, folder):
+    assert parse(url, {}) == ((node,), user, folder)
+
+
+def test_a_url_without_host_needs_an_endpoint(cluster):
+    with pytest.raises(ConfigError, match="names no host; write hdfs://namenode"):
+        HdfsStorage("hdfs:///a")
+    HdfsStorage("hdfs:///a", endpoint_url=cluster.url)
+
+
+# -- what goes over the wire --------------------------------------------------
+
+
+class Recorder:
+    """A server that answers each request with `status` and `body`."""
+
+    def __init__(self, url):
+        self.url = url
+        self.requests = []
+        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
+
+
+@contextmanager
+def serving():
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            recorder.requests.append(self)
+            time.sleep(recorder.wait)
+            if recorder.status == 0:
+                self.close_connection = True
+                return
+            self.send_response(recorder.status)
+            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(recorder.body)
+
+        do_GET = do_DELETE = do_PUT = answer
+
+        def log_message(self, *args):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request, client_address):
+            pass  # a client that gives up is what some tests are about
+
+    server = Server(("127.0.0.1", 0), Handler)
+    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield recorder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def recorder():
+    with serving() as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def recorded(recorder):
+    storage = HdfsStorage("hdfs://h/set", endpoint_url=recorder.url, read_timeout=0.5)
+    yield storage
+    storage.close()
+
+
+def test_a_whole_read_asks_for_it_alone(recorder, recorded):
+    assert recorded.read("k") == b"data"
+    assert [(r.command, r.path) for r in recorder.requests] == [
+        ("GET", "/webhdfs/v1/set/k?op=OPEN")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "wanted"),
+    [
+        (404, "FileNotFoundException", NotFound),
+        (403, "AccessControlException", AccessDenied),
+        (401, "SecurityException", AccessDenied),
+        (403, "InvalidToken", AccessDenied),
+        (403, "StandbyException", Transient),
+        (403, "RetriableException", Transient),
+        (403, "IOException", StorageError),
+        (400, "IllegalArgumentException", StorageError),
+        (500, "RuntimeException", StorageError),
+    ],
+)
+def test_exceptions_of_nodes_become_our_errors(recorder, recorded, tmp_path, status, name, wanted):
+    found = {"exception": name, "message": "token feedbeef"}
+    recorder.status, recorder.body = status, json.dumps({"RemoteException": found}).encode()
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_range("k", 0, 5),
+        lambda: recorded.download("k", tmp_path / "target"),
+        lambda: recorded.write("k", b"x"),
+        lambda: recorded.stat("k"),
+        lambda: recorded.delete("k") if wanted is not NotFound else recorded.read("k"),
+    ):
+        with pytest.raises(StorageError, match="hdfs://h/set/k") as caught:
+            operation()
+        assert type(caught.value) is wanted
+        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        (404, NotFound),
+        (401, AccessDenied),
+        (403, AccessDenied),
+        (429, Transient),
+        (500, Transient),
+        (503, Transient),
+        (400, StorageError),
+    ],
+)
+def test_answers_become_our_errors(recorder, recorded, status, wanted, tmp_path):
+    recorder.status, recorder.body = status, b'{"message": "signature feedbeef"}'
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_range("k", 0, 5),
+        lambda: recorded.download("k", tmp_path / "target"),
+        lambda: recorded.stat("k"),
+    ):
+        with pytest.raises(StorageError, match="hdfs://h/set/k") as caught:
+            operation()
+        assert type(caught.value) is wanted
+        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_connections_that_break_are_transient(recorder, recorded):
+    recorder.status = 0
+    with pytest.raises(Transient, match="hdfs://h/set/k"):
+        recorded.read("k")
+
+
+def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
+    recorder.missing = 10
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
+        lambda: recorded.download("k", tmp_path / "target"),
+    ):
+        with pytest.raises(Transient, match="hdfs://h/set/k"):
+            operation()
+
+
+def test_a_server_that_stalls_is_transient(recorder, recorded):
+    recorder.wait = 1.0
+    with pytest.raises(Transient, match="hdfs://h/set/k"):
+        recorded.read("k")
+
+
+def test_a_connection_that_is_refused_is_transient():
+    with serving() as gone:
+        url = gone.url
+    with pytest.raises(Transient, match="hdfs://h/k"):
+        HdfsStorage("hdfs://h", endpoint_url=url).read("k")
+
+
+# -- options ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpont_url": "x"}, r"no option 'endpont_url'. Did you mean 'endpoint_url'\?"),
+        ({"zzz": 1}, "no option 'zzz'. Known: connect_timeout, endpoint_url, "),
+        ({"read_timeout": True}, "'read_timeout' must be int or float, not bool"),
+        ({"read_timeout": 0}, "read_timeout=0: must be positive"),
+        ({"token": 5}, "'token' must be str, not int"),
+        ({"endpoint_url": ["http://a", "b"]}, "must start with http:// or https://"),
+        ({"user": "me", "token": "t"}, "'kerberos', 'token' and 'user' exclude each other"),
+    ],
+)
+def test_refuses_options_without_meaning(options, message):
+    with pytest.raises(ConfigError, match=message):
+        HdfsStorage("hdfs://nn/a", **options)
+
+
+def test_an_open_storage_pickles(storage):
+    storage.write("k", b"x")
+    copy = pickle.loads(pickle.dumps(storage))
+    assert copy.read("k") == b"x"
+    copy.close()

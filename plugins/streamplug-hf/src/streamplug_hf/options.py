@@ -1,0 +1,77 @@
+"""The options of HfStorage, and how its locations are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 20.0
+_WHAT = "hf storage"
+
+_KNOWN: Kinds = {
+    "connect_timeout": (int, float),
+    "endpoint_url": str,
+    "max_concurrency": int,
+    "read_timeout": (int, float),
+    "revision": str,
+    "token": (str, bool),
+}
+_KINDS = {"datasets": "datasets", "models": "models", "spaces": "spaces"}
+_FORM = "write hf://datasets/OWNER/NAME/path or hf://datasets/OWNER/NAME@REVISION/path"
+# Revisions with slashes that need not be quoted, as on the Hub's own pages.
+_REFS = re.compile(r"refs/(?:convert/[^/]+|pr/\d+)(?=/|$)")
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, _KNOWN)
+    check_url(_WHAT, options, "endpoint_url", "https://huggingface.co")
+    check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of a repository of the Hub.
+
+    Attributes:
+        kind: ``datasets``, ``models`` or ``spaces``.
+        repository: Owner and name.
+        revision: A branch, tag or commit; None where the URL names none.
+        folder: Path in the repository, empty for all of it.
+    """
+
+    kind: str
+    repository: str
+    revision: str | None
+    folder: str
+
+
+def parse(url: str) -> Place:
+    """Return the place that a URL names.
+
+    Raises:
+        ConfigError: If it names no repository.
+    """
+    path = url.partition("://")[2].strip("/")
+    first, _, rest = path.partition("/")
+    kind, path = (_KINDS[first], rest) if first in _KINDS else ("models", path)
+    owner, _, rest = path.partition("/")
+    name, slash, folder = rest.partition("/")
+    name, at, revision = name.partition("@")
+    if at and (special := _REFS.match(revision + slash + folder)):
+        whole = revision + slash + folder
+        revision, folder = special[0], whole[special.end() :]
+    if not owner or not name or (at and not revision):
+        raise ConfigError(f"{url!r} names no repository; {_FORM}")
+    return Place(kind, f"{owner}/{name}", unquote(revision) if at else None, folder.strip("/"))

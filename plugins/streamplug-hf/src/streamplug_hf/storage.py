@@ -1,0 +1,234 @@
+"""HfStorage: files of repositories of the Hugging Face Hub, to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    NotFound,
+    StorageError,
+    StreamplugError,
+    Transient,
+)
+from streamplug.interfaces import Storage
+from streamplug.interfaces.failures import error_of_status, storage_error
+from streamplug.types import Buffer, ObjectInfo
+from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
+
+_CONCURRENCY = 8
+_CHUNK = 2**20
+
+
+class HfStorage(Storage):
+    """The files below ``hf://datasets/OWNER/NAME[@REVISION]/path``.
+
+    Repositories are histories: writing a file is a commit, and many small ones are refused by the
+    Hub. This storage therefore only reads. The README describes the options.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``hf://datasets/OWNER/NAME[@REVISION]/path``; ``hf://spaces/…`` and
+                ``hf://OWNER/NAME/…`` (a model) work too.
+            **options: Settings of the connection.
+
+        Raises:
+            ConfigError: If the URL names no repository or a second revision, or an option is
+                unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        check(options)
+        self._place = parse(url)
+        revision = options.get("revision")
+        if None not in (revision, self._place.revision) and revision != self._place.revision:
+            raise ConfigError(f"{self.url!r} names another revision than the option {revision!r}")
+        self._revision = self._place.revision or revision or "main"
+
+    # -- reading --------------------------------------------------------------------
+
+    def read(self, key: str) -> bytes:
+        with self._translated(key):
+            return self._get(key)
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        return self.read_ranges(key, [(start, stop)])[0]
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        if not ranges:
+            return []
+        with self._translated(key), ThreadPoolExecutor(self._concurrency(len(ranges))) as pool:
+            return list(pool.map(lambda limits: self._range(key, *limits), ranges))
+
+    def _range(self, key: str, start: int, stop: int) -> bytes:
+        return self._get(key, (start, stop)) if stop > start else b""
+
+    def _get(self, key: str, limits: tuple[int, int] | None = None) -> bytes:
+        # The end that HTTP names is part of the range.
+        wanted = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
+        with self._answer("GET", self._file(key), wanted) as response:
+            if limits and response.status_code == 416:  # it starts beyond the end
+                return b""
+            self._check(response, key)
+            data = bytes(response.read())
+        whole = limits is not None and response.status_code == 200
+        return data[slice(*limits)] if limits and whole else data
+
+    def download(self, key: str, path: Path) -> None:
+        with self._translated(key), self._answer("GET", self._file(key)) as response:
+            self._check(response, key)
+            with path.open("wb") as file:
+                for chunk in response.iter_bytes(_CHUNK):
+                    file.write(chunk)
+
+    def stat(self, key: str) -> ObjectInfo:
+        path = self._path(key)
+        with (
+            self._translated(key),
+            self._answer("POST", self._api("paths-info"), json={"paths": [path]}) as response,
+        ):
+            self._check(response, key)
+            response.read()
+            found = [each for each in response.json() if each["path"] == path]
+        if not found or found[0]["type"] != "file":
+            raise NotFound(f"{self.url_of(key)} does not exist")
+        return ObjectInfo(key, int(found[0]["size"]))
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        folder = prefix.rpartition("/")[0]
+        with self._translated(folder):
+            found = sorted(self._files(folder), key=lambda o: o.key)
+        return (o for o in found if o.key.startswith(prefix))
+
+    def _files(self, folder: str) -> Iterator[ObjectInfo]:
+        path = self._path(folder)
+        start = len(self._place.folder) + 1 if self._place.folder else 0
+        url: str | None = (
+            f"{self._api('tree')}/{quote(path, safe='')}".rstrip("/") + "?recursive=true"
+        )
+        while url:
+            with self._answer("GET", url) as response:
+                # A folder that does not exist has no files; a repository that does not, is missing.
+                if response.headers.get("X-Error-Code") == "EntryNotFound":
+                    return
+                self._check(response, folder)
+                response.read()
+                page, url = response.json(), response.links.get("next", {}).get("url")
+            for each in page:
+                if each["type"] == "file":
+                    yield ObjectInfo(each["path"][start:], int(each["size"]))
+
+    # -- writing --------------------------------------------------------------------
+
+    def write(self, key: str, data: Buffer) -> None:
+        self._path(key)
+        raise self._read_only(key)
+
+    def upload(self, path: Path, key: str) -> None:
+        if not path.is_file():
+            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
+        self.write(key, b"")
+
+    def delete(self, key: str) -> None:
+        self.write(key, b"")
+
+    def _read_only(self, key: str) -> StorageError:
+        return StorageError(
+            f"{self.url_of(key)} cannot be written: on the Hub every write is a commit. Write the "
+            f"set to a local folder, then run: hf upload --repo-type {self._place.kind[:-1]} "
+            f"{self._place.repository} FOLDER {self._place.folder or '.'}"
+        )
+
+    # -- the Hub --------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        """Return a file's path in its repository."""
+        if key.startswith("/") or ".." in key.split("/"):
+            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        return "/".join(part for part in (self._place.folder, key) if part)
+
+    def _endpoint(self) -> str:
+        from huggingface_hub import constants
+
+        return (self._options.get("endpoint_url") or constants.ENDPOINT).rstrip("/")
+
+    def _file(self, key: str) -> str:
+        kind = "" if self._place.kind == "models" else f"{self._place.kind}/"
+        revision = quote(self._revision, safe="")
+        path = quote(self._path(key))
+        return f"{self._endpoint()}/{kind}{self._place.repository}/resolve/{revision}/{path}"
+
+    def _api(self, what: str) -> str:
+        revision = quote(self._revision, safe="")
+        place = f"{self._place.kind}/{self._place.repository}"
+        return f"{self._endpoint()}/api/{place}/{what}/{revision}"
+
+    @contextmanager
+    def _answer(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, **body: Any
+    ) -> Iterator[Any]:
+        """Send a request with the token; the client by itself would wait for ever."""
+        from huggingface_hub.utils import (  # type: ignore[attr-defined]
+            build_hf_headers,
+            get_session,
+        )
+
+        read = self._options.get("read_timeout") or READ_TIMEOUT
+        sent = build_hf_headers(token=self._options.get("token"), library_name="streamplug")
+        connect = self._options.get("connect_timeout") or CONNECT_TIMEOUT
+        with get_session().stream(
+            method,
+            url,
+            headers={**sent, "Accept-Encoding": "identity", **(headers or {})},
+            timeout=(connect, read, read, connect),
+            follow_redirects=True,
+            **body,
+        ) as response:
+            yield response
+
+    def _check(self, response: Any, key: str) -> None:
+        status, url = response.status_code, self.url_of(key)
+        if status < 300:
+            return
+        if status in (401, 403):
+            raise AccessDenied(
+                f"no permission for {url}: the repository is private, gated or does not exist; "
+                "set HF_TOKEN to a token that may read it, and accept its terms on the Hub"
+            )
+        if response.headers.get("X-Error-Code") == "RevisionNotFound":
+            raise NotFound(f"{url} does not exist: there is no revision {self._revision!r}")
+        raise error_of_status(status, url)
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        """Turn all exceptions of a block into ours, about one object."""
+        try:
+            yield
+        except StreamplugError:
+            raise
+        except Exception as error:  # noqa: BLE001 - clients raise anything
+            raise _ours(error, self.url_of(key)) from None
+
+    def _concurrency(self, wanted: int) -> int:
+        return min(wanted, self._options.get("max_concurrency") or _CONCURRENCY)
+
+
+def _ours(error: Exception, url: str) -> StorageError:
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if "LocalTokenNotFoundError" in names:
+        return AccessDenied(f"no token for {url}; set HF_TOKEN, or run: hf auth login")
+    if "OfflineModeIsEnabled" in names:
+        return StorageError(f"{url}: HF_HUB_OFFLINE is set, so nothing is asked of the Hub")
+    if "CERTIFICATE" in str(error):
+        return StorageError(f"{url}: the server's certificate is not trusted")
+    if "TransportError" in names:
+        return Transient(f"{url}: {type(error).__name__}; it may be tried again")
+    return storage_error(error, url)

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pytest
+from streamplug_hf.options import Place, parse
+from streamplug_hf.storage import HfStorage
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin import open_storage
+from streamplug.testing.storage import StorageTests
+
+READ_ONLY = "a repository is a history: this storage only reads"
+
+
+class TestHub(StorageTests):
+    secret = "hf_letmein"
+    deviations: ClassVar = {
+        "test_writes_and_uploads": READ_ONLY,
+        "test_replaces_by_something_shorter": READ_ONLY,
+        "test_writes_any_buffer": READ_ONLY,
+        "test_readers_see_the_old_or_the_new": READ_ONLY,
+        "test_writes_keys_as_they_are": READ_ONLY,
+        "test_deletes": READ_ONLY,
+    }
+
+    @pytest.fixture(autouse=True)
+    def location(self, hub, repository):
+        self.hub, self.repository = hub, repository
+
+    def make_storage(self):
+        url = f"hf://datasets/{self.repository}/some/set"
+        return HfStorage(url, endpoint_url=self.hub.url, token=self.secret)
+
+    def put_raw(self, key, data):
+        self.hub.raw("PUT", self.repository, f"some/set/{key}", data)
+
+    def get_raw(self, key):
+        return self.hub.raw("GET", self.repository, f"some/set/{key}")
+
+
+def test_is_found_by_its_scheme(hub, repository):
+    hub.raw("PUT", repository, "k", b"data")
+    storage = open_storage(f"hf://datasets/{repository}")
+    assert type(storage) is HfStorage
+    assert storage.read("k") == b"data"
+    assert [(o.key, o.size) for o in storage.list()] == [("k", 4)]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda storage, path: storage.write("k", b"x"),
+        lambda storage, path: storage.upload(path, "k"),
+        lambda storage, path: storage.delete("k"),
+    ],
+)
+def test_writing_is_refused_and_the_way_is_told(repository, tmp_path, operation):
+    (tmp_path / "source").write_bytes(b"x")
+    storage = HfStorage(f"hf://datasets/{repository}/sub")
+    message = f"k cannot be written: .* hf upload --repo-type dataset {repository} FOLDER sub"
+    with pytest.raises(StorageError, match=message):
+        operation(storage, tmp_path / "source")
+
+
+def test_large_files_come_from_elsewhere_without_the_token(hub, repository, tmp_path):
+    data = bytes(range(256)) * 8000
+    hub.raw("PUT", repository, "k", data)
+    storage = HfStorage(f"hf://datasets/{repository}", token="hf_letmein")
+    assert storage.read("k") == data
+    assert storage.read_range("k", 1_500_000, 1_500_010) == data[1_500_000:1_500_010]
+    storage.download("k", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == data
+    assert storage.stat("k").size == len(data)
+
+
+# -- revisions ----------------------------------------------------------------
+
+
+def test_a_revision_is_read(hub, repository):
+    hub.raw("PUT", repository, "k", b"new")
+    hub.raw("POST", f"{repository}@v1%2E0")
+    hub.raw("PUT", f"{repository}@v1%2E0", "k", b"old")
+    assert HfStorage(f"hf://datasets/{repository}@v1.0").read("k") == b"old"
+    assert HfStorage(f"hf://datasets/{repository}", revision="v1.0").read("k") == b"old"
+    assert HfStorage(f"hf://datasets/{repository}").read("k") == b"new"
+    assert [o.size for o in HfStorage(f"hf://datasets/{repository}@v1.0").list()] == [3]
+
+
+def test_a_revision_with_slashes_is_read(hub, repository):
+    hub.raw("POST", f"{repository}@refs%2Fconvert%2Fparquet")
+    hub.raw("PUT", f"{repository}@refs%2Fconvert%2Fparquet", "sub/k", b"x")
+    for revision in ("refs%2Fconvert%2Fparquet", "refs/convert/parquet"):
+        storage = HfStorage(f"hf://datasets/{repository}@{revision}/sub")
+        assert storage.read("k") == b"x"
+        assert [o.key for o in storage.list()] == ["k"]
+
+
+def test_an_unknown_revision_is_named(repository):
+    storage = HfStorage(f"hf://datasets/{repository}@nope")
+    for operation in (lambda: storage.read("k"), storage.list, lambda: storage.stat("k")):
+        with pytest.raises(NotFound, match="no revision 'nope'"):
+            operation()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("hf://datasets/o/n", Place("datasets", "o/n", None, "")),
+        ("hf://datasets/o/n/a/b/", Place("datasets", "o/n", None, "a/b")),
+        ("hf://datasets/o/n@main/a", Place("datasets", "o/n", "main", "a")),
+        ("hf://datasets/o/n@refs%2Fpr%2F7/a", Place("datasets", "o/n", "refs/pr/7", "a")),
+        ("hf://datasets/o/n@refs/pr/7/a", Place("datasets", "o/n", "refs/pr/7", "a")),
+        ("hf://datasets/o/n@refs/pr/7", Place("datasets", "o/n", "refs/pr/7", "")),
+        ("hf://spaces/o/n/a", Place("spaces", "o/n", None, "a")),
+        ("hf://models/o/n/a", Place("models", "o/n", None, "a")),
+        ("hf://o/n/a", Place("models", "o/n", None, "a")),
+    ],
+)
+def test_locations_are_written_as_on_the_hub(url, place):
+    assert parse(url) == place
+
+
+@pytest.mark.parametrize(
+    "url", ["hf://", "hf://datasets", "hf://datasets/o", "hf://datasets/o/n@", "hf://datasets//n"]
+)
+def test_a_url_without_repository_is_refused(url):
+    with pytest.raises(ConfigError, match="names no repository; write hf://datasets/OWNER/NAME"):
+        HfStorage(url)
+
+
+# -- credentials --------------------------------------------------------------
+
+
+def test_the_token_may_come_from_the_environment(hub, monkeypatch):
+    hub.raw("POST", "team/private-1")
+    hub.raw("PUT", "team/private-1", "k", b"x")
+    storage = HfStorage("hf://datasets/team/private-1")
+    with pytest.raises(AccessDenied, match="set HF_TOKEN"):
+        storage.read("k")
+    monkeypatch.setenv("HF_TOKEN", "hf_letmein")
+    assert storage.read("k") == b"x"
+    with pytest.raises(AccessDenied):
+        HfStorage("hf://datasets/team/private-1", token=False).read("k")
+
+
+def test_a_repository_that_does_not_exist(repository):
+    with pytest.raises(AccessDenied, match="private, gated or does not exist"):
+        HfStorage("hf://datasets/team/nope").read("k")
+    storage = HfStorage("hf://datasets/team/nope", token="hf_letmein")
+    for operation in (lambda: storage.read("k"), storage.list):
+        with pytest.raises(NotFound):
+            operation()
+
+
+def test_a_token_that_must_be_there_is_asked_for(repository):
+    with pytest.raises(AccessDenied, match=r"no token for hf://.*HF_TOKEN"):
+        HfStorage(f"hf://datasets/{repository}", token=True).read("k")
+
+
+# -- what goes over the wire --------------------------------------------------
+
+
+class Recorder:
+    """A server that answers each request with `status` and `body`."""
+
+    def __init__(self, url):
+        self.url = url
+        self.requests = []
+        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
+
+
+@contextmanager
+def serving():
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self):
+            recorder.requests.append(self)
+            time.sleep(recorder.wait)
+            if recorder.status == 0:
+                self.close_connection = True
+                return
+            self.send_response(recorder.status)
+            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
+            self.end_headers()
+            self.wfile.write(recorder.body)
+            self.close_connection = bool(recorder.missing)
+
+        do_GET = do_POST = answer
+
+        def log_message(self, *args):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request, client_address):
+            pass  # a client that gives up is what some tests are about
+
+    server = Server(("127.0.0.1", 0), Handler)
+    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield recorder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def recorder():
+    with serving() as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def recorded(recorder):
+    return HfStorage("hf://datasets/o/n/set", endpoint_url=recorder.url, read_timeout=0.5)
+
+
+def test_a_whole_read_is_one_request(recorder, recorded):
+    assert recorded.read("k") == b"data"
+    assert [(r.command, r.path) for r in recorder.requests] == [
+        ("GET", "/datasets/o/n/resolve/main/set/k")
+    ]
+
+
+def test_a_server_that_knows_no_ranges_is_understood(recorder, recorded):
+    assert recorded.read_ranges("k", [(1, 3), (0, 9), (9, 12)]) == [b"at", b"data", b""]
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        (404, NotFound),
+        (401, AccessDenied),
+        (403, AccessDenied),
+        (429, Transient),
+        (500, Transient),
+        (503, Transient),
+        (400, StorageError),
+    ],
+)
+def test_answers_become_our_errors(recorder, recorded, status, wanted, tmp_path):
+    recorder.status, recorder.body = status, b'{"error": "signature feedbeef"}'
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_range("k", 0, 5),
+        lambda: recorded.download("k", tmp_path / "target"),
+        lambda: recorded.stat("k"),
+    ):
+        with pytest.raises(StorageError, match="hf://datasets/o/n/set/k") as caught:
+            operation()
+        assert type(caught.value) is wanted
+        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_connections_that_break_are_transient(recorder, recorded):
+    recorder.status = 0
+    with pytest.raises(Transient, match="hf://datasets/o/n/set/k"):
+        recorded.read("k")
+
+
+def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
+    recorder.missing = 10
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
+        lambda: recorded.download("k", tmp_path / "target"),
+    ):
+        with pytest.raises(Transient, match="hf://datasets/o/n/set/k"):
+            operation()
+
+
+def test_a_server_that_stalls_is_transient(recorder, recorded):
+    recorder.wait = 1.0
+    with pytest.raises(Transient, match="hf://datasets/o/n/set/k"):
+        recorded.read("k")
+
+
+def test_a_connection_that_is_refused_is_transient():
+    with serving() as gone:
+        url = gone.url
+    with pytest.raises(Transient, match="hf://datasets/o/n/k"):
+        HfStorage("hf://datasets/o/n", endpoint_url=url).read("k")
+
+
+# -- options ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpont_url": "x"}, r"no option 'endpont_url'. Did you mean 'endpoint_url'\?"),
+        ({"zzz": 1}, "no option 'zzz'. Known: connect_timeout, endpoint_url, "),
+        ({"read_timeout": True}, "'read_timeout' must be int or float, not bool"),
+        ({"read_timeout": 0}, "read_timeout=0: must be positive"),
+        ({"token": 5}, "'token' must be str or bool, not int"),
+        ({"endpoint_url": "hub"}, "must start with http:// or https://"),
+        ({"revision": "v1"}, "names another revision than the option 'v1'"),
+    ],
+)
+def test_refuses_options_without_meaning(options, message):
+    with pytest.raises(ConfigError, match=message):
+        HfStorage("hf://datasets/o/n@main", **options)

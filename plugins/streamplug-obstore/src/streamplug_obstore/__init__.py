@@ -1,0 +1,1 @@
+"""S3, Google Cloud, Azure and HTTP for streamplug through obstore, a client written in Rust."""

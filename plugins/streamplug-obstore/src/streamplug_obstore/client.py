@@ -1,0 +1,110 @@
+"""The module obstore, as this process may use it.
+
+obstore runs its requests on threads of its own. A forked child inherits the module but not the
+threads, and waits for ever on them. So a child loads the compiled part of obstore a second time:
+that one starts threads of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+from streamplug.errors import StorageError
+
+_COMPILED = "obstore._obstore"
+
+
+class _Process:
+    """What this process has of obstore."""
+
+    def __init__(self, *, inherited: bool) -> None:
+        self.client: ModuleType | None = None
+        self.inherited = inherited
+        self.lock = threading.Lock()
+
+
+_processes = [_Process(inherited=False)]
+"""The last is this process; those before it are its parents."""
+
+# What must never be collected here: it would close sockets of the parent.
+_left_to_parent: list[Any] = []
+
+
+def client() -> Any:
+    """Return the module obstore, or in a forked child a copy of it.
+
+    Raises:
+        StorageError: If this is a forked child, and the system has no way to load a copy.
+    """
+    process = _processes[-1]
+    if process.client is None:
+        with process.lock:
+            if process.client is None:
+                process.client = _load_again() if process.inherited else _load()
+    return process.client
+
+
+def leave_to_parent(*things: Any) -> None:
+    """Keep what was inherited through fork for as long as this process lives."""
+    _left_to_parent.extend(things)
+
+
+def _load() -> ModuleType:
+    importlib.import_module("obstore.store")
+    return importlib.import_module("obstore")
+
+
+def _load_again() -> ModuleType:
+    inherited = {name: sys.modules[name] for name in sys.modules if _is_obstore(name)}
+    try:
+        for name in inherited:
+            del sys.modules[name]
+        sys.modules[_COMPILED] = _load_copy(str(inherited[_COMPILED].__file__))
+        module = _load()
+    finally:
+        # Others in this process may hold the inherited module, and its classes: leave it in place.
+        for name in [name for name in sys.modules if _is_obstore(name)]:
+            del sys.modules[name]
+        sys.modules.update(inherited)
+    return module
+
+
+def _is_obstore(name: str) -> bool:
+    return name.partition(".")[0] == "obstore"
+
+
+def _load_copy(path: str) -> ModuleType:
+    if not hasattr(os, "memfd_create"):
+        raise StorageError(
+            "obstore cannot be used in a forked process on this system; start loader workers with "
+            "multiprocessing_context='spawn'"
+        )
+    # The linker knows a library by its file: another file in memory makes it another library.
+    copy = os.memfd_create("obstore")
+    with open(path, "rb") as source, open(copy, "wb") as target:  # noqa: PTH123 - a descriptor
+        target.write(source.read())
+        target.flush()
+        place = f"/proc/self/fd/{copy}"
+        loader = ExtensionFileLoader(_COMPILED, place)
+        spec = spec_from_file_location(_COMPILED, place, loader=loader)
+        if spec is None:
+            raise StorageError(f"{path} cannot be loaded a second time")
+        module = module_from_spec(spec)
+        loader.exec_module(module)
+    return module
+
+
+def _after_fork() -> None:
+    parent = _processes[-1]
+    _processes.append(_Process(inherited=parent.inherited or parent.client is not None))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,207 @@
+"""The storages of the clouds, and of plain HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from streamplug.errors import ConfigError, StorageError
+from streamplug.interfaces.options import Kinds
+from streamplug.types import Buffer, ObjectInfo
+from streamplug_obstore.options import check, exclude, together, transport
+from streamplug_obstore.storage import ObstoreStorage, settings
+
+
+class _Bucket(ObstoreStorage):
+    """A storage whose URL names a bucket (Azure says container), and a prefix in it."""
+
+    own: ClassVar[Kinds] = {}
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``obstore+scheme://bucket/prefix``, also without ``obstore+``.
+            **options: Settings of the connection, described in the README.
+
+        Raises:
+            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        scheme, _, rest = url.partition("://")
+        place, _, prefix = rest.partition("/")
+        self._bucket, _, self._host = place.partition("@")
+        if not self._bucket:
+            raise ConfigError(f"{self.url!r} names no bucket; write {scheme}://bucket/prefix")
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._what = f"{scheme} storage"
+        self._given = check(self._what, options, self.own)
+
+
+class ObstoreS3(_Bucket):
+    """The objects below ``obstore+s3://bucket/prefix``."""
+
+    ways = (
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or pass storage_options={'anon': True} for "
+        "a public bucket"
+    )
+    own: ClassVar[Kinds] = {
+        "addressing_style": str,
+        "anon": bool,
+        "endpoint_url": str,
+        "key": str,
+        "region": str,
+        "requester_pays": bool,
+        "secret": str,
+        "token": str,
+    }
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """As for all; `addressing_style` is ``"path"`` or ``"virtual"``."""
+        super().__init__(url, **options)
+        together(self._what, self._given, "key", "secret")
+        exclude(self._what, self._given, "anon", "key")
+        style = self._given.get("addressing_style", "path")
+        if style not in ("path", "virtual"):
+            raise ConfigError(f"{self._what} option addressing_style={style!r}: use path, virtual")
+
+    def make_store(self, stores: Any) -> Any:
+        given = dict(self._given)
+        endpoint = os.environ.get("S3_ENDPOINT_URL")
+        if endpoint:
+            given.setdefault("endpoint_url", endpoint)
+        paying = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "").split(",")
+        given.setdefault("requester_pays", self._bucket in (name.strip() for name in paying))
+        config = settings(
+            given,
+            {
+                "anon": "skip_signature",
+                "endpoint_url": "endpoint",
+                "key": "access_key_id",
+                "region": "region",
+                "requester_pays": "request_payer",
+                "secret": "secret_access_key",
+                "token": "session_token",
+            },
+        )
+        if "addressing_style" in given:
+            config["virtual_hosted_style_request"] = given["addressing_style"] == "virtual"
+        return stores.S3Store(self._bucket, config=config, **transport(given))
+
+
+class ObstoreGCS(_Bucket):
+    """The objects below ``obstore+gs://bucket/prefix``."""
+
+    ways = (
+        "run 'gcloud auth application-default login', set GOOGLE_APPLICATION_CREDENTIALS, or pass "
+        "storage_options={'token': …}, or {'anon': True} for a public bucket"
+    )
+    own: ClassVar[Kinds] = {"anon": bool, "endpoint_url": str, "token": (str, Mapping)}
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """As for all; `token` is the path of a key file, its content as a dict, or a token."""
+        super().__init__(url, **options)
+        exclude(self._what, self._given, "anon", "token")
+
+    def make_store(self, stores: Any) -> Any:
+        given = self._given
+        config = settings(given, {"anon": "skip_signature", "endpoint_url": "base_url"})
+        token = given.get("token")
+        if isinstance(token, Mapping):
+            config["service_account_key"] = json.dumps(dict(token))
+        elif token is not None:
+            is_file = Path(token).is_file()
+            config["application_credentials" if is_file else "bearer_token"] = token
+        return stores.GCSStore(self._bucket, config=config, **transport(given))
+
+
+class ObstoreAzure(_Bucket):
+    """The blobs below ``obstore+az://container/prefix``."""
+
+    ways = (
+        "set AZURE_STORAGE_ACCOUNT_KEY, or pass storage_options, such as {'account_key': …}, or "
+        "{'anon': True} for a public container"
+    )
+    own: ClassVar[Kinds] = {
+        "account_key": str,
+        "account_name": str,
+        "anon": bool,
+        "client_id": str,
+        "client_secret": str,
+        "endpoint_url": str,
+        "sas_token": str,
+        "tenant_id": str,
+    }
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """As for all; the URL may name the account: ``container@account.dfs.core.windows.net``."""
+        super().__init__(url, **options)
+        exclude(self._what, self._given, "anon", "account_key", "sas_token", "client_id")
+        together(self._what, self._given, "tenant_id", "client_id", "client_secret")
+
+    def make_store(self, stores: Any) -> Any:
+        given = dict(self._given)
+        account = self._host.partition(".")[0] or os.environ.get("AZURE_ACCOUNT_NAME")
+        if account and not ("AZURE_STORAGE_ACCOUNT_NAME" in os.environ and not self._host):
+            given.setdefault("account_name", account)
+        secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
+        if secret and not given.keys() & {"anon", "account_key", "sas_token", "client_id"}:
+            given["account_key"] = secret
+        if "sas_token" in given:
+            given["sas_token"] = given["sas_token"].removeprefix("?")
+        names = ("account_key", "account_name", "client_id", "client_secret", "tenant_id")
+        config = settings(
+            given,
+            {
+                **{name: name for name in names},
+                "anon": "skip_signature",
+                "endpoint_url": "endpoint",
+                "sas_token": "sas_key",
+            },
+        )
+        return stores.AzureStore(self._bucket, config=config, **transport(given))
+
+
+class ObstoreHttp(ObstoreStorage):
+    """The files below ``obstore+https://host/path``, for reading."""
+
+    ways = "pass storage_options={'headers': {'Authorization': …}}"
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``obstore+https://host/path``, without a query.
+            **options: Settings of the connection, described in the README.
+
+        Raises:
+            ConfigError: If the URL has a query, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        if "?" in url:
+            raise ConfigError(f"{self.url} with a query cannot be read through obstore")
+        self._given = check("http storage through obstore", options, {"headers": Mapping})
+
+    def make_store(self, stores: Any) -> Any:
+        how = transport(self._given)
+        if "headers" in self._given:
+            how["client_options"]["default_headers"] = dict(self._given["headers"])
+        return stores.HTTPStore(f"{self._location.rstrip('/')}/", **how)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        raise StorageError(f"{self.url_of(prefix)}: obstore cannot list files over HTTP")
+
+    def write(self, key: str, data: Buffer) -> None:
+        raise self._read_only(key)
+
+    def upload(self, path: Path, key: str) -> None:
+        raise self._read_only(key)
+
+    def delete(self, key: str) -> None:
+        raise self._read_only(key)
+
+    def _read_only(self, key: str) -> StorageError:
+        return StorageError(f"{self.url_of(key)}: storage over HTTP is only for reading")

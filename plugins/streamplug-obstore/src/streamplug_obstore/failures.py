@@ -1,0 +1,88 @@
+"""What an error of obstore means."""
+
+from __future__ import annotations
+
+import re
+
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.interfaces.failures import error_of_status
+
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+# Its own words for where it looks for credentials, none of which is about the object.
+_CREDENTIALS = re.compile(
+    r"token request|169\.254\.|metadata\.google|/latest/(api|meta-data)|[Cc]redential|sts\.",
+    re.ASCII,
+)
+_UNREADABLE = re.compile(r"pem file|decode service account|Invalid Access Key|read service account")
+_CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|CertificateUnknown")
+_BROKEN = re.compile(r"HTTP error|error sending request|error decoding|timed out|body")
+_DENIED_CODES = re.compile(
+    r"<Code>(ExpiredToken|InvalidToken|InvalidAccessKeyId|TokenRefreshRequired)</Code>"
+)
+_PASSING_CODES = re.compile(r"<Code>(RequestTimeout|SlowDown|OperationAborted)</Code>")
+
+
+def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
+    """Return our error for one of obstore, without its text, which holds URLs and answers.
+
+    Args:
+        error: What was raised.
+        url: The object.
+        ways: How credentials may be given.
+    """
+    # The first part is for people; what follows repeats it as data.
+    text = str(error).partition("\n\nDebug source")[0]
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"{url} does not exist")
+    if denied := _why_denied(error, text, ways):
+        return AccessDenied(denied.format(url))
+    if _PASSING_CODES.search(text):
+        return Transient(f"{url}: the server is busy; it may be tried again")
+    if status := status_of(error):
+        return error_of_status(status, url)
+    if _BROKEN.search(text) and not _CERTIFICATE.search(str(error)):
+        return Transient(f"{url}: the connection failed; it may be tried again")
+    return StorageError(f"{url}: {_reason(error, text)}")
+
+
+def _why_denied(error: BaseException, text: str, ways: str) -> str:
+    name = type(error).__name__
+    ways = ways.replace("{", "{{").replace("}", "}}")
+    if name == "UnauthenticatedError" or _DENIED_CODES.search(text):
+        return "no valid credentials for {}; " + ways
+    if name == "PermissionDeniedError":
+        return "no permission for {}; check the credentials and its access rules"
+    if _UNREADABLE.search(text):
+        return "the credentials for {} cannot be read; " + ways
+    if _CREDENTIALS.search(text.partition("<")[0]):
+        return "no credentials for {}; " + ways
+    return ""
+
+
+def _reason(error: BaseException, text: str) -> str:
+    name = type(error).__name__
+    if name == "UnknownConfigurationKeyError":
+        return "obstore does not know a setting in 'config'"
+    if "Account must be specified" in text:
+        return "name the storage account: storage_options={'account_name': …}"
+    if _CERTIFICATE.search(str(error)):
+        return "the server's certificate is not trusted"
+    if name == "InvalidPathError" or isinstance(error, ValueError):
+        return "obstore takes no names with empty, '.' or '..' parts"
+    return name
+
+
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status of the answer, or 0."""
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else 0
+
+
+def begins_beyond_end(error: BaseException) -> bool:
+    """Say whether a range was asked for that begins where the object has ended."""
+    return status_of(error) == 416 or "Wanted range starting at" in str(error)
+
+
+def ignores_ranges(error: BaseException) -> bool:
+    """Say whether the server sent a whole object where a part was asked for."""
+    return "non-partial response" in str(error) or "Range request not supported" in str(error)

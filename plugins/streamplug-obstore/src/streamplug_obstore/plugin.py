@@ -1,0 +1,25 @@
+"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+
+from __future__ import annotations
+
+from streamplug.plugin import Provider, hookimpl
+
+_STORAGES = {
+    "S3": ("s3", "s3a"),
+    "GCS": ("gs", "gcs"),
+    "Azure": ("az", "abfs", "abfss", "azure", "azure-dl"),
+    "Http": ("https", "http"),
+}
+
+
+@hookimpl
+def streamplug_storages() -> list[Provider]:
+    """Name the storages of this distribution."""
+    return [
+        Provider(
+            f"obstore+{schemes[0]}",
+            f"streamplug_obstore.clouds:Obstore{name}",
+            aliases=tuple(f"obstore+{scheme}" for scheme in schemes[1:]),
+        )
+        for name, schemes in _STORAGES.items()
+    ]

@@ -1,0 +1,308 @@
+"""Each cloud, beyond what the conformance tests ask of those that can be written to."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+
+import pytest
+from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
+
+from streamplug import MDSWriter, StreamingDataset
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
+from streamplug.plugin import open_storage
+
+HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
+DATA = bytes(range(256)) * 40
+
+
+@pytest.mark.parametrize(
+    ("location", "kind"),
+    [
+        ("obstore+s3://b/set", ObstoreS3),
+        ("obstore:s3://b/set", ObstoreS3),
+        ("obstore+s3a://b/set", ObstoreS3),
+        ("obstore+gs://b/set", ObstoreGCS),
+        ("obstore:gcs://b/set", ObstoreGCS),
+        ("obstore+az://c/set", ObstoreAzure),
+        ("obstore:abfs://c@account.dfs.core.windows.net/set", ObstoreAzure),
+        ("obstore:azure-dl://c/set", ObstoreAzure),
+        ("obstore+https://host/set", ObstoreHttp),
+        ("obstore:http://host/set", ObstoreHttp),
+    ],
+)
+def test_is_chosen_by_location(location, kind):
+    storage = open_storage(location)
+    assert type(storage) is kind
+    assert storage.url == location[len("obstore+") :]
+
+
+def test_a_stream_is_read_through_it_also_by_forked_workers(s3, tmp_path):
+    with MDSWriter(
+        out=f"obstore+{s3.url}/set", columns={"n": "int"}, storage_options=s3.options
+    ) as out:
+        for n in range(100):
+            out.write({"n": n})
+    dataset = StreamingDataset(
+        remote=f"obstore:{s3.url}/set", local=str(tmp_path), storage_options=s3.options
+    )
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: theirs.send([dataset[n]["n"] for n in range(100)]))
+    child.start()
+    assert ours.poll(60), "the child hangs"
+    assert ours.recv() == list(range(100))
+    child.join()
+
+
+# -- S3 -----------------------------------------------------------------------
+
+
+def test_markers_of_directories_are_no_objects(s3):
+    for key in ("set/", "set/sub/", "set/sub/1"):
+        s3.put(key, b"")
+    storage = ObstoreS3(f"{s3.url}/set", **s3.options)
+    assert [o.key for o in storage.list()] == ["sub/1"]
+
+
+def test_a_neighbour_with_the_same_start_is_not_listed(s3):
+    for key in ("set/1", "set2/1", "set"):
+        s3.put(key, b"")
+    assert [o.key for o in ObstoreS3(f"{s3.url}/set/", **s3.options).list()] == ["1"]
+
+
+def test_names_that_obstore_does_not_take_are_errors(s3):
+    s3.put("set/a//b", b"")
+    storage = ObstoreS3(f"{s3.url}/set", **s3.options)
+    for operation in (lambda: storage.read("a//b"), lambda: list(storage.list())):
+        with pytest.raises(StorageError, match="obstore takes no names with empty"):
+            operation()
+    with pytest.raises(StorageError, match="an empty key"):
+        storage.delete("")
+
+
+def test_uploads_in_parts(s3, tmp_path):
+    data = DATA * 2000
+    (tmp_path / "source").write_bytes(data)
+    storage = ObstoreS3(s3.url, **s3.options)
+    storage.upload(tmp_path / "source", "k")
+    assert "-" in s3.client.head_object(Bucket=s3.name, Key="k")["ETag"]
+    storage.download("k", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == data
+
+
+def test_ranges_far_apart_are_read_apart(s3):
+    data = bytes(range(256)) * 40_000
+    s3.put("k", data)
+    storage = ObstoreS3(s3.url, **s3.options)
+    ranges = [
+        (9_000_000, 9_000_010),
+        (0, 10),
+        (5_000_000, 7_000_000),
+        (4, 20),
+        (6_999_999, 7_000_001),
+    ]
+    ranges += [(len(data) - 5, len(data) + 5), (3 * len(data), 3 * len(data) + 1)]
+    assert storage.read_ranges("k", ranges) == [data[a:b] for a, b in ranges]
+
+
+def test_a_missing_bucket_is_not_found(s3):
+    storage = ObstoreS3("s3://no-such-bucket/set", **s3.options)
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: storage.stat("k"),
+        lambda: list(storage.list()),
+        lambda: storage.write("k", b"x"),
+    ):
+        with pytest.raises(NotFound, match="s3://no-such-bucket/set"):
+            operation()
+
+
+@pytest.mark.parametrize("name", ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL"])
+def test_the_endpoint_may_come_from_the_environment(s3, monkeypatch, name):
+    s3.put("k", b"data")
+    monkeypatch.setenv(name, s3.options["endpoint_url"])
+    assert ObstoreS3(s3.url, key="k", secret="s").read("k") == b"data"
+
+
+def test_region_and_key_are_signed(recorder):
+    options = {"region": "eu-north-7", "key": "KEYID", "secret": "s", "token": "TOKEN"}
+    recorder.headers = HEADERS
+    ObstoreS3("s3://b/set", endpoint_url=recorder.url, **options).read("k")
+    [request] = recorder.requests
+    assert (request.command, request.path) == ("GET", "/b/set/k")
+    assert "Credential=KEYID/" in request.headers["authorization"]
+    assert "/eu-north-7/s3/" in request.headers["authorization"]
+    assert request.headers["x-amz-security-token"] == "TOKEN"
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "wanted"),
+    [
+        ({}, "", None),
+        ({"requester_pays": True}, "", "requester"),
+        ({}, "other, b", "requester"),
+        ({"requester_pays": False}, "b", None),
+    ],
+)
+def test_requester_pays(recorder, monkeypatch, options, variable, wanted):
+    monkeypatch.setenv("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", variable)
+    recorder.headers = HEADERS
+    ObstoreS3("s3://b", endpoint_url=recorder.url, key="k", secret="s", **options).read("k")
+    assert recorder.requests[0].headers["x-amz-request-payer"] == wanted
+
+
+# -- Google Cloud: the server does not speak all that obstore needs to write and list ----
+
+
+@pytest.fixture
+def google(gcs):
+    gcs.put("some/set/k", DATA)
+    gcs.put("some/set/empty", b"")
+    return ObstoreGCS(f"obstore+{gcs.url}/some/set", **gcs.options)
+
+
+def test_google_reads(google, tmp_path):
+    assert google.read("k") == DATA
+    assert google.read("empty") == b""
+    assert google.read_range("k", 5, 20) == DATA[5:20]
+    assert google.read_range("k", len(DATA), len(DATA) + 1) == b""
+    assert google.read_range("empty", 0, 10) == b""
+    assert google.read_ranges("k", [(9, 11), (0, 2), (10239, 20000)]) == [
+        DATA[9:11],
+        DATA[:2],
+        DATA[10239:],
+    ]
+    assert google.stat("k").size == len(DATA)
+    google.download("k", tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == DATA
+
+
+def test_google_misses(google, tmp_path):
+    for operation in (
+        lambda: google.read("gone"),
+        lambda: google.stat("gone"),
+        lambda: google.read_range("gone", 0, 1),
+        lambda: google.download("gone", tmp_path / "x"),
+    ):
+        with pytest.raises(NotFound, match="some/set/gone"):
+            operation()
+    assert google.exists("k")
+    assert not google.exists("gone")
+
+
+def test_google_sends_a_token(recorder):
+    recorder.headers = HEADERS
+    storage = ObstoreGCS("gs://b/set", endpoint_url=recorder.url, token="ya29.TOKEN")
+    assert storage.read("k") == b"data"
+    assert recorder.requests[0].headers["authorization"] == "Bearer ya29.TOKEN"
+    assert "ya29" not in repr(storage)
+
+
+@pytest.mark.parametrize("form", ["dict", "path"])
+def test_google_takes_a_key_file(recorder, tmp_path, form):
+    content = {
+        "type": "service_account",
+        "client_email": "me@p.iam.gserviceaccount.com",
+        "private_key_id": "1",
+        "private_key": "SECRET",
+        "token_uri": f"{recorder.url}/token",
+    }
+    (tmp_path / "key.json").write_text(json.dumps(content))
+    token = content if form == "dict" else str(tmp_path / "key.json")
+    storage = ObstoreGCS("gs://b", endpoint_url=recorder.url, token=token)
+    with pytest.raises(AccessDenied, match="the credentials for gs://b/k cannot be read") as caught:
+        storage.read("k")
+    assert "SECRET" not in str(caught.value)
+
+
+# -- Azure --------------------------------------------------------------------
+
+
+def test_azure_takes_the_account_of_the_url(azure):
+    azure.put("set/k", b"data")
+    options = {"endpoint_url": azure.endpoint, "account_key": azure.options["account_key"]}
+    location = f"abfs://{azure.name}@devstoreaccount1.dfs.core.windows.net/set"
+    assert ObstoreAzure(location, **options).read("k") == b"data"
+
+
+def test_azure_takes_the_account_of_the_environment(azure, monkeypatch):
+    azure.put("k", b"data")
+    monkeypatch.setenv("AZURE_ACCOUNT_NAME", azure.options["account_name"])
+    monkeypatch.setenv("AZURE_ACCOUNT_ACCESS_KEY", azure.options["account_key"])
+    assert ObstoreAzure(azure.url, endpoint_url=azure.endpoint).read("k") == b"data"
+
+
+def test_azure_refuses_a_wrong_key(azure):
+    options = {**azure.options, "account_key": "bm90IGEga2V5"}
+    with pytest.raises(AccessDenied, match=azure.url):
+        ObstoreAzure(azure.url, **options).read("k")
+
+
+def test_azure_without_an_account_is_told():
+    with pytest.raises(StorageError, match="az://c/k: name the storage account"):
+        ObstoreAzure("az://c", anon=True).read("k")
+
+
+def test_azure_sends_a_shared_access_signature(recorder):
+    recorder.headers = HEADERS
+    options = {"account_name": "a", "sas_token": "?sv=1&sig=SECRET"}
+    storage = ObstoreAzure("az://c", endpoint_url=recorder.url, **options)
+    assert storage.read("k") == b"data"
+    assert recorder.requests[0].path == "/c/k?sv=1&sig=SECRET"
+    recorder.answers = [(403, b"")]
+    with pytest.raises(AccessDenied) as caught:
+        storage.read("k")
+    assert "SECRET" not in f"{caught.value} {storage!r}"
+
+
+# -- HTTP ---------------------------------------------------------------------
+
+
+def test_http_reads(files, tmp_path):
+    folder, url = files
+    (folder / "set").mkdir()
+    (folder / "set" / "k 1%#").write_bytes(DATA)
+    storage = ObstoreHttp(f"obstore+{url}/set/")
+    assert storage.read("k 1%#") == DATA
+    assert storage.stat("k 1%#").size == len(DATA)
+    storage.download("k 1%#", tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == DATA
+    with pytest.raises(NotFound, match="/set/gone"):
+        storage.read("gone")
+
+
+def test_http_reads_ranges_of_a_server_that_has_none(files):
+    folder, url = files
+    (folder / "k").write_bytes(DATA)
+    storage = ObstoreHttp(url)
+    assert storage.read_range("k", 10, 20) == DATA[10:20]
+    assert storage.read_ranges("k", [(0, 3), (10230, 99999)]) == [DATA[:3], DATA[10230:]]
+
+
+def test_http_sends_headers(recorder):
+    recorder.headers = HEADERS
+    storage = ObstoreHttp(recorder.url, headers={"Authorization": "Bearer SECRET"})
+    assert storage.read("k") == b"data"
+    assert recorder.requests[0].headers["authorization"] == "Bearer SECRET"
+    assert "SECRET" not in repr(storage)
+
+
+def test_http_is_only_for_reading(tmp_path):
+    (tmp_path / "x").write_bytes(b"")
+    storage = ObstoreHttp("https://host/set")
+    for operation in (
+        lambda: storage.write("k", b""),
+        lambda: storage.upload(tmp_path / "x", "k"),
+        lambda: storage.delete("k"),
+    ):
+        with pytest.raises(StorageError, match=r"https://host/set/k: .* only for reading"):
+            operation()
+    with pytest.raises(StorageError, match="cannot list"):
+        storage.list()
+
+
+def test_http_with_a_query_is_refused():
+    with pytest.raises(ConfigError, match="https://host/set with a query") as caught:
+        ObstoreHttp("https://host/set?sig=SECRET")
+    assert "SECRET" not in str(caught.value)

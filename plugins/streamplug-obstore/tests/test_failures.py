@@ -1,0 +1,143 @@
+"""What goes wrong, and options without meaning."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from datetime import timedelta
+
+import pytest
+from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
+from streamplug_obstore.options import transport
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+
+HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
+AT_ONCE = {"retry_config": {"max_retries": 0}}
+
+
+@pytest.fixture(params=["s3", "gs", "az", "http"])
+def storage(request, recorder):
+    common = {"read_timeout": 0.3, **AT_ONCE}
+    if request.param == "http":
+        return ObstoreHttp(f"{recorder.url}/set", **common)
+    common["endpoint_url"] = recorder.url
+    if request.param == "s3":
+        return ObstoreS3("s3://b/set", key="k", secret="s", **common)
+    if request.param == "gs":
+        return ObstoreGCS("gs://b/set", anon=True, **common)
+    return ObstoreAzure("az://b/set", anon=True, account_name="a", **common)
+
+
+def error(code):
+    return f"<Error><Code>{code}</Code><Message>sig=feedbeef</Message></Error>".encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "wanted"),
+    [
+        (404, "NoSuchKey", NotFound),
+        (401, "Whatever", AccessDenied),
+        (403, "AccessDenied", AccessDenied),
+        (400, "ExpiredToken", AccessDenied),
+        (400, "RequestTimeout", Transient),
+        (408, "RequestTimeout", Transient),
+        (429, "TooManyRequests", Transient),
+        (500, "InternalError", Transient),
+        (503, "SlowDown", Transient),
+        (504, "GatewayTimeout", Transient),
+        (400, "InvalidArgument", StorageError),
+    ],
+)
+def test_answers_become_our_errors(recorder, storage, status, code, wanted):
+    recorder.answers = [(status, error(code))]
+    for operation in (lambda: storage.read("k"), lambda: storage.read_range("k", 0, 5)):
+        with pytest.raises(StorageError, match="set/k") as caught:
+            operation()
+        assert type(caught.value) is wanted
+        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_connection_that_breaks_is_transient(recorder, storage):
+    recorder.answers = [(0, b"")]
+    with pytest.raises(Transient, match="set/k"):
+        storage.read("k")
+
+
+def test_a_server_that_stalls_is_transient(recorder, storage):
+    recorder.wait = 0.8
+    with pytest.raises(Transient, match="set/k"):
+        storage.read("k")
+
+
+def test_a_body_that_is_cut_is_transient(recorder, storage):
+    recorder.headers = {**HEADERS, "Content-Length": "9"}
+    with pytest.raises(Transient, match="set/k"):
+        storage.read("k")
+
+
+def test_a_connection_that_is_refused_is_transient(refusing):
+    with pytest.raises(Transient, match="s3://b/k"):
+        ObstoreS3("s3://b", endpoint_url=refusing, key="k", secret="s", **AT_ONCE).read("k")
+
+
+def test_a_busy_server_is_asked_again(recorder):
+    recorder.answers = [(503, error("SlowDown")), (200, b"data")]
+    recorder.headers = HEADERS
+    assert ObstoreS3("s3://b", endpoint_url=recorder.url, anon=True).read("k") == b"data"
+
+
+def test_without_credentials_the_ways_to_give_them_are_told(recorder, refusing):
+    config = {"metadata_endpoint": refusing}
+    storage = ObstoreS3("s3://b", endpoint_url=recorder.url, config=config, **AT_ONCE)
+    with pytest.raises(AccessDenied, match=r"no credentials for s3://b/k; .*'anon': True"):
+        storage.read("k")
+    assert recorder.requests == []
+
+
+def test_timeouts_are_set_by_default():
+    options = transport({})["client_options"]
+    assert timedelta() < options["connect_timeout"] <= timedelta(seconds=10)
+    assert timedelta() < options["read_timeout"] <= timedelta(seconds=60)
+    # Large objects may take long, as long as something arrives.
+    assert options["timeout"] > timedelta(hours=1)
+
+
+def test_shows_no_secrets():
+    storage = ObstoreS3("s3://b/set", key="k", secret="SECRET")
+    assert "SECRET" not in f"{storage!r} {storage} {storage.url}"
+    assert pickle.loads(pickle.dumps(storage)).url == "s3://b/set"
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "options", "message"),
+    [
+        (ObstoreS3, "s3://b", {"endpont_url": "x"}, r"Did you mean 'endpoint_url'\?"),
+        (ObstoreS3, "s3://b", {"zzz": 1}, "no option 'zzz'. Known: addressing_style, anon, "),
+        (ObstoreS3, "s3://b", {"profile": "x"}, "no option 'profile'"),
+        (ObstoreS3, "s3://b", {"key": "k"}, "'key', 'secret' go together"),
+        (
+            ObstoreS3,
+            "s3://b",
+            {"anon": True, "key": "k", "secret": "s"},
+            "'anon' and 'key' exclude",
+        ),
+        (ObstoreS3, "s3://b", {"addressing_style": "auto"}, "use path, virtual"),
+        (ObstoreS3, "s3://b", {"endpoint_url": "minio:9000"}, "must start with http:// or"),
+        (ObstoreS3, "s3://b", {"read_timeout": 0}, "read_timeout=0: must be positive"),
+        (ObstoreS3, "s3://", {}, "'s3://' names no bucket"),
+        (ObstoreGCS, "gs://b", {"token": 1}, "'token' must be str or dict, not int"),
+        (ObstoreGCS, "gs://b", {"anon": True, "token": "t"}, "'anon' and 'token' exclude"),
+        (ObstoreAzure, "az://c", {"account_key": "k", "sas_token": "s"}, "exclude each other"),
+        (ObstoreAzure, "az://c", {"client_id": "i"}, "go together"),
+        (ObstoreHttp, "https://h", {"token": "t"}, "no option 'token'"),
+    ],
+)
+def test_refuses_options_without_meaning(kind, url, options, message):
+    with pytest.raises(ConfigError, match=message):
+        kind(url, **options)
+
+
+def test_a_setting_that_obstore_does_not_know_is_an_error():
+    with pytest.raises(StorageError, match="s3://b/k: obstore does not know a setting"):
+        ObstoreS3("s3://b", config={"zzz": "x"}).read("k")

@@ -1,0 +1,1 @@
+"""Oracle Cloud's Object Storage (oci://) for streamplug, through ocifs."""

@@ -1,0 +1,126 @@
+"""The options of OciStorage: what is accepted, and what ocifs is given for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 20.0
+# The SDK by itself tries for ten minutes; streamplug tries again on top of that.
+ATTEMPTS = 2
+_WHAT = "oci storage"
+_IAM_TYPES = ("api_key", "resource_principal", "instance_principal", "oke_principal")
+
+_KNOWN: Kinds = {
+    "compartment_id": str,
+    "config": (str, Mapping),
+    "config_kwargs": Mapping,
+    "connect_timeout": (int, float),
+    "endpoint_url": str,
+    "iam_type": str,
+    "max_concurrency": int,
+    "namespace": str,
+    "part_size": int,
+    "profile": str,
+    "read_timeout": (int, float),
+    "region": str,
+}
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, _KNOWN)
+    iam = options.get("iam_type")
+    if iam is not None and iam not in _IAM_TYPES:
+        raise ConfigError(f"{_WHAT} option iam_type={iam!r}: use {', '.join(_IAM_TYPES)}")
+    check_url(_WHAT, options, "endpoint_url", "https://objectstorage.REGION.oraclecloud.com")
+    check_positive(
+        _WHAT, options, "connect_timeout", "read_timeout", "max_concurrency", "part_size"
+    )
+
+
+class Config(dict[str, Any]):
+    """A configuration that shows nothing of itself: ocifs logs it, and it may hold a key."""
+
+    def __repr__(self) -> str:
+        return "Config(...)"
+
+    def copy(self) -> Config:
+        """Return another one, not a plain dict."""
+        return Config(self)
+
+
+def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `ocifs.OCIFileSystem` for checked options and the environment."""
+    from oci.retry import RetryStrategyBuilder
+
+    given = {name: value for name, value in options.items() if value is not None}
+    client = {
+        "timeout": (
+            given.get("connect_timeout", CONNECT_TIMEOUT),
+            given.get("read_timeout", READ_TIMEOUT),
+        ),
+        "retry_strategy": RetryStrategyBuilder(
+            max_attempts_check=True,
+            max_attempts=ATTEMPTS,
+            retry_max_wait_between_calls_seconds=2,
+            retry_base_sleep_time_seconds=0.2,
+        ).get_retry_strategy(),
+        **given.get("config_kwargs", {}),
+    }
+    if given.get("endpoint_url"):
+        client["service_endpoint"] = given["endpoint_url"].rstrip("/")
+    unchanged = ("region", "compartment_id", "namespace")
+    return {
+        **{name: given[name] for name in unchanged if name in given},
+        **_credentials(given),
+        "config_kwargs": client,
+    }
+
+
+def _credentials(given: Mapping[str, Any]) -> dict[str, Any]:
+    iam = given.get("iam_type") or os.environ.get("OCIFS_IAM_TYPE")
+    if iam not in (None, "api_key"):
+        return {"iam_type": iam}
+    config = given.get("config")
+    if isinstance(config, Mapping):
+        return {"iam_type": "api_key", "config": Config(config)}
+    location = config or _location()
+    if iam is None and config is None and location is None:
+        return {}  # ocifs asks whether this machine is a resource principal
+    from oci.config import DEFAULT_LOCATION, DEFAULT_PROFILE, from_file
+
+    profile = given.get("profile") or os.environ.get("OCIFS_CONFIG_PROFILE") or DEFAULT_PROFILE
+    found = Config(from_file(location or DEFAULT_LOCATION, profile))
+    token = found.get("security_token_file")
+    if token is None:
+        return {"iam_type": "api_key", "config": found}
+    return {"signer": _session(found, token), "config": found, "iam_type": "unknown_signer"}
+
+
+def _location() -> str | None:
+    places = (
+        os.environ.get("OCIFS_CONFIG_LOCATION"),
+        os.environ.get("OCI_CONFIG_FILE"),
+        "~/.oci/config",
+    )
+    return next((each for each in places if each and Path(each).expanduser().is_file()), None)
+
+
+def _session(config: Mapping[str, Any], token: str) -> Any:
+    """Return the signer of a session that `oci session authenticate` began."""
+    from oci.auth.signers import SecurityTokenSigner
+    from oci.signer import load_private_key_from_file
+
+    key = load_private_key_from_file(config["key_file"], config.get("pass_phrase"))
+    return SecurityTokenSigner(Path(token).expanduser().read_text().strip(), key)

@@ -1,0 +1,171 @@
+"""OciStorage: buckets of Oracle Cloud's Object Storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import FsspecStorage
+from streamplug.interfaces.failures import status_of
+from streamplug.types import Buffer, ObjectInfo
+from streamplug_ocifs.options import check, ocifs_options
+
+_CONCURRENCY = 8
+_PART_SIZE = 32 * 2**20
+_CHUNK = 2**20
+_NO_CREDENTIALS = {
+    "ConfigFileNotFound",
+    "InvalidConfig",
+    "InvalidKeyFilePath",
+    "InvalidPrivateKey",
+    "MissingPrivateKeyPassphrase",
+    "ProfileNotFound",
+}
+_BROKEN = {
+    "ChunkedEncodingError",
+    "ConnectTimeout",
+    "ConnectTimeoutError",
+    "ConnectionError",
+    "IncompleteRead",
+    "MaxRetryError",
+    "NewConnectionError",
+    "ProtocolError",
+    "ReadTimeout",
+    "ReadTimeoutError",
+    "RequestException",
+}
+
+
+class OciStorage(FsspecStorage):
+    """The objects below ``oci://bucket@namespace/prefix``; the README describes the options."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``oci://bucket@namespace/prefix``, or ``oci://bucket/prefix`` for a bucket in the
+                namespace of the credentials.
+            **options: Settings of the connection.
+
+        Raises:
+            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        self._bucket = urlsplit(url).netloc.partition("@")[0]
+        if not self._bucket:
+            raise ConfigError(f"{self.url!r} names no bucket; write oci://bucket@namespace/prefix")
+        check(options)
+
+    def filesystem_options(self) -> Mapping[str, Any]:
+        return ocifs_options(self._options)
+
+    def _place(self, key: str) -> dict[str, str]:
+        """Return an object's place, as the client's methods name it."""
+        bucket, namespace, name = self.filesystem().split_path(self.path(key))
+        return {"namespace_name": namespace, "bucket_name": bucket, "object_name": name}
+
+    def _client(self) -> Any:
+        return self.filesystem().oci_client
+
+    # ocifs asks for the size before it reads, and uploads in one thread: the client does neither.
+
+    def read(self, key: str) -> bytes:
+        with self.translated(key):
+            return bytes(self._client().get_object(**self._place(key)).data.content)
+
+    def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        bucket, namespace, name = self.filesystem().split_path(path)
+
+        def get(limits: tuple[int, int]) -> bytes | Exception:
+            try:
+                # The end that HTTP names is part of the range.
+                wanted = f"bytes={limits[0]}-{limits[1] - 1}"
+                found = self._client().get_object(namespace, bucket, name, range=wanted)
+                return bytes(found.data.content)
+            except Exception as error:  # noqa: BLE001 - one range may lie beyond the end
+                return error
+
+        if len(ranges) == 1:
+            return [get(ranges[0])]
+        with ThreadPoolExecutor(min(len(ranges), self._concurrency())) as pool:
+            return list(pool.map(get, ranges))
+
+    def download(self, key: str, path: Path) -> None:
+        with self.translated(key):
+            found = self._client().get_object(**self._place(key)).data
+            with path.open("wb") as file:
+                for chunk in found.raw.stream(_CHUNK, decode_content=False):
+                    file.write(chunk)
+
+    def write(self, key: str, data: Buffer) -> None:
+        with self.translated(key):
+            self._client().put_object(**self._place(key), put_object_body=bytes(data))
+
+    def put(self, path: Path, target: str) -> None:
+        from oci.object_storage import UploadManager
+
+        bucket, namespace, name = self.filesystem().split_path(target)
+        manager = UploadManager(
+            self._client(),
+            allow_parallel_uploads=True,
+            parallel_process_count=min(3, self._concurrency()),
+        )
+        size = self._options.get("part_size") or _PART_SIZE
+        manager.upload_file(namespace, bucket, name, str(path), part_size=size)
+
+    def stat(self, key: str) -> ObjectInfo:
+        with self.translated(key):
+            headers = self._client().head_object(**self._place(key)).headers
+            return ObjectInfo(key, int(headers["content-length"]))
+
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        place = self._place("")
+        root = f"{place.pop('object_name')}/".lstrip("/")
+        start: str | None = None
+        while True:
+            prefix = f"{root}{folder}/" if folder else root
+            page = self._client().list_objects(
+                **place, prefix=prefix, fields="name,size", limit=1000, **_from(start)
+            )
+            for each in page.data.objects:
+                if not each.name.endswith("/"):  # the marker of an empty directory
+                    yield ObjectInfo(each.name[len(root) :], int(each.size))
+            start = page.data.next_start_with
+            if start is None:
+                return
+
+    def delete(self, key: str) -> None:
+        with self.translated(key):
+            try:
+                self._client().delete_object(**self._place(key))
+            except Exception as error:
+                if status_of(error) != 404:
+                    raise
+
+    def translate(self, error: Exception, url: str) -> StorageError | None:
+        names = {cls.__name__ for cls in type(error).__mro__}
+        if status_of(error) is not None:
+            return None
+        if names & _NO_CREDENTIALS:
+            return AccessDenied(
+                f"no usable credentials for {url} ({type(error).__name__}); check ~/.oci/config, or "
+                "pass storage_options with 'config' and 'profile', or 'iam_type'"
+            )
+        if any("SSL" in name for name in names) or "CERTIFICATE" in str(error):
+            return StorageError(
+                f"{url}: no trusted connection to the server: {type(error).__name__}"
+            )
+        if names & _BROKEN:
+            return Transient(f"{url}: {type(error).__name__}; it may be tried again")
+        return None
+
+    def _concurrency(self) -> int:
+        return int(self._options.get("max_concurrency") or _CONCURRENCY)
+
+
+def _from(start: str | None) -> dict[str, str]:
+    return {} if start is None else {"start": start}

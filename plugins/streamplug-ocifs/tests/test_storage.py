@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import http.server
+import logging
+import pickle
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from streamplug_ocifs.storage import OciStorage
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin import open_storage
+from streamplug.testing.storage import StorageTests
+
+
+class TestOci(StorageTests):
+    secret = "s3cr3t-PASS-phrase"
+
+    @pytest.fixture(autouse=True)
+    def location(self, service, bucket):
+        self.service, self.bucket = service, bucket
+
+    def make_storage(self):
+        config = read_config(self.service) | {"pass_phrase": self.secret}
+        return OciStorage(
+            f"oci://{self.bucket}@tests/some/set", endpoint_url=self.service.url, config=config
+        )
+
+    def put_raw(self, key, data):
+        self.service.raw("PUT", self.bucket, f"some/set/{key}", data)
+
+    def get_raw(self, key):
+        return self.service.raw("GET", self.bucket, f"some/set/{key}")
+
+
+def read_config(service):
+    lines = (service.folder / "config").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def test_is_found_by_its_scheme(service, bucket):
+    service.raw("PUT", bucket, "k", b"data")
+    storage = open_storage(f"oci://{bucket}@tests", service.options)
+    assert type(storage) is OciStorage
+    assert storage.read("k") == b"data"
+    assert storage.url == f"oci://{bucket}@tests"
+
+
+def test_the_namespace_may_be_left_to_the_service(service, bucket):
+    service.raw("PUT", bucket, "set/k", b"data")
+    assert OciStorage(f"oci://{bucket}/set", **service.options).read("k") == b"data"
+
+
+def test_the_namespace_may_be_an_option(service, bucket):
+    service.raw("PUT", bucket, "set/k", b"data")
+    storage = OciStorage(f"oci://{bucket}/set", namespace="elsewhere", **service.options)
+    with pytest.raises(NotFound):
+        storage.read("k")
+    storage = OciStorage(f"oci://{bucket}/set", namespace="tests", **service.options)
+    assert storage.read("k") == b"data"
+
+
+def test_a_whole_bucket_is_a_location(service, bucket):
+    storage = OciStorage(f"oci://{bucket}@tests", **service.options)
+    storage.write("a/b", b"x")
+    assert [(o.key, o.size) for o in storage.list()] == [("a/b", 1)]
+    assert [o.key for o in storage.list("a/")] == ["a/b"]
+
+
+def test_a_neighbour_with_the_same_start_is_not_listed(service, bucket):
+    for key in ("set/1", "set2/1", "set"):
+        service.raw("PUT", bucket, key, b"")
+    storage = OciStorage(f"oci://{bucket}@tests/set", **service.options)
+    assert [o.key for o in storage.list()] == ["1"]
+
+
+def test_markers_of_directories_are_no_objects(service, bucket):
+    for key in ("set/", "set/sub/", "set/sub/1"):
+        service.raw("PUT", bucket, key, b"")
+    storage = OciStorage(f"oci://{bucket}@tests/set", **service.options)
+    assert [o.key for o in storage.list()] == ["sub/1"]
+
+
+def test_uploads_in_parts(service, bucket, tmp_path):
+    data = bytes(range(256)) * (10 * 4096)
+    (tmp_path / "source").write_bytes(data)
+    storage = OciStorage(f"oci://{bucket}@tests", part_size=2**22, **service.options)
+    storage.upload(tmp_path / "source", "k")
+    assert service.raw("GET", bucket, "k") == data
+    storage.download("k", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == data
+
+
+def test_a_missing_bucket_is_not_found(service):
+    storage = OciStorage("oci://no-such-bucket@tests/set", **service.options)
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: storage.stat("k"),
+        lambda: list(storage.list()),
+        lambda: storage.write("k", b"x"),
+    ):
+        with pytest.raises(NotFound, match="oci://no-such-bucket@tests/set"):
+            operation()
+
+
+# -- credentials --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["OCI_CONFIG_FILE", "OCIFS_CONFIG_LOCATION", "HOME"])
+def test_the_configuration_is_found(service, bucket, monkeypatch, tmp_path, name):
+    service.raw("PUT", bucket, "k", b"data")
+    if name == "HOME":
+        (tmp_path / ".oci").mkdir()
+        (tmp_path / ".oci/config").write_bytes((service.folder / "config").read_bytes())
+    else:
+        monkeypatch.setenv(name, str(service.folder / "config"))
+    storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url)
+    assert storage.read("k") == b"data"
+
+
+def test_a_profile_is_taken(service, bucket, tmp_path):
+    service.raw("PUT", bucket, "k", b"data")
+    text = (service.folder / "config").read_text()
+    own = "[DEFAULT]\nregion=us-phoenix-1\n" + text.replace("DEFAULT", "team")
+    (tmp_path / "config").write_text(own)
+    options = {"endpoint_url": service.url, "config": str(tmp_path / "config")}
+    storage = OciStorage(f"oci://{bucket}@tests", profile="team", **options)
+    assert storage.read("k") == b"data"
+    with pytest.raises(AccessDenied, match="ProfileNotFound"):
+        OciStorage(f"oci://{bucket}@tests", profile="nobody", **options).read("k")
+
+
+def test_another_user_is_denied(service, bucket):
+    config = read_config(service) | {"user": "ocid1.user.oc1..somebodyelse"}
+    storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, config=config)
+    for operation in (lambda: storage.read("k"), lambda: list(storage.list())):
+        with pytest.raises(AccessDenied, match=f"oci://{bucket}@tests"):
+            operation()
+
+
+def test_another_key_is_denied(service, bucket, tmp_path):
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    pem = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (tmp_path / "other.pem").write_bytes(pem)
+    config = read_config(service) | {"key_file": str(tmp_path / "other.pem")}
+    storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, config=config)
+    with pytest.raises(AccessDenied):
+        storage.read("k")
+
+
+def test_a_missing_configuration_is_told(service):
+    options = {"endpoint_url": service.url, "config": "/no/such/config"}
+    with pytest.raises(AccessDenied, match=r"no usable credentials for oci://b@tests/k .*\.oci/"):
+        OciStorage("oci://b@tests", **options).read("k")
+
+
+def test_without_configuration_the_ways_to_give_it_are_told(service, monkeypatch):
+    monkeypatch.delenv("OCI_RESOURCE_PRINCIPAL_VERSION", raising=False)
+    with pytest.raises(AccessDenied, match="'iam_type'"):
+        OciStorage("oci://b@tests", endpoint_url=service.url).read("k")
+
+
+def test_a_session_signs_with_its_token(service, tmp_path, recorder):
+    (tmp_path / "token").write_text("SESSION-TOKEN\n")
+    (tmp_path / "config").write_text(
+        (service.folder / "config").read_text() + f"security_token_file={tmp_path / 'token'}\n"
+    )
+    options = {"endpoint_url": recorder.url, "config": str(tmp_path / "config")}
+    OciStorage("oci://b@tests", **options).read("k")
+    assert 'keyId="ST$SESSION-TOKEN"' in recorder.requests[0].headers["authorization"]
+
+
+def test_logs_hold_no_key(service, bucket, caplog):
+    caplog.set_level(logging.DEBUG)
+    service.raw("PUT", bucket, "k", b"data")
+    config = read_config(service) | {"pass_phrase": "s3cr3t"}
+    pem = Path(config.pop("key_file")).read_text()
+    config["key_content"] = pem
+    storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, config=config)
+    assert storage.read("k") == b"data"
+    assert caplog.records
+    assert "s3cr3t" not in caplog.text
+    assert pem.splitlines()[1] not in caplog.text
+
+
+# -- what goes over the wire --------------------------------------------------
+
+
+class Recorder:
+    """A server that answers each request with `status` and `body`."""
+
+    def __init__(self, url):
+        self.url = url
+        self.requests = []
+        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
+
+
+@contextmanager
+def serving():
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            recorder.requests.append(self)
+            time.sleep(recorder.wait)
+            if recorder.status == 0:
+                self.close_connection = True
+                return
+            self.send_response(recorder.status)
+            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(recorder.body)
+            self.close_connection = bool(recorder.missing)
+
+        do_GET = do_HEAD = do_PUT = answer
+
+        def log_message(self, *args):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request, client_address):
+            pass  # a client that gives up is what some tests are about
+
+    server = Server(("127.0.0.1", 0), Handler)
+    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield recorder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def recorder():
+    with serving() as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def recorded(recorder, service, monkeypatch):
+    monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
+    options = {**service.options, "endpoint_url": recorder.url}
+    return OciStorage("oci://b@tests/set", read_timeout=0.5, **options)
+
+
+def test_a_whole_read_is_one_request(recorder, recorded):
+    assert recorded.read("k") == b"data"
+    assert [(r.command, r.path) for r in recorder.requests] == [("GET", "/n/tests/b/b/o/set%2Fk")]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "wanted"),
+    [
+        (404, "NotAuthorizedOrNotFound", NotFound),
+        (401, "NotAuthenticated", AccessDenied),
+        (403, "NotAuthorized", AccessDenied),
+        (429, "TooManyRequests", Transient),
+        (500, "InternalServerError", Transient),
+        (503, "ServiceUnavailable", Transient),
+    ],
+)
+def test_answers_become_our_errors(recorder, recorded, status, code, wanted):
+    recorder.status = status
+    recorder.body = f'{{"code": "{code}", "message": "signature feedbeef"}}'.encode()
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_range("k", 0, 5),
+        lambda: recorded.write("k", b"x"),
+    ):
+        with pytest.raises(StorageError, match="oci://b@tests/set/k") as caught:
+            operation()
+        assert type(caught.value) is wanted
+        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_other_answers_are_storage_errors(recorder, recorded):
+    recorder.status, recorder.body = 400, b'{"code": "InvalidParameter", "message": ""}'
+    with pytest.raises(StorageError, match="the server answered 400") as caught:
+        recorded.read("k")
+    assert type(caught.value) is StorageError
+
+
+def test_connections_that_break_are_transient(recorder, recorded):
+    recorder.status = 0
+    with pytest.raises(Transient, match="oci://b@tests/set/k"):
+        recorded.read("k")
+
+
+def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
+    recorder.missing = 10
+    for operation in (
+        lambda: recorded.read("k"),
+        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
+        lambda: recorded.download("k", tmp_path / "target"),
+    ):
+        with pytest.raises(Transient, match="oci://b@tests/set/k"):
+            operation()
+
+
+def test_a_server_that_stalls_is_transient(recorder, recorded):
+    recorder.wait = 1.5
+    with pytest.raises(Transient, match="oci://b@tests/set/k"):
+        recorded.read("k")
+
+
+def test_a_connection_that_is_refused_is_transient(service, monkeypatch):
+    monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
+    with serving() as gone:
+        url = gone.url
+    storage = OciStorage("oci://b@tests", **{**service.options, "endpoint_url": url})
+    with pytest.raises(Transient, match="oci://b@tests/k"):
+        storage.read("k")
+
+
+def test_passing_failures_are_tried_again_for_a_short_while(recorder, service):
+    recorder.status, recorder.body = 503, b'{"code": "ServiceUnavailable", "message": ""}'
+    storage = OciStorage("oci://b@tests", **{**service.options, "endpoint_url": recorder.url})
+    start = time.monotonic()
+    with pytest.raises(Transient):
+        storage.read("k")
+    assert len(recorder.requests) == 2
+    assert time.monotonic() - start < 10
+
+
+# -- options ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpont_url": "x"}, r"no option 'endpont_url'. Did you mean 'endpoint_url'\?"),
+        ({"zzz": 1}, "no option 'zzz'. Known: compartment_id, config, "),
+        ({"read_timeout": True}, "'read_timeout' must be int or float, not bool"),
+        ({"read_timeout": 0}, "read_timeout=0: must be positive"),
+        ({"config": 5}, "'config' must be str or dict, not int"),
+        ({"iam_type": "key"}, "iam_type='key': use api_key, "),
+        ({"endpoint_url": "oracle"}, "must start with http:// or https://"),
+    ],
+)
+def test_refuses_options_without_meaning(options, message):
+    with pytest.raises(ConfigError, match=message):
+        OciStorage("oci://b@tests", **options)
+
+
+def test_a_url_without_bucket_is_refused():
+    with pytest.raises(ConfigError, match="names no bucket"):
+        OciStorage("oci://@tests/x")
+
+
+def test_timeouts_are_set_and_passed_on(service):
+    storage = OciStorage("oci://b@tests", read_timeout=7, **service.options)
+    assert storage.filesystem().oci_client.base_client.timeout == (10.0, 7)
+    assert pickle.loads(pickle.dumps(storage)).url == storage.url

@@ -1,0 +1,1 @@
+"""Servers that speak SFTP (sftp://) for streamplug, through asyncssh."""

@@ -1,0 +1,140 @@
+"""The options of SftpStorage: what is accepted, and what asyncssh is given for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from streamplug.errors import AccessDenied, ConfigError
+from streamplug.interfaces.options import Kinds, check_options, check_positive
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 20.0
+_WHAT = "sftp storage"
+
+_KNOWN: Kinds = {
+    "agent": bool,
+    "config": (str, bool),
+    "connect_timeout": (int, float),
+    "key_file": str,
+    "known_hosts": (str, bool),
+    "passphrase": str,
+    "password": str,
+    "port": int,
+    "read_timeout": (int, float),
+    "username": str,
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a URL leads: whom to ask for what.
+
+    Attributes:
+        host: Name or address.
+        port: None for that of the configuration, or 22.
+        username: None for that of the configuration, or of this machine.
+        password: Not shown.
+        folder: Path on the server, without a slash at its end; relative to the home directory
+            unless it begins with one.
+    """
+
+    host: str
+    port: int | None
+    username: str | None
+    password: str | None = field(repr=False)
+    folder: str
+
+
+def parse(url: str) -> Server:
+    """Return what a URL such as ``sftp://user@host:22/path`` names.
+
+    Raises:
+        ConfigError: If it names no host, or something that is no port.
+    """
+    place, _, path = url.partition("://")[2].partition("/")
+    user, at, host = place.rpartition("@")
+    name, colon, password = user.partition(":")
+    port = ""
+    if host.startswith("["):  # [::1]:22
+        host, _, rest = host[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif ":" in host:
+        host, _, port = host.partition(":")
+    if not host:
+        raise ConfigError("the location names no host; write sftp://user@host/path")
+    if port and not (port.isascii() and port.isdigit()):
+        raise ConfigError(f"the port {port!r} of {host} is no number")
+    # As curl and others write it, for what lies in the home directory.
+    folder = path.removeprefix("~/") if path.startswith("~/") else f"/{path}"
+    return Server(
+        host,
+        int(port) if port else None,
+        unquote(name) if at and name else None,
+        unquote(password) if colon else None,
+        folder.rstrip("/") or ("/" if folder.startswith("/") else "."),
+    )
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+    """
+    check_options(_WHAT, options, _KNOWN)
+    check_positive(_WHAT, options, "connect_timeout", "read_timeout", "port")
+    for name in ("config", "known_hosts"):
+        if options.get(name) is True:
+            raise ConfigError(f"{_WHAT} option {name!r} is a file's name or False")
+
+
+def connection_options(server: Server, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `asyncssh.connect` for checked options and the environment.
+
+    Raises:
+        AccessDenied: If the key cannot be read.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    quiet = given.get("read_timeout", READ_TIMEOUT)
+    connect: dict[str, Any] = {
+        "host": server.host,
+        "connect_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
+        "login_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
+        "keepalive_interval": quiet / 2,
+        "keepalive_count_max": 2,
+    }
+    named = {
+        "port": given.get("port", server.port),
+        "username": given.get("username", server.username),
+        "password": given.get("password", server.password),
+        "known_hosts": given.get("known_hosts") or os.environ.get("COMPOSER_SFTP_KNOWN_HOSTS_FILE"),
+        "config": given.get("config") or None,
+    }
+    connect.update({name: value for name, value in named.items() if value is not None})
+    if given.get("known_hosts") is False:
+        connect["known_hosts"] = None  # whoever answers is believed
+    if given.get("config") is False:
+        connect["config"] = None
+    if given.get("agent") is False:
+        connect["agent_path"] = None
+    key = given.get("key_file") or os.environ.get("COMPOSER_SFTP_KEY_FILE")
+    if key:
+        connect["client_keys"] = [_key(key, given.get("passphrase"), server.host)]
+    return connect
+
+
+def _key(path: str, passphrase: str | None, host: str) -> Any:
+    import asyncssh
+
+    try:
+        return asyncssh.read_private_key(Path(path).expanduser(), passphrase)
+    except (OSError, ValueError) as error:
+        name = type(error).__name__
+        raise AccessDenied(
+            f"the key {path} for {host} cannot be used ({name}); check 'key_file' and 'passphrase'"
+        ) from None

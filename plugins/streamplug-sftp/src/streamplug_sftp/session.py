@@ -1,0 +1,87 @@
+"""A connection to a server, and the thread in which its event loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Session:
+    """One connection with one SFTP client, for any number of threads of one process."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Connect.
+
+        Args:
+            options: The arguments of `asyncssh.connect`.
+        """
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="streamplug-sftp", daemon=True
+        )
+        self._thread.start()
+        self._connection: Any = None
+        self._client: Any = None
+        try:
+            self.run(self._connect(options))
+        except BaseException:
+            self.stop()
+            raise
+
+    async def _connect(self, options: Mapping[str, Any]) -> None:
+        import asyncssh
+
+        self._connection = await asyncssh.connect(**options)
+        self._client = await asyncio.wait_for(
+            self._connection.start_sftp_client(), options["connect_timeout"]
+        )
+
+    @property
+    def client(self) -> Any:
+        """The SFTP client, to be used in coroutines for `run`."""
+        return self._client
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return what a coroutine returns, in the loop's thread."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # stopped by another thread
+            work.close()
+            raise ConnectionAbortedError from None
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Close the connection and end the thread; may be called twice."""
+        if self._process != os.getpid() or self._loop.is_closed():
+            return
+        if threading.current_thread() is self._thread:  # collected by its own thread
+            self._loop.call_soon(self._loop.stop)
+            return
+        if self._loop.is_running():
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(5)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._connection.wait_closed(), 2)
+        # What other threads still wait for ends here, and their calls with it.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,330 @@
+"""SftpStorage: folders of servers that are reached by SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import threading
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    NotFound,
+    StorageError,
+    StreamplugError,
+    Transient,
+)
+from streamplug.interfaces import Storage
+from streamplug.interfaces.failures import storage_error
+from streamplug.types import Buffer, ObjectInfo
+from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
+from streamplug_sftp.session import Session
+
+_PART = ".streamplug-"
+"""How the name of a file that is being written starts; such files are no objects."""
+
+_CHUNK = 4 * 2**20
+_MISSING = {"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory", "SFTPFileIsADirectory"}
+_DENIED = {"PermissionDenied", "SFTPPermissionDenied", "SFTPWriteProtect", "SFTPCannotDelete"}
+_BROKEN = {"DisconnectError", "SFTPConnectionLost", "SFTPNoConnection", "ChannelOpenError"}
+
+Result = TypeVar("Result")
+
+_opening = threading.Lock()
+_live: weakref.WeakSet[SftpStorage] = weakref.WeakSet()
+_left_to_parent: list[Session] = []
+
+
+class SftpStorage(Storage):
+    """The files below ``sftp://user@host:port/path``; the options are described in the README."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Describe a location.
+
+        Args:
+            url: ``sftp://user@host:port/path``; ``/~/path`` lies in the home directory.
+            **options: Settings of the connection.
+
+        Raises:
+            ConfigError: If the URL names no host, or an option is unknown or has no meaning.
+        """
+        super().__init__(url, **options)
+        self._server = parse(url)
+        check(options)
+        self._session: Session | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_session": None}
+
+    # -- reading --------------------------------------------------------------------
+
+    def read(self, key: str) -> bytes:
+        async def read(sftp: Any, path: str) -> bytes:
+            return b"".join([chunk async for chunk in self._chunks(sftp, path)])
+
+        return self._do(key, read)
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        return self.read_ranges(key, [(start, stop)])[0]
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        async def read(sftp: Any, path: str) -> list[bytes]:
+            async with await self._soon(sftp.open(path, "rb")) as file:
+
+                async def one(start: int, stop: int) -> bytes:
+                    length = stop - start
+                    return await self._soon(file.read(length, start)) if length > 0 else b""
+
+                return list(await asyncio.gather(*(one(*limits) for limits in ranges)))
+
+        return self._do(key, read) if ranges else []
+
+    def download(self, key: str, path: Path) -> None:
+        async def download(sftp: Any, remote: str) -> None:
+            with path.open("wb") as file:
+                async for chunk in self._chunks(sftp, remote):
+                    file.write(chunk)
+
+        self._do(key, download)
+
+    def stat(self, key: str) -> ObjectInfo:
+        async def look(sftp: Any, path: str) -> ObjectInfo:
+            found = await self._soon(sftp.stat(path))
+            if _is_folder(found):
+                raise NotFound(f"{self.url_of(key)} does not exist")
+            return ObjectInfo(key, int(found.size))
+
+        return self._do(key, look)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        folder = prefix.rpartition("/")[0]
+
+        async def walk(sftp: Any, path: str) -> list[ObjectInfo]:
+            found: list[ObjectInfo] = []
+            folders = [(path, f"{folder}/" if folder else "")]
+            while folders:
+                top, start = folders.pop()
+                for name, attributes in await self._entries(sftp, top):
+                    if _is_folder(attributes):
+                        folders.append((f"{top}/{name}", f"{start}{name}/"))
+                    elif stat.S_ISREG(attributes.permissions or stat.S_IFREG):
+                        found.append(ObjectInfo(f"{start}{name}", int(attributes.size)))
+            return found
+
+        found = sorted(self._do(folder, walk), key=lambda o: o.key)
+        return (o for o in found if o.key.startswith(prefix))
+
+    async def _entries(self, sftp: Any, folder: str) -> Sequence[tuple[str, Any]]:
+        """Return what is in a folder, nothing if there is none; links are followed."""
+        try:
+            found = await self._soon(sftp.readdir(folder))
+        except Exception as error:
+            if _names(error) & _MISSING:
+                return []
+            raise
+        entries = []
+        for entry in found:
+            name, attributes = str(entry.filename), entry.attrs
+            if name in (".", "..") or name.startswith(_PART):
+                continue
+            if stat.S_ISLNK(attributes.permissions or 0):
+                try:
+                    attributes = await self._soon(sftp.stat(f"{folder}/{name}"))
+                except Exception as error:
+                    if not _names(error) & _MISSING:  # a link that leads nowhere is no object
+                        raise
+                    continue
+            entries.append((name, attributes))
+        return entries
+
+    # -- writing --------------------------------------------------------------------
+
+    def write(self, key: str, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for start in range(0, len(view), _CHUNK):
+                yield bytes(view[start : start + _CHUNK])
+
+        self._do(key, lambda sftp, path: self._put(sftp, key, path, chunks()))
+
+    def upload(self, path: Path, key: str) -> None:
+        if not path.is_file():
+            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
+
+        async def chunks() -> AsyncIterator[bytes]:
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    yield chunk
+
+        self._do(key, lambda sftp, target: self._put(sftp, key, target, chunks()))
+
+    async def _put(self, sftp: Any, key: str, target: str, chunks: AsyncIterator[bytes]) -> None:
+        folder = target.rpartition("/")[0] or "."
+        if not await self._soon(sftp.isdir(folder)):
+            try:
+                await self._soon(sftp.makedirs(folder, exist_ok=True))
+            except Exception as error:
+                if _names(error) & (_BROKEN | _DENIED):
+                    raise
+                raise StorageError(f"{self.url_of(key)}: a file stands in the way") from None
+        if await self._soon(sftp.isdir(target)):
+            raise StorageError(f"{self.url_of(key)}: a directory stands in the way")
+        part = f"{folder}/{_PART}{uuid.uuid4().hex}"
+        try:
+            async with await self._soon(sftp.open(part, "wb")) as file:
+                async for chunk in chunks:
+                    await self._soon(file.write(chunk))
+            await self._replace(sftp, key, part, target)
+        except BaseException:
+            with suppress(Exception):  # what went wrong first counts
+                await self._soon(sftp.remove(part))
+            raise
+
+    async def _replace(self, sftp: Any, key: str, part: str, target: str) -> None:
+        try:
+            await self._soon(sftp.posix_rename(part, target))
+        except Exception as error:
+            if "SFTPOpUnsupported" not in _names(error):
+                raise
+            if await self._soon(sftp.exists(target)):
+                raise StorageError(
+                    f"{self.url_of(key)} exists, and its server cannot replace a file at once; "
+                    "delete it first"
+                ) from None
+            await self._soon(sftp.rename(part, target))
+
+    def delete(self, key: str) -> None:
+        async def delete(sftp: Any, path: str) -> None:
+            try:
+                await self._soon(sftp.remove(path))
+            except Exception as error:
+                if not _names(error) & _MISSING and await self._is_file(sftp, path):
+                    raise
+
+        self._do(key, delete)
+
+    # -- the server -----------------------------------------------------------------
+
+    def close(self) -> None:
+        with _opening:
+            session, self._session = self._session, None
+        if session is not None:
+            session.stop()
+
+    def _path(self, key: str) -> str:
+        if key.startswith("/") or ".." in key.split("/"):
+            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        folder = self._server.folder
+        return f"{folder.rstrip('/')}/{key}" if key else folder
+
+    def _do(self, key: str, work: Callable[[Any, str], Coroutine[Any, Any, Result]]) -> Result:
+        """Do something with the client and an object's path, and turn its exceptions into ours."""
+        path, url, session = self._path(key), self.url_of(key), None
+        try:
+            session = self._open()
+            return session.run(self._seen(session.client, path, url, work))
+        except StreamplugError:
+            raise
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - clients raise anything
+            ours = _ours(error, url)
+            if isinstance(ours, Transient) and session is not None:
+                self._forget(session)
+            raise ours from None
+
+    async def _seen(
+        self,
+        sftp: Any,
+        path: str,
+        url: str,
+        work: Callable[[Any, str], Coroutine[Any, Any, Result]],
+    ) -> Result:
+        try:
+            return await work(sftp, path)
+        except Exception as error:
+            # Most servers tell no more than that something failed.
+            if "SFTPFailure" in _names(error) and not await self._is_file(sftp, path):
+                raise NotFound(f"{url} does not exist") from None
+            raise
+
+    async def _is_file(self, sftp: Any, path: str) -> bool:
+        return bool(await self._soon(sftp.isfile(path)))
+
+    async def _chunks(self, sftp: Any, path: str) -> AsyncIterator[bytes]:
+        async with await self._soon(sftp.open(path, "rb")) as file:
+            while chunk := await self._soon(file.read(_CHUNK)):
+                yield chunk
+
+    async def _soon(self, work: Awaitable[Any]) -> Any:
+        return await asyncio.wait_for(work, self._options.get("read_timeout") or READ_TIMEOUT)
+
+    def _open(self) -> Session:
+        session = self._session
+        if session is None:
+            with _opening:
+                session = self._session
+                if session is None:
+                    session = Session(connection_options(self._server, self._options))
+                    weakref.finalize(self, session.stop)
+                    self._session = session
+                    _live.add(self)
+        return session
+
+    def _forget(self, session: Session) -> None:
+        """Leave a broken connection; the next operation makes another."""
+        with _opening:
+            if self._session is session:
+                self._session = None
+        session.stop()
+
+
+def _is_folder(attributes: Any) -> bool:
+    return stat.S_ISDIR(attributes.permissions or 0)
+
+
+def _names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
+
+
+def _ours(error: BaseException, url: str) -> StorageError | ConfigError:
+    names, name = _names(error), type(error).__name__
+    if names & _MISSING:
+        return NotFound(f"{url} does not exist")
+    if names & _DENIED:
+        return AccessDenied(
+            f"no permission for {url} ({name}); check the user's name, key or password, and what "
+            "the server lets that user do"
+        )
+    if "HostKeyNotVerifiable" in names:
+        return StorageError(
+            f"{url}: the server's host key is not known; if it is the right one, add it to "
+            "~/.ssh/known_hosts with ssh-keyscan"
+        )
+    if names & {"KeyExchangeFailed", "ProtocolNotSupported", "IllegalUserName", "ConfigParseError"}:
+        return StorageError(f"{url}: no connection can be made: {name}")
+    if names & (_BROKEN | {"CancelledError"}):
+        return Transient(f"{url}: {name}: the connection failed; it may be tried again")
+    return storage_error(error, url)
+
+
+def _forget_parent() -> None:
+    # A session inherited through fork has its parent's event loop and socket. It must not be used
+    # here, nor collected: closing it would take the parent's socket out of the parent's loop.
+    global _opening, _live
+    for storage in list(_live):
+        if storage._session is not None:  # noqa: SLF001 - our own class
+            _left_to_parent.append(storage._session)  # noqa: SLF001
+            storage._session = None  # noqa: SLF001
+    _opening, _live = threading.Lock(), weakref.WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)

@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import asyncssh
+import pytest
+from streamplug_sftp.options import parse
+from streamplug_sftp.storage import SftpStorage
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin import open_storage
+from streamplug.testing.storage import StorageTests
+
+PASSWORD = "s3cr3t-pass word"
+
+
+class Conformance(StorageTests):
+    def make_storage(self):
+        url = self.server.url(f"/{self.folder}/some/set")
+        return SftpStorage(url, **self.server.options)
+
+    def put_raw(self, key, data):
+        path = self.server.root / self.folder / "some/set" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def get_raw(self, key):
+        return (self.server.root / self.folder / "some/set" / key).read_bytes()
+
+
+class TestAsyncssh(Conformance):
+    secret = PASSWORD
+
+    @pytest.fixture(autouse=True)
+    def location(self, asyncssh_server):
+        self.server = asyncssh_server
+        self.folder = asyncssh_server.new()
+
+    def make_storage(self):
+        options = {**self.server.options, "password": PASSWORD}
+        del options["key_file"]
+        return SftpStorage(self.server.url(f"/{self.folder}/some/set"), **options)
+
+
+class TestOpenSsh(Conformance):
+    @pytest.fixture(autouse=True)
+    def location(self, openssh_server):
+        self.server = openssh_server
+        self.folder = openssh_server.new()
+
+
+del Conformance
+
+
+@pytest.fixture
+def server(asyncssh_server):
+    return asyncssh_server
+
+
+@pytest.fixture
+def storage(server):
+    storage = SftpStorage(server.url(f"/{server.new()}"), **server.options)
+    yield storage
+    storage.close()
+
+
+def files(server, storage):
+    return server.root / storage.url.rpartition("/")[2]
+
+
+def test_is_found_by_its_scheme(server):
+    (server.root / "k").write_bytes(b"data")
+    for scheme in ("sftp", "ssh"):
+        url = server.url().replace("sftp", scheme)
+        storage = open_storage(url, server.options)
+        assert type(storage) is SftpStorage
+        assert storage.read("k") == b"data"
+        storage.close()
+
+
+def test_a_file_appears_when_it_is_whole(server, storage):
+    storage.write("a", b"x")
+    (files(server, storage) / ".streamplug-0123").write_bytes(b"half of")
+    assert [o.key for o in storage.list()] == ["a"]
+
+
+def test_what_failed_leaves_nothing_behind(server, storage, tmp_path):
+    (files(server, storage) / "k").mkdir()
+    with pytest.raises(StorageError, match="k: a directory stands in the way"):
+        storage.write("k", b"x")
+    (files(server, storage) / "f").write_bytes(b"")
+    with pytest.raises(StorageError, match="f/k: a file stands in the way"):
+        storage.write("f/k", b"x")
+    assert sorted(p.name for p in files(server, storage).iterdir()) == ["f", "k"]
+
+
+def test_links_are_followed(server, storage):
+    top = files(server, storage)
+    (top / "real").mkdir()
+    (top / "real/1").write_bytes(b"one")
+    (top / "link").symlink_to("real")
+    (top / "gone").symlink_to("nowhere")
+    assert [(o.key, o.size) for o in storage.list()] == [("link/1", 3), ("real/1", 3)]
+
+
+def test_a_folder_that_may_not_be_read_is_told(openssh_server):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    name = openssh_server.new()
+    (openssh_server.root / name).chmod(0)
+    storage = SftpStorage(openssh_server.url(f"/{name}"), **openssh_server.options)
+    with pytest.raises(AccessDenied):
+        storage.list()
+    storage.close()
+
+
+# -- locations ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "username", "password", "folder"),
+    [
+        ("sftp://h", "h", None, None, None, "/"),
+        ("sftp://h/a/b/", "h", None, None, None, "/a/b"),
+        ("sftp://me@h:2222/a", "h", 2222, "me", None, "/a"),
+        ("sftp://me:pass%20word%40@h/a", "h", None, "me", "pass word@", "/a"),
+        ("sftp://[::1]:22/a", "::1", 22, None, None, "/a"),
+        ("sftp://h/~/a", "h", None, None, None, "a"),
+        ("sftp://h/~/", "h", None, None, None, "."),
+        ("sftp://h/a?b#c", "h", None, None, None, "/a?b#c"),
+    ],
+)
+def test_locations(url, host, port, username, password, folder):
+    found = parse(url)
+    assert (found.host, found.port, found.username) == (host, port, username)
+    assert (found.password, found.folder) == (password, folder)
+    assert "pass word" not in repr(found)
+
+
+@pytest.mark.parametrize("url", ["sftp://", "sftp:///path", "sftp://me@/path"])
+def test_a_url_without_host_is_refused(url):
+    with pytest.raises(ConfigError, match="names no host"):
+        SftpStorage(url)
+
+
+def test_a_port_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match="'ftp' of h is no number"):
+        SftpStorage("sftp://h:ftp/a")
+
+
+def test_a_home_directory_is_a_location(server):
+    name = server.new()
+    storage = SftpStorage(server.url(f"/~/{name}"), **server.options)
+    storage.write("a/k", b"x")
+    assert (server.root / name / "a/k").read_bytes() == b"x"
+    assert [o.key for o in storage.list()] == ["a/k"]
+    storage.close()
+
+
+# -- credentials --------------------------------------------------------------
+
+
+def test_a_password_in_the_url_is_taken_and_not_shown(server):
+    (server.root / "k").write_bytes(b"x")
+    url = server.url().replace("sftp://", "sftp://me:s3cr3t-pass%20word@")
+    options = {"known_hosts": server.options["known_hosts"], "config": False, "agent": False}
+    storage = SftpStorage(url, **options)
+    assert storage.read("k") == b"x"
+    assert "s3cr3t" not in f"{storage!r} {storage.url} {storage._server!r}"
+    storage.close()
+
+
+def test_a_wrong_password_is_denied(server):
+    options = {**server.options, "password": "feedbeef"}
+    del options["key_file"]
+    with pytest.raises(AccessDenied, match="no permission for sftp://") as caught:
+        SftpStorage(server.url(), **options).read("k")
+    assert "feedbeef" not in str(caught.value)
+
+
+def test_a_key_with_a_passphrase(server, tmp_path):
+    (server.root / "k").write_bytes(b"x")
+    key = asyncssh.read_private_key(server.folder / "id")
+    key.write_private_key(tmp_path / "id", passphrase="s3cr3t", rounds=50)
+    options = {**server.options, "key_file": str(tmp_path / "id")}
+    storage = SftpStorage(server.url(), passphrase="s3cr3t", **options)
+    assert storage.read("k") == b"x"
+    storage.close()
+    with pytest.raises(AccessDenied, match="check 'key_file' and 'passphrase'"):
+        SftpStorage(server.url(), passphrase="wrong", **options).read("k")
+
+
+def test_a_key_that_does_not_exist_is_named(server):
+    options = {**server.options, "key_file": "/no/such/key"}
+    with pytest.raises(AccessDenied, match="/no/such/key"):
+        SftpStorage(server.url(), **options).read("k")
+
+
+def test_key_and_known_hosts_may_come_from_the_environment(server, monkeypatch):
+    (server.root / "k").write_bytes(b"x")
+    monkeypatch.setenv("COMPOSER_SFTP_KEY_FILE", server.options["key_file"])
+    monkeypatch.setenv("COMPOSER_SFTP_KNOWN_HOSTS_FILE", server.options["known_hosts"])
+    storage = SftpStorage(server.url().replace("//", "//me@"), config=False, agent=False)
+    assert storage.read("k") == b"x"
+    storage.close()
+
+
+def test_an_unknown_host_is_refused(server, tmp_path):
+    (tmp_path / "known").write_text("")
+    options = {**server.options, "known_hosts": str(tmp_path / "known")}
+    with pytest.raises(StorageError, match="host key is not known"):
+        SftpStorage(server.url(), **options).read("k")
+
+
+def test_the_check_of_hosts_may_be_left_out(server):
+    (server.root / "k").write_bytes(b"x")
+    storage = SftpStorage(server.url(), **{**server.options, "known_hosts": False})
+    assert storage.read("k") == b"x"
+    storage.close()
+
+
+# -- connections --------------------------------------------------------------
+
+
+def test_threads_end_with_the_storage(storage):
+    assert list(storage.list()) == []
+    assert "streamplug-sftp" in {thread.name for thread in threading.enumerate()}
+    storage.close()
+    assert "streamplug-sftp" not in {thread.name for thread in threading.enumerate()}
+
+
+class Between:
+    """A connection to a server that can be broken, or stop to pass on anything."""
+
+    def __init__(self, port):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.target, self.ends, self.stalled = port, [], threading.Event()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.socket.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            self.ends += [client, server]
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    def copy(self, source, target):
+        try:
+            while data := source.recv(65536):
+                if not self.stalled.is_set():
+                    target.sendall(data)
+        except OSError:
+            pass
+
+    def cut(self):
+        for end in self.ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self.ends.clear()
+
+
+@pytest.fixture
+def between(server):
+    between = Between(server.port)
+    yield between
+    between.socket.close()
+    between.cut()
+
+
+def through(between, server, **options):
+    url = server.url().replace(str(server.port), str(between.port))
+    return SftpStorage(url, **{**server.options, "known_hosts": False, **options})
+
+
+def test_a_broken_connection_is_transient_and_made_anew(server, between):
+    (server.root / "k").write_bytes(b"data")
+    storage = through(between, server)
+    assert storage.read("k") == b"data"
+    between.cut()
+    with pytest.raises(Transient, match="the connection failed"):
+        storage.read("k")
+    assert storage.read("k") == b"data"
+    storage.close()
+
+
+def test_a_server_that_stalls_is_transient(server, between):
+    (server.root / "k").write_bytes(b"data")
+    storage = through(between, server, read_timeout=0.5)
+    assert storage.read("k") == b"data"
+    between.stalled.set()
+    start = time.monotonic()
+    with pytest.raises(Transient):
+        storage.read("k")
+    assert time.monotonic() - start < 10
+    between.stalled.clear()
+    assert storage.read("k") == b"data"
+    storage.close()
+
+
+def test_a_server_that_says_nothing_is_transient():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        storage = SftpStorage(
+            f"sftp://127.0.0.1:{port}/", connect_timeout=0.5, config=False, username="me"
+        )
+        with pytest.raises(Transient):
+            storage.read("k")
+
+
+def test_a_connection_that_is_refused_is_transient():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(Transient):
+        SftpStorage(f"sftp://me@127.0.0.1:{port}/", config=False).read("k")
+
+
+def test_a_missing_file_keeps_the_connection(server, between):
+    storage = through(between, server)
+    for _ in range(3):
+        with pytest.raises(NotFound):
+            storage.read("gone")
+    assert len(between.ends) == 2
+    storage.close()
+
+
+# -- options ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"user_name": "x"}, r"no option 'user_name'. Did you mean 'username'\?"),
+        ({"zzz": 1}, "no option 'zzz'. Known: agent, config, "),
+        ({"read_timeout": True}, "'read_timeout' must be int or float, not bool"),
+        ({"read_timeout": 0}, "read_timeout=0: must be positive"),
+        ({"password": 5}, "'password' must be str, not int"),
+        ({"known_hosts": True}, "'known_hosts' is a file's name or False"),
+    ],
+)
+def test_refuses_options_without_meaning(options, message):
+    with pytest.raises(ConfigError, match=message):
+        SftpStorage("sftp://h/a", **options)
+
+
+def test_an_open_storage_pickles(server, storage):
+    storage.write("k", b"x")
+    copy = pickle.loads(pickle.dumps(storage))
+    assert copy.read("k") == b"x"
+    copy.close()

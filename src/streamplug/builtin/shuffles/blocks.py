@@ -1,0 +1,102 @@
+"""Mixes a lane within blocks, twice: the blocks of the second pass lie half a block further.
+
+A block of the second pass is made of two halves of the first. Reading a lane from its beginning to its end
+shuffles each block of either pass once, and keeps a block and a half of ids: no more where a rank reads only
+every so-many-th of them, and no more for each lane where it reads many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.builtin.shuffles.draws import FIRST, SECOND
+from streamplug.types import Int64
+
+Kept: TypeAlias = "NDArray[np.uint32] | Int64"
+"""Ids that are kept, in half the memory where they are few."""
+Draw: TypeAlias = Callable[[int, int], np.random.Generator]
+"""Gives the generator of a pass and a block."""
+
+
+class MixedLane:
+    """The ids of a lane in the order of an epoch, worked out where they are read."""
+
+    def __init__(
+        self, length: int, size: int, plain: Callable[[int, int], Int64], draw: Draw, total: int
+    ) -> None:
+        """Mix a lane.
+
+        Args:
+            length: Positions of the lane.
+            size: Positions of a block.
+            plain: Gives the ids at a range of positions before they are mixed, in memory of their own.
+            draw: Gives the generator of a pass and a block.
+            total: All ids are below it.
+        """
+        self._length, self._size, self._half = length, size, size // 2
+        self._plain, self._draw = plain, draw
+        self._dtype = np.uint32 if total <= 1 << 32 else np.int64
+        none: Kept = np.empty(0, self._dtype)
+        # Where the last block of the second pass starts, and its ids; and the last block of the first,
+        # and those of its ids that are still needed. Replaced whole, so that threads may read one order.
+        self._second = 0, none
+        self._first = -1, none
+
+    def at(self, positions: Int64) -> Int64:
+        """Return the ids at some positions."""
+        start, ids = self._second
+        if _within(positions - start, len(ids)):
+            return ids[positions - start].astype(np.int64)
+        blocks = (positions + self._half) // self._size
+        found = np.empty_like(positions)
+        for block in np.unique(blocks).tolist():
+            here = blocks == block
+            if start != self._start(block) or not len(ids):
+                start, ids = self._second = self._start(block), self._second_pass(block)
+            found[here] = ids[positions[here] - start]
+        return found
+
+    def position(self, unmixed: int) -> int:
+        """Return where a position has come to after both passes."""
+        for use, shift in ((FIRST, 0), (SECOND, self._half)):
+            block = (unmixed + shift) // self._size
+            start = max(block * self._size - shift, 0)
+            stop = min((block + 1) * self._size - shift, self._length)
+            order = np.arange(start, stop)
+            self._draw(use, block).shuffle(order)
+            unmixed = start + int(np.flatnonzero(order == unmixed)[0])
+        return unmixed
+
+    def _start(self, block: int) -> int:
+        return max(block * self._size - self._half, 0)
+
+    def _second_pass(self, block: int) -> Kept:
+        """Return the ids of a block of the second pass."""
+        before, rest = self._first
+        if before != block - 1:
+            rest = self._first_pass(block - 1)[1]
+        head, following = self._first_pass(block)
+        self._first = block, following
+        ids = np.concatenate([rest, head], dtype=np.int64)
+        self._draw(SECOND, block).shuffle(ids)
+        return ids.astype(self._dtype, copy=False)
+
+    def _first_pass(self, block: int) -> tuple[Kept, Kept]:
+        """Return the two parts of a block of the first pass, cut where blocks of the second meet."""
+        start, stop = max(block * self._size, 0), min((block + 1) * self._size, self._length)
+        if start >= stop:
+            return np.empty(0, self._dtype), np.empty(0, self._dtype)
+        ids = self._plain(start, stop)
+        self._draw(FIRST, block).shuffle(ids)
+        cut = self._size - self._half
+        return ids[:cut].astype(self._dtype), ids[cut:].astype(self._dtype)
+
+
+def _within(offsets: Int64, size: int) -> bool:
+    """Tell whether all offsets are in ``[0, size)``."""
+    # Seen without a sign, those below 0 are far above it.
+    return not len(offsets) or int(offsets.view(np.uint64).max()) < size

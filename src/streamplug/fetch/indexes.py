@@ -1,0 +1,180 @@
+"""From where a data set lies to its index: its index.json, or the companion of a large one."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from streamplug.errors import InvalidIndexError, NotFound, StorageError
+from streamplug.fetch.files import local_errors
+from streamplug.fetch.locks import cache_lock
+from streamplug.fetch.origin import claim, in_use, take_into_use
+from streamplug.fetch.retry import retrying
+from streamplug.fetch.scratch import arriving
+from streamplug.index import (
+    COMPANION_NAME,
+    HEAD_BYTES,
+    INDEX_NAME,
+    Companion,
+    Index,
+    parse_index,
+    sample_digest,
+    sample_ranges,
+    source_of,
+)
+from streamplug.index.mapped import MappedFile
+from streamplug.interfaces import Storage
+
+LARGE_INDEX = 1 << 24
+"""Bytes of an index.json from which on its companion is looked for."""
+
+_LOG = logging.getLogger("streamplug.fetch")
+
+
+def open_index(storage: Storage, directory: Path, *, in_place: bool, retries: int) -> Index:
+    """Return the index of a data set.
+
+    Args:
+        storage: Where it lies.
+        directory: Its cache, which is taken into use; or `storage` itself.
+        in_place: Whether it is read where it lies.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        StorageError: If the index cannot be had.
+        InvalidIndexError: If it cannot be used.
+        CacheConflictError: If the directory serves another data set.
+    """
+    index = _through_companion(storage, directory, in_place=in_place, retries=retries)
+    if index is not None:
+        return index
+    data = _content(storage, retries)
+    index = parse_index(data, storage.url_of(INDEX_NAME))
+    if not in_place:
+        take_into_use(directory, storage.url, data)
+    return index
+
+
+def read_index(storage: Storage, retries: int) -> Index:
+    """Return the index of a data set from its index.json, in one request; nothing is kept.
+
+    Raises:
+        StorageError: If it cannot be had.
+        InvalidIndexError: If it cannot be used.
+    """
+    return parse_index(_content(storage, retries), storage.url_of(INDEX_NAME))
+
+
+def _content(storage: Storage, retries: int) -> bytes:
+    try:
+        return retrying(lambda: storage.read(INDEX_NAME), retries)
+    except NotFound:
+        raise NotFound(
+            f"{storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has not "
+            "finished; check remote=, local= and split="
+        ) from None
+
+
+def _through_companion(
+    storage: Storage, directory: Path, *, in_place: bool, retries: int
+) -> Index | None:
+    """Return what the companion says, or None if there is none that can be used."""
+    try:
+        size = _size(storage, retries)
+        if size < LARGE_INDEX:
+            return None
+        path = directory / COMPANION_NAME
+        if in_place and not path.exists():
+            return None
+        if not in_place:
+            _fetch(storage, directory, size, retries)
+        companion = Companion(path, str(path))
+        check_source(companion, storage, size, retries)
+        if in_place:
+            _check_age(companion, directory)
+    except NotFound:
+        return None
+    except (InvalidIndexError, StorageError) as error:
+        # Also a storage that cannot read parts of a file may have the index.json.
+        _LOG.warning("%s: reading %s instead", error, storage.url_of(INDEX_NAME))
+        return None
+    return companion.index
+
+
+def _size(storage: Storage, retries: int) -> int:
+    try:
+        return retrying(lambda: storage.stat(INDEX_NAME), retries).size
+    except (
+        StorageError
+    ):  # reading it will tell what is wrong, or work where a server tells no sizes
+        return 0
+
+
+def check_source(companion: Companion, storage: Storage, size: int, retries: int) -> None:
+    """Check that a companion is that of an index.json, without reading all of that.
+
+    Args:
+        companion: It.
+        storage: Where the index.json is.
+        size: The size of that.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        InvalidIndexError: If it is not.
+    """
+    pieces = retrying(lambda: storage.read_ranges(INDEX_NAME, sample_ranges(size)), retries)
+    if size != companion.source.bytes or sample_digest(pieces) != companion.source.sample:
+        raise _stale(storage.url_of(COMPANION_NAME))
+
+
+def _stale(place: str) -> InvalidIndexError:
+    return InvalidIndexError(
+        f"{place} was made from another index.json; make it again with streamplug index build"
+    )
+
+
+def _check_age(companion: Companion, directory: Path) -> None:
+    """Compare all of an index.json that was changed after the companion was made."""
+    index = directory / INDEX_NAME
+    changed = index.stat().st_mtime_ns > (directory / COMPANION_NAME).stat().st_mtime_ns
+    if changed and source_of(MappedFile(index).data) != companion.source:
+        raise _stale(str(directory / COMPANION_NAME))
+
+
+def _fetch(storage: Storage, directory: Path, size: int, retries: int) -> None:
+    """Bring the companion to a cache, unless it is there.
+
+    Raises:
+        NotFound: If there is none.
+        InvalidIndexError: If it is damaged, or that of another index.json.
+        CacheConflictError: If the directory serves another data set.
+    """
+    head = _remote_head(storage, retries)
+    path = directory / COMPANION_NAME
+    with local_errors(directory):
+        if _local_head(path) == head and in_use(directory, storage.url, None):
+            return
+        with cache_lock(directory, COMPANION_NAME):
+            if _local_head(path) == head and in_use(directory, storage.url, None):
+                return  # another process brought it meanwhile
+            with arriving(directory, COMPANION_NAME, path) as part:
+                retrying(lambda: storage.download(COMPANION_NAME, part), retries)
+                companion = Companion(part, storage.url_of(COMPANION_NAME))
+                companion.verify()
+                check_source(companion, storage, size, retries)
+                in_use(directory, storage.url, companion.source)
+                claim(directory, storage.url, COMPANION_NAME)
+
+
+def _remote_head(storage: Storage, retries: int) -> bytes:
+    try:
+        return retrying(lambda: storage.read_range(COMPANION_NAME, 0, HEAD_BYTES), retries)
+    except StorageError as error:  # some storages do not tell a missing object from a secret one
+        raise NotFound(str(error)) from None
+
+
+def _local_head(path: Path) -> bytes | None:
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)

@@ -1,0 +1,86 @@
+"""Which data set a local directory caches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from streamplug.errors import CacheConflictError, InvalidIndexError
+from streamplug.fetch.files import local_errors
+from streamplug.fetch.locks import STATE_DIR, cache_lock
+from streamplug.fetch.scratch import arriving
+from streamplug.index import COMPANION_NAME, INDEX_NAME, Companion, Source, source_of
+
+
+def take_into_use(directory: Path, url: str, index: bytes) -> None:
+    """Mark a directory as the cache of a data set, or check that it is.
+
+    Args:
+        directory: The cache.
+        url: Where the data set lies.
+        index: Its index.json, which is kept in the cache.
+
+    Raises:
+        CacheConflictError: If it is that of another, or of another version of it.
+        StorageError: If it cannot be written to.
+    """
+    source, known = source_of(index), directory / INDEX_NAME
+    with local_errors(directory):
+        if in_use(directory, url, source) and known.exists():
+            return
+        with cache_lock(directory, INDEX_NAME):
+            if not (in_use(directory, url, source) and known.exists()):  # nobody else took it
+                claim(directory, url)
+                with arriving(directory, INDEX_NAME, known) as part:
+                    part.write_bytes(index)
+
+
+def claim(directory: Path, url: str, lock: str = INDEX_NAME) -> None:
+    """Mark a directory as the cache of a data set, while the `cache_lock` of a name is held."""
+    with arriving(directory, lock, _mark(directory)) as part:
+        part.write_text(json.dumps({"remote": url}))
+
+
+def in_use(directory: Path, url: str, source: Source | None) -> bool:
+    """Say whether a directory is this data set's cache already.
+
+    Args:
+        directory: The cache.
+        url: Where the data set lies.
+        source: Its index.json; None if that was compared before.
+
+    Raises:
+        CacheConflictError: If it is that of another, or of another version of it.
+    """
+    advice = "pass another local=, or remove the directory"
+    mark = _mark(directory)
+    marked = mark.exists()
+    if marked:
+        try:
+            origin = json.loads(mark.read_bytes())["remote"]
+        except (ValueError, KeyError, TypeError):
+            raise CacheConflictError(f"{mark} is damaged; {advice}") from None
+        if origin != url:
+            raise CacheConflictError(
+                f"{directory} is the cache of {origin}, not of {url}; {advice}"
+            )
+    known = _known(directory) if source is not None else None
+    if known is not None and known != source:
+        why = f"{url} was written again since" if marked else f"it is not the one at {url}"
+        raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
+    return marked
+
+
+def _mark(directory: Path) -> Path:
+    return directory / STATE_DIR / "origin.json"
+
+
+def _known(directory: Path) -> Source | None:
+    """Return of which index.json a directory has shards."""
+    companion, index = directory / COMPANION_NAME, directory / INDEX_NAME
+    if companion.exists():
+        try:
+            return Companion(companion, str(companion)).source
+        except InvalidIndexError:
+            companion.unlink()  # it can be had again
+    return source_of(index.read_bytes()) if index.exists() else None

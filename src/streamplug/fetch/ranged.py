@@ -1,0 +1,137 @@
+"""Reads parts of files, several at once: of large ones to copy them, of others for their samples."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+import numpy as np
+
+from streamplug.errors import CorruptShardError
+from streamplug.fetch.retry import retrying
+from streamplug.interfaces import Storage
+from streamplug.interfaces.cancel import check
+from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
+
+LARGE = (64 << 20) + 1
+"""Bytes of a file from which on it comes in parts; a writer's default is just below."""
+
+PART = 8 << 20
+AT_ONCE = 4
+"""Parts of one file that are in memory at a time."""
+
+_REQUESTS = 16
+"""Ranges of one file that are asked for at once."""
+
+
+def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> bool:
+    """Copy a file to `path` in several parts at once, if it can be had so.
+
+    Args:
+        storage: Where it lies.
+        file: Which, and its size.
+        path: Where it goes, in a directory that exists; a failure may leave a part.
+        retries: How often a failed request is tried again.
+
+    Returns:
+        Whether it can be had in parts; nothing is written if not.
+
+    Raises:
+        StorageError: If a part cannot be had.
+        CorruptShardError: If it is shorter than the index says.
+        OSError: If the local file cannot be written.
+    """
+    if not retrying(lambda: storage.serves_ranges(file.basename), retries):
+        return False
+    with path.open("wb") as target:
+        for start in range(0, file.bytes, PART * AT_ONCE):
+            check()
+            stop = min(start + PART * AT_ONCE, file.bytes)
+            ranges = [(at, min(at + PART, stop)) for at in range(start, stop, PART)]
+            for part in read_ranges(storage, file, ranges, retries):
+                target.write(part)
+    return True
+
+
+class CutShortError(CorruptShardError):
+    """A file ends before it should.
+
+    Attributes:
+        at: The byte from which on there is nothing.
+    """
+
+    at: int = 0
+
+
+def read_ranges(
+    storage: Storage, file: FileInfo, ranges: list[tuple[int, int]], retries: int
+) -> list[bytes]:
+    """Return parts of a file.
+
+    Raises:
+        StorageError: If they cannot be had.
+        CutShortError: If one is not as long as it must be.
+    """
+    parts = retrying(lambda: storage.read_ranges(file.basename, ranges), retries)
+    for (start, stop), part in zip(ranges, parts):
+        if len(part) != stop - start:
+            error = CutShortError(
+                f"{storage.url_of(file.basename)}: got {len(part)} bytes from {start} on where "
+                f"{stop - start} were asked for, and the index says it has {file.bytes}; it was cut short "
+                "or replaced, write or copy it again"
+            )
+            error.at = start + len(part)
+            raise error
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class RangeStore:
+    """Parts of the shards of one stream, of which none are kept.
+
+    Attributes:
+        storage: Where they lie.
+        retries: How often a failed request is tried again.
+    """
+
+    storage: Storage
+    retries: int
+    fetches: ClassVar[bool] = True
+
+    def read(self, file: FileInfo, ranges: Int64) -> Bytes1D:
+        """Return parts of a file, back to back.
+
+        Args:
+            file: Which.
+            ranges: Where each begins and ends, shape ``[n, 2]``.
+
+        Raises:
+            StorageError: If they cannot be had.
+            CutShortError: If one is not as long as it must be.
+        """
+        requests = [
+            (at, min(at + PART, stop))
+            for start, stop in ranges.tolist()
+            for at in range(start, stop, PART)
+        ]
+        parts: list[bytes] = []
+        for first in range(0, len(requests), _REQUESTS):
+            some = requests[first : first + _REQUESTS]
+            parts += read_ranges(self.storage, file, some, self.retries)
+        return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
+
+
+class _Interruptible(io.FileIO):
+    """A file whose reading ends when nobody waits for it any more."""
+
+    def readinto(self, buffer: Buffer, /) -> int | None:  # type: ignore[override]
+        check()
+        return super().readinto(buffer)
+
+
+def open_interruptible(path: Path) -> BinaryIO:
+    """Open a file for reading in a way that ends when nobody waits for it any more."""
+    return io.BufferedReader(_Interruptible(os.fspath(path)), 1 << 20)

@@ -1,0 +1,174 @@
+"""Threads that fetch: in the order of need, a bounded number at a time, gone as soon as told."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from streamplug.interfaces.cancel import Cancelled, Scope, inside
+
+_MAX_THREADS = 64
+_STOP_SECONDS = 5.0
+"""How long `Workers.stop` waits for threads; only code that cannot be interrupted takes longer."""
+
+
+class Job:
+    """Something that a thread does.
+
+    Attributes:
+        error: What it raised, once it is done.
+    """
+
+    def __init__(self, work: Callable[[], object], weight: int) -> None:
+        self.work = work
+        self.weight = weight
+        self.error: BaseException | None = None
+        self._done = threading.Event()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._done.is_set()
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._done.wait()
+
+    def run(self) -> None:
+        """Do it, and keep what it raises."""
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - it is the consumer's to raise
+            self.error = error
+        self._done.set()
+
+
+class _WorkersScope(Scope):
+    def __init__(self, idle: Callable[[int], None]) -> None:
+        super().__init__()
+        self._idle = idle
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        self._idle(-1)
+        try:
+            yield
+        finally:
+            self._idle(+1)
+
+
+class Workers:
+    """Daemon threads, started as they are needed, that carry out jobs first come, first served.
+
+    Attributes:
+        unfinished: Jobs that have not ended.
+        weight: What those weigh together, in bytes.
+    """
+
+    def __init__(self, active: int) -> None:
+        """Let `active` jobs run at once, not counting those that wait for another process."""
+        self._active = active
+        self._running = self._waiting = 0
+        self._queue: deque[Job] = deque()
+        self._threads: list[threading.Thread] = []
+        self._change = threading.Condition()
+        self._scope = _WorkersScope(self._add_running)
+        self._pid = os.getpid()
+        self.unfinished = self.weight = 0
+        self._at_exit = _at_exit(self.stop)
+
+    def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
+        """Queue a job that weighs so many bytes."""
+        job = Job(work, weight)
+        with self._change:
+            self.unfinished += 1
+            self.weight += weight
+            self._queue.append(job)
+            self._summon()
+        return job
+
+    def stop(self) -> None:
+        """Drop what has not begun, interrupt what has, and wait for the threads to end."""
+        if os.getpid() != self._pid:
+            return  # a fork's copy: the threads are the parent's
+        self._at_exit()
+        with self._change:
+            self._queue.clear()
+            self._scope.stop()
+            self._change.notify_all()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+
+    def _summon(self) -> None:
+        """Have a thread look at the queue, if another job may run."""
+        if self._running >= self._active or not self._queue:
+            return
+        if self._waiting:
+            self._change.notify()
+        elif len(self._threads) < _MAX_THREADS and not self._scope.stopped:
+            thread = threading.Thread(target=self._work, name="streamplug-prefetch", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _add_running(self, number: int) -> None:
+        with self._change:
+            self._running += number
+            self._summon()
+
+    def _work(self) -> None:
+        with inside(self._scope):
+            while (job := self._next()) is not None:
+                job.run()
+                with self._change:
+                    self._running -= 1
+                    self.unfinished -= 1
+                    self.weight -= job.weight
+
+    def _next(self) -> Job | None:
+        with self._change:
+            while not self._scope.stopped:
+                if self._queue and self._running < self._active:
+                    self._running += 1
+                    job = self._queue.popleft()
+                    self._summon()
+                    return job
+                self._waiting += 1
+                self._change.wait()
+                self._waiting -= 1
+        return None
+
+
+def run_all(jobs: list[Callable[[], object]], active: int) -> None:
+    """Do several things at once.
+
+    Raises:
+        BaseException: What the first of them, in the order given, raised.
+    """
+    if len(jobs) <= 1:
+        for job in jobs:
+            job()
+        return
+    workers = Workers(active)
+    try:
+        for submitted in [workers.submit(job) for job in jobs]:
+            submitted.wait()
+            if submitted.error is not None:
+                raise submitted.error
+    finally:
+        workers.stop()
+
+
+def _at_exit(stop: Callable[[], None]) -> Callable[[], object]:
+    """Have `stop` called before this process ends, a loader's worker or not; returns what undoes it."""
+    from multiprocessing.util import Finalize
+
+    # Processes that multiprocessing forks end without running what is registered with atexit.
+    return Finalize(None, stop, exitpriority=100).cancel
+
+
+__all__ = ["Cancelled", "Job", "Workers", "run_all"]

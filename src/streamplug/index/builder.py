@@ -1,0 +1,216 @@
+"""Collects the columns of an index, entry by entry or many entries at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamplug.errors import InvalidIndexError, StreamplugError
+from streamplug.index.basename import safe_basename
+from streamplug.index.columns import Digests, GrowingTexts, Numbers, Same
+from streamplug.index.model import FileTable, Index, Schema, starts_of
+from streamplug.interfaces import Encoding, Format
+from streamplug.plugin.registry import make
+
+VERSION = 2
+
+LIMIT = 1 << 63
+_PER_SHARD = re.compile(r"samples|(raw|zip)_\w+")
+_MAX_ALGORITHMS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one kind of some shards, one after the other.
+
+    Attributes:
+        names: Their names.
+        sizes: Their sizes in bytes.
+        digests: Their digests by name of the algorithm, an empty one where there is none.
+    """
+
+    names: Sequence[bytes]
+    sizes: Sequence[int]
+    digests: Mapping[str, Sequence[bytes]]
+
+
+class _GrowingTable:
+    """The columns of one kind of file."""
+
+    def __init__(self) -> None:
+        self._names, self._sizes = GrowingTexts(), Numbers()
+        self._digests: dict[str, GrowingTexts] = {}
+
+    def put(self, at: int, files: Files) -> None:
+        self._names.put(at, files.names)
+        self._sizes.put(at, files.sizes)
+        for name, digests in files.digests.items():
+            self._digests.setdefault(name, GrowingTexts()).put(at, digests)
+        if len(self._digests) > _MAX_ALGORITHMS:
+            raise InvalidIndexError(f"hashes by more than {_MAX_ALGORITHMS} algorithms")
+
+    def finish(self, count: int) -> FileTable:
+        digests = {name: texts.finish(count) for name, texts in self._digests.items()}
+        return FileTable(self._names.finish(count), self._sizes.finish(count), Digests(digests))
+
+
+class Builder:
+    """Makes an index from the entries of its shards.
+
+    Attributes:
+        schemas: Those found so far.
+    """
+
+    def __init__(self, where: str) -> None:
+        """Begin with no shards; `where` is what errors of the index will call it."""
+        self.schemas: list[Schema] = []
+        self._where = where
+        self._count = self._total = 0
+        self._samples, self._schema_of = Numbers(), Numbers()
+        self._tables: dict[str, _GrowingTable] = {}
+        self._known: dict[str, int] = {}
+        self._last: tuple[dict[str, Any], int] = ({}, -1)
+
+    def add(self, entry: object) -> int:
+        """Take one shard's entry of an index.json, trusting nothing in it; return its schema's number.
+
+        Raises:
+            InvalidIndexError: If it is damaged or hostile.
+            PluginError: If it names a format or an encoding that is not available.
+        """
+        if not isinstance(entry, dict):
+            raise InvalidIndexError("an entry must be an object")
+        number = self._schema(entry)
+        samples = _whole(entry.get("samples"), "samples")
+        schema = self.schemas[number]
+        self._count_samples((samples,))
+        files = {}
+        for role in schema.format.roles:
+            raw = _file(entry.get(f"raw_{role}"), f"raw_{role}")
+            if raw is None:
+                raise InvalidIndexError(f"raw_{role} is missing")
+            stored = _file(entry.get(f"zip_{role}"), f"zip_{role}")
+            if stored is not None and schema.compression is None:
+                raise InvalidIndexError(f"zip_{role} is given, but no compression")
+            schema.format.check(samples, role, raw.sizes[0])
+            files[f"raw_{role}"] = raw
+            if stored is not None:
+                files[f"zip_{role}"] = stored
+        self._append(number, (samples,), files)
+        return number
+
+    def extend(self, number: int, samples: Sequence[int], files: Mapping[str, Files]) -> None:
+        """Take many shards of one schema.
+
+        Args:
+            number: The schema's.
+            samples: Samples of each shard, in ``[0, 2^63)``.
+            files: What they have, by ``raw_<role>`` and ``zip_<role>``; of names that
+                `safe_basename` accepts, sizes in ``[0, 2^63)``.
+
+        Raises:
+            InvalidIndexError: If one of them cannot hold its samples.
+        """
+        self._count_samples(samples)
+        format_ = self.schemas[number].format
+        for role in format_.roles:
+            for count, size in zip(samples, files[f"raw_{role}"].sizes):
+                format_.check(count, role, size)
+        self._append(number, samples, files)
+
+    def index(self) -> Index:
+        """Return the index of all shards so far."""
+        count = self._count
+        return Index(
+            starts_of(self._samples.finish(count)),
+            self.schemas,
+            Same(0) if len(self.schemas) < 2 else self._schema_of.finish(count),
+            {key: table.finish(count) for key, table in self._tables.items()},
+            where=self._where,
+        )
+
+    def _count_samples(self, samples: Sequence[int]) -> None:
+        self._total += sum(samples)
+        if self._total >= LIMIT:
+            raise InvalidIndexError("more samples than can be counted")
+
+    def _append(self, number: int, samples: Sequence[int], files: Mapping[str, Files]) -> None:
+        self._samples.put(self._count, samples)
+        self._schema_of.put(self._count, (number,) * len(samples))
+        for key, some in files.items():
+            self._tables.setdefault(key, _GrowingTable()).put(self._count, some)
+        self._count += len(samples)
+
+    def _schema(self, entry: dict[str, Any]) -> int:
+        shared = {key: value for key, value in entry.items() if not _PER_SHARD.fullmatch(key)}
+        if shared == self._last[0]:
+            return self._last[1]
+        key = json.dumps(shared, sort_keys=True)
+        if key not in self._known:
+            self.schemas.append(make_schema(shared))
+            self._known[key] = len(self.schemas) - 1
+        self._last = (shared, self._known[key])
+        return self._last[1]
+
+
+def make_schema(entry: Mapping[str, Any]) -> Schema:
+    """Return the schema that the shared keys of a shard's entry describe.
+
+    Raises:
+        InvalidIndexError: If they are not what the format asks for.
+        PluginError: If the format or an encoding is not available.
+    """
+    if not is_version(entry.get("version")):
+        raise InvalidIndexError(f"shard version {entry.get('version')!r:.60}, expected {VERSION}")
+    name, compression = entry.get("format"), entry.get("compression")
+    if not isinstance(name, str):
+        raise InvalidIndexError(f"format must be a name, got {name!r:.60}")
+    if compression is not None and not isinstance(compression, str):
+        raise InvalidIndexError(f"compression must be a name or null, got {compression!r:.60}")
+    format_: Format = make("format", name)
+    return Schema(format_, format_.columns(entry, make_encoding), compression, entry)
+
+
+def is_version(value: object) -> bool:
+    """Say whether a version is the one that can be read."""
+    return type(value) is int and value == VERSION
+
+
+def make_encoding(column: str, spec: str) -> Encoding:
+    """Return the encoding of a column; its errors name the column.
+
+    Raises:
+        StreamplugError: Whatever making it raised, with the column's name in front.
+    """
+    try:
+        encoding: Encoding = make("encoding", spec)
+    except StreamplugError as error:
+        raise type(error)(f"column {column!r}: {error}") from error.__cause__
+    return encoding
+
+
+def _whole(value: object, what: str) -> int:
+    if type(value) is not int or not 0 <= value < LIMIT:
+        raise InvalidIndexError(f"{what} must be a whole number in [0, 2^63), got {value!r:.60}")
+    return value
+
+
+def _file(value: object, what: str) -> Files | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidIndexError(f"{what} must be an object or null, got {value!r:.60}")
+    size = _whole(value.get("bytes"), f"{what}.bytes")
+    hashes = value.get("hashes")
+    if not isinstance(hashes, dict) or not all(isinstance(h, str) and h for h in hashes.values()):
+        raise InvalidIndexError(f"{what}.hashes must map names to hex digests, got {hashes!r:.60}")
+    name = safe_basename(value.get("basename"), what)
+    digests = {key: (_utf8(digest),) for key, digest in hashes.items()}
+    return Files((_utf8(name),), (size,), digests)
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode(errors="replace")

@@ -1,0 +1,65 @@
+"""Arrays mapped from a file that pickle as the place that they come from, not as their content."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import InvalidIndexError
+
+
+class MappedArray(np.ndarray[Any, Any]):
+    """An array mapped from a file, read only; what is made of it is mapped no more.
+
+    Sent to another process it is mapped there again, as long as the file is the one it was.
+    """
+
+    source: tuple[str, bytes, int] | None = None
+
+    def __array_finalize__(self, made_from: object) -> None:
+        self.source = None
+
+    def __reduce__(self) -> Any:
+        if self.source is None:
+            return np.asarray(self).__reduce__()
+        return _again, (*self.source, self.dtype.str, self.shape)
+
+
+class MappedFile:
+    """A file in memory, page by page as it is used.
+
+    Attributes:
+        data: Its bytes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Map a file.
+
+        Raises:
+            InvalidIndexError: If it is empty.
+        """
+        self._path = str(path.absolute())
+        with path.open("rb") as file:
+            if not file.seek(0, 2):
+                raise InvalidIndexError(f"{path} is empty")
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.data = memoryview(self._map)
+
+    def array(self, mark: bytes, at: int, dtype: str, shape: tuple[int, ...]) -> MappedArray:
+        """Return a part as an array, which pickles with the first bytes of the file as its mark."""
+        count = int(np.prod(shape, dtype=np.int64))
+        found = np.frombuffer(self._map, dtype, count, at).reshape(shape).view(MappedArray)
+        found.source = (self._path, mark, at)
+        return found
+
+
+def _again(path: str, mark: bytes, at: int, dtype: str, shape: tuple[int, ...]) -> MappedArray:
+    file = MappedFile(Path(path))
+    if file.data[: len(mark)] != mark:
+        raise InvalidIndexError(
+            f"{path} is another file than when the data set was opened; open it again"
+        )
+    return file.array(mark, at, dtype, shape)

@@ -1,0 +1,68 @@
+"""Checks the options that a plugin takes, without showing their values: they may be secrets."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError
+
+Kinds = Mapping[str, type | tuple[type, ...]]
+"""The type of each option, or several types that will do."""
+
+
+def check_options(what: str, options: Mapping[str, Any], known: Kinds) -> None:
+    """Refuse options of unknown name or wrong type; None stands for the default of any.
+
+    Args:
+        what: Whose options they are, such as ``"s3 storage"``.
+        options: What the user gave.
+        known: All that there are.
+
+    Raises:
+        ConfigError: If an option is unknown (the nearest known name is told) or of the wrong type.
+    """
+    for name, value in options.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(sorted(known))}"
+            raise ConfigError(f"{what} takes no option {name!r}.{hint}")
+        # A bool is an int in Python, but not a number of seconds.
+        wrong_bool = isinstance(value, bool) and bool not in _kinds(known[name])
+        if value is not None and (wrong_bool or not isinstance(value, known[name])):
+            raise ConfigError(
+                f"{what} option {name!r} must be {_spell(known[name])}, not {type(value).__name__}"
+            )
+
+
+def check_positive(what: str, options: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that are given and are not above 0.
+
+    Raises:
+        ConfigError: If one is not.
+    """
+    for name in names:
+        if options.get(name) is not None and options[name] <= 0:
+            raise ConfigError(f"{what} option {name}={options[name]}: must be positive")
+
+
+def check_url(what: str, options: Mapping[str, Any], name: str, example: str) -> None:
+    """Refuse the URL of a server that is given and does not begin as one; it is not shown.
+
+    Raises:
+        ConfigError: If it does not.
+    """
+    if options.get(name) and not options[name].startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{what} option {name!r} must start with http:// or https://, such as {example}"
+        )
+
+
+def _kinds(wanted: type | tuple[type, ...]) -> tuple[type, ...]:
+    return wanted if isinstance(wanted, tuple) else (wanted,)
+
+
+def _spell(wanted: type | tuple[type, ...]) -> str:
+    names = ["dict" if kind is Mapping else kind.__name__ for kind in _kinds(wanted)]
+    return "a dict" if names == ["dict"] else " or ".join(names)

@@ -1,0 +1,280 @@
+"""Reads samples by fetching their bytes alone, rather than their shards."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError, CorruptShardError, DataError
+from streamplug.fetch import RangeStore
+from streamplug.fetch.ranged import CutShortError
+from streamplug.fetch.spans import coalesced
+from streamplug.index import Index
+from streamplug.index.columns import Same
+from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
+from streamplug.read.shards import MappedFiles, OpenShard
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+
+GAP = 32 << 10
+"""Bytes between two samples up to which they are asked for in one request."""
+
+HEAD_BYTES = 64 << 20
+"""Bytes of the heads of shards that are kept."""
+
+_LOCKS = 64
+
+
+class Piece:
+    """Some samples of one shard, fetched together.
+
+    Attributes:
+        number: The shard, over all streams.
+        shard: The shard, in its stream.
+        rows: Which samples of it, ascending.
+        weight: About how many bytes they have.
+        data: Their bytes, and perhaps some between them.
+        starts: Where in `data` each begins.
+    """
+
+    __slots__ = ("data", "number", "rows", "shard", "starts", "weight")
+
+    def __init__(self, number: int, shard: int, rows: Int64, weight: int) -> None:
+        self.number, self.shard, self.weight = number, shard, weight
+        self.rows: Int64 = np.unique(rows)
+        self.data: Bytes1D = np.empty(0, np.uint8)
+        self.starts: Int64 = np.empty(0, np.int64)
+
+    def places(self, rows: Int64) -> Int64 | None:
+        """Return where each of some rows is among those of this piece, or None if one is not."""
+        places = np.searchsorted(self.rows, rows)
+        places[places == len(self.rows)] = 0
+        return places if np.array_equal(self.rows[places], rows) else None
+
+
+class _Memory:
+    """What one process holds: heads that were read, and pieces about to be."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = Lock()
+        self.pieces: dict[int, list[Piece]] = {}
+        self.fetching = [Lock() for _ in range(_LOCKS)]
+        self._heads: OrderedDict[int, tuple[ShardHead, int]] = OrderedDict()
+        self._bytes = 0
+
+    def head(self, shard: int) -> ShardHead | None:
+        with self.lock:
+            if shard not in self._heads:
+                return None
+            self._heads.move_to_end(shard)
+            return self._heads[shard][0]
+
+    def keep_head(self, shard: int, head: ShardHead, size: int) -> None:
+        with self.lock:
+            self._heads[shard] = head, size
+            self._bytes += size
+            while self._bytes > HEAD_BYTES and len(self._heads) > 1:
+                self._bytes -= self._heads.popitem(last=False)[1][1]
+
+
+class RangeShards:
+    """Reads the shards of one stream by ranges."""
+
+    def __init__(self, index: Index, store: RangeStore, columns: Sequence[str] | None) -> None:
+        """Read the shards of `index`.
+
+        Args:
+            index: Describes them.
+            store: Fetches parts of them.
+            columns: Names of the columns to decode; None for all.
+
+        Raises:
+            ConfigError: If some are compressed, or of a format that cannot be read by ranges.
+        """
+        self._index = index
+        self._store = store
+        self._memory = _Memory()
+        self._wanted = [
+            tuple(c for c in schema.columns if columns is None or c.name in columns)
+            for schema in index.schemas
+        ]
+        for number in range(len(index.schemas)):
+            self._check(number)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_memory": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._memory = _Memory()
+
+    def _check(self, number: int) -> None:
+        """Check that the shards of one schema can be read by ranges."""
+        schema, of = self._index.schemas[number], self._index.schema_of
+        having = [0] if isinstance(of, Same) else np.flatnonzero(np.asarray(of) == number)[:1]
+        for shard in having if len(self._index) else ():
+            info = self._index.shard(int(shard))
+            if schema.compression is not None or "data" not in info.files:
+                why = f"is compressed ({schema.compression})"
+                advice = "write the data set without compression"
+            elif schema.format.head_range(info) is None:
+                why = f"has a format, {schema.entry.get('format', type(schema.format).__name__)!r}, that can be read only as a whole"  # noqa: E501
+                advice = "write the data set in another format, such as mds"
+            else:
+                continue
+            raise ConfigError(
+                f"fetch='range': {self._where(info)} {why}; {advice}, or pass fetch='shard'"
+            )
+
+    def get(self, shard: int) -> OpenShard:
+        """Return a shard that fetches what is read of it.
+
+        Raises:
+            InvalidIndexError: If the index says what cannot be true.
+        """
+        info = self._index.shard(shard)
+        columns = self._wanted[self._index.schema_of[shard]]
+        return OpenShard(_RangeReader(self, info), columns, self._where(info), MappedFiles({}))
+
+    def basename(self, shard: int) -> str:
+        """Return the name of a shard's first raw file."""
+        return next(iter(self._index.shard(shard).files.values())).raw.basename
+
+    def nbytes(self, shard: int) -> int:
+        """Return the bytes of a shard's raw files."""
+        return sum(file.raw.bytes for file in self._index.shard(shard).files.values())
+
+    def _where(self, info: ShardInfo) -> str:
+        names = (self._store.storage.url_of(f.raw.basename) for f in info.files.values())
+        return f"shard {info.number} ({', '.join(names)})"
+
+    # -- pieces -----------------------------------------------------------------------
+
+    def piece(self, number: int, shard: int, rows: Int64) -> Piece:
+        """Return a piece that is still to be fetched; `number` is the shard's over all streams."""
+        samples = int(self._index.starts[shard + 1] - self._index.starts[shard])
+        return Piece(number, shard, rows, len(rows) * self.nbytes(shard) // max(samples, 1))
+
+    def missing(self, shard: int, rows: Int64) -> bool:
+        """Say whether samples have to be fetched before they are read."""
+        return self._find(shard, rows) is None
+
+    def fetch(self, piece: Piece) -> None:
+        """Fetch a piece, and keep it until it is released.
+
+        Raises:
+            StorageError: If it cannot be had.
+            DataError: If what comes is damaged.
+        """
+        info = self._index.shard(piece.shard)
+        try:
+            self._fill(piece, info)
+        except DataError as error:
+            raise type(error)(f"{self._where(info)}: {error}") from error
+        memory = self._mine()
+        with memory.lock:
+            memory.pieces.setdefault(piece.shard, []).append(piece)
+
+    def release(self, piece: Piece) -> None:
+        """Forget a piece."""
+        memory = self._mine()
+        with memory.lock:
+            kept = [other for other in memory.pieces.get(piece.shard, ()) if other is not piece]
+            if kept:
+                memory.pieces[piece.shard] = kept
+            else:
+                memory.pieces.pop(piece.shard, None)
+
+    def take(self, info: ShardInfo, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        """Decode samples of a shard, fetching them if need be; as `ShardReader.take`."""
+        found = self._find(info.number, rows)
+        if found is None:
+            piece = self.piece(0, info.number, rows)
+            self._fill(piece, info)
+            found = piece, np.searchsorted(piece.rows, rows)
+        piece, places = found
+        return self._head(info).take(rows, piece.data, piece.starts[places], columns)
+
+    def _find(self, shard: int, rows: Int64) -> tuple[Piece, Int64] | None:
+        memory = self._mine()
+        with memory.lock:
+            pieces = list(memory.pieces.get(shard, ()))
+        for piece in pieces:
+            places = piece.places(rows)
+            if places is not None:
+                return piece, places
+        return None
+
+    def _fill(self, piece: Piece, info: ShardInfo) -> None:
+        file = info.files["data"].raw
+        ranges = self._head(info).byte_ranges(piece.rows)
+        self._check_bounds(piece, ranges, file.bytes)
+        if not len(ranges):
+            return
+        spans, starts = coalesced(ranges, GAP)
+        try:
+            piece.data, piece.starts = self._store.read(file, spans), starts
+        except CutShortError as error:
+            row = int(piece.rows[(ranges[:, 1] > error.at).argmax()])
+            raise CorruptShardError(f"sample {row}: {error}") from error
+
+    def _check_bounds(self, piece: Piece, ranges: Int64, size: int) -> None:
+        wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0]) | (ranges[:, 1] > size)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise CorruptShardError(
+                f"sample {piece.rows[at]}: it lies at bytes {ranges[at, 0]} to {ranges[at, 1]} of a file "
+                f"of {size}; the file is damaged, write or copy it again"
+            )
+
+    def _head(self, info: ShardInfo) -> ShardHead:
+        memory = self._mine()
+        head = memory.head(info.number)
+        if head is None:
+            with memory.fetching[info.number % _LOCKS]:  # what several threads need, one fetches
+                head = memory.head(info.number)
+                if head is None:
+                    head, size = self._read_head(info)
+                    memory.keep_head(info.number, head, size)
+        return head
+
+    def _read_head(self, info: ShardInfo) -> tuple[ShardHead, int]:
+        schema = self._index.schema(info.number)
+        wanted = schema.format.head_range(info)
+        if wanted is None:
+            raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
+        file = info.files["data"].raw
+        data = self._store.read(file, np.array([wanted], np.int64))
+        try:
+            return schema.format.open_head(info, data, schema.columns), len(data)
+        except DataError as error:
+            raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
+
+    def _mine(self) -> _Memory:
+        # A fork's copy may have been made while another thread held a lock of it.
+        if self._memory.pid != os.getpid():
+            self._memory = _Memory()
+        return self._memory
+
+
+class _RangeReader(ShardReader):
+    """Reads one shard."""
+
+    def __init__(self, shards: RangeShards, info: ShardInfo) -> None:
+        self._shards, self._info = shards, info
+
+    def __len__(self) -> int:
+        return self._info.samples
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        values = self.take(np.array([index], np.int64), columns)
+        split = zip(columns, values)
+        return {column.name: column.encoding.split(found)[0] for column, found in split}
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        return self._shards.take(self._info, rows, columns)

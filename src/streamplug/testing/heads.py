@@ -1,0 +1,76 @@
+"""What every format must do that can be read by ranges; `FormatTests` includes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from streamplug.errors import DataError
+from streamplug.interfaces import Column, Format, ShardFile, ShardHead, ShardInfo, ShardReader
+from streamplug.testing.equality import same
+from streamplug.types import ColumnValues, FileInfo
+
+
+def info_of(samples: int, files: Mapping[str, bytes]) -> ShardInfo:
+    """Return what an index says of a shard in memory."""
+    raw = {role: FileInfo(role, len(data), {}) for role, data in files.items()}
+    return ShardInfo(0, samples, {role: ShardFile(raw[role], None) for role in raw})
+
+
+def head_of(format_: Format, info: ShardInfo, data: bytes, columns: Sequence[Column]) -> ShardHead:
+    """Open the head of a shard; the test is skipped if the format has none."""
+    wanted = format_.head_range(info)
+    if wanted is None:
+        pytest.skip("its shards can be read only as a whole")
+    start, stop = wanted
+    assert 0 <= start <= stop <= info.files["data"].raw.bytes
+    return format_.open_head(info, np.frombuffer(data[start:stop], np.uint8), columns)
+
+
+def check_head(
+    format_: Format, data: bytes, reader: ShardReader, columns: Sequence[Column]
+) -> None:
+    """Check that samples read by ranges are those of the whole shard, which has seven."""
+    head = head_of(format_, info_of(len(reader), {"data": data}), data, columns)
+    for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
+        for wanted in (columns, columns[::-1], columns[:1]):
+            found = take_by_ranges(head, data, rows, wanted)
+            assert same(found, reader.take(np.array(rows, np.int64), wanted))
+
+
+def take_by_ranges(
+    head: ShardHead, data: bytes, rows: Sequence[int], columns: Sequence[Column]
+) -> list[ColumnValues]:
+    """Take samples from a buffer that has their bytes alone, in an order of its own."""
+    wanted = np.array(rows, np.int64)
+    ranges = head.byte_ranges(wanted)
+    assert ranges.shape == (len(rows), 2)
+    assert ranges.dtype == np.int64
+    assert ((ranges[:, 0] >= 0) & (ranges[:, 0] <= ranges[:, 1])).all()
+    assert (ranges[:, 1] <= len(data)).all()
+    buffer, starts = b"?", np.zeros(len(rows), np.int64)
+    for place in range(len(rows))[::-1]:
+        starts[place] = len(buffer)
+        buffer += data[ranges[place, 0] : ranges[place, 1]]
+    return head.take(wanted, np.frombuffer(buffer, np.uint8), starts, columns)
+
+
+def check_damaged_heads(
+    format_: Format, samples: int, data: bytes, columns: Sequence[Column]
+) -> None:
+    """Check that a wrong head is refused, or says nothing that leads out of the file unnoticed."""
+    info = info_of(samples, {"data": data})
+    start, stop = format_.head_range(info) or (0, 0)
+    for bit in range(8 * (stop - start)):
+        head = np.frombuffer(data[start:stop], np.uint8).copy()
+        head[bit // 8] ^= 1 << bit % 8
+        try:
+            ranges = format_.open_head(info, head, columns).byte_ranges(np.arange(samples))
+        except DataError:
+            continue
+        assert len(ranges) == samples
+    for cut in range(start, stop):
+        with pytest.raises(DataError):
+            format_.open_head(info, np.frombuffer(data[start:cut], np.uint8), columns)

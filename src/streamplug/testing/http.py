@@ -1,0 +1,125 @@
+"""An HTTP server for tests: serves the files of a directory, counts, waits, and lies when told to."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_CHUNK = 1 << 16
+
+
+class FileServer(http.server.ThreadingHTTPServer):
+    """Serves files, with ranges.
+
+    Attributes:
+        url: Its address.
+        root: The directory that it serves.
+        bytes_sent: Bytes of content that it has sent.
+        requests: Method, path and range (start, stop) or None of every request.
+        seconds: How long it waits before each answer.
+        ranges: Whether it serves parts; else it sends whole files.
+        lie: Called with path, range and the content about to be sent; returns what is sent instead, or
+            None to answer with status 416.
+        holds: Says of a path whether answers stop half-way, until `gate` is set.
+        gate: Lets them go on.
+    """
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root, self.url = root, f"http://127.0.0.1:{self.server_port}"
+        self.bytes_sent = 0
+        self.requests: list[tuple[str, str, tuple[int, int] | None]] = []
+        self.seconds = 0.0
+        self.ranges = True
+        self.lie: Callable[[str, tuple[int, int] | None, bytes], bytes | None] = _truth
+        self.holds: Callable[[str], bool] = lambda _: False
+        self.gate = threading.Event()
+        self.lock = threading.Lock()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients that leave early are what tests are about."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16
+    server: FileServer
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server, where = self.server, unquote(urlsplit(self.path).path).lstrip("/")
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        wanted = (int(found[1]), int(found[2]) + 1) if found and server.ranges else None
+        with server.lock:
+            server.requests.append((self.command, where, wanted))
+        time.sleep(server.seconds)
+        path = server.root / where
+        if not path.is_file():
+            self.send_error(404)
+            return
+        self._answer(path, where, wanted)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _answer(self, path: Path, where: str, wanted: tuple[int, int] | None) -> None:
+        size = path.stat().st_size
+        start, stop = wanted or (0, size)
+        if self.command == "HEAD":
+            self._head(200, size)
+            return
+        with path.open("rb") as stream:
+            stream.seek(start)
+            data = self.server.lie(where, wanted, stream.read(max(stop - start, 0)))
+        if data is None or (wanted and start >= size):
+            self.send_error(416)
+            return
+        content = f"bytes {start}-{start + len(data) - 1}/{size}" if wanted else ""
+        self._head(206 if wanted else 200, len(data), content)
+        for at in range(0, len(data), _CHUNK):
+            if at >= len(data) // 2 and self.server.holds(where):
+                self.wfile.flush()
+                self.server.gate.wait(60)
+            self.wfile.write(data[at : at + _CHUNK])
+        with self.server.lock:
+            self.server.bytes_sent += len(data)
+
+    def _head(self, status: int, length: int, content_range: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        self.send_header("Accept-Ranges", "bytes")
+        if content_range:
+            self.send_header("Content-Range", content_range)
+        self.end_headers()
+
+
+def _truth(_path: str, _wanted: tuple[int, int] | None, data: bytes) -> bytes:
+    return data
+
+
+@contextmanager
+def serving(root: Path) -> Iterator[FileServer]:
+    """Serve a directory during a block."""
+    server = FileServer(root)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.gate.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

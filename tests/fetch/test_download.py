@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tenacity import wait_none
+
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.fetch import ranged
+from streamplug.fetch.download import download
+from streamplug.fetch.locks import cache_lock
+from streamplug.fetch.workers import Workers
+from streamplug.interfaces.cancel import Cancelled, current
+from streamplug.types import FileInfo
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+
+
+class Far(AnyFsspec):
+    """Does as it is told, a list of actions, one for each attempt."""
+
+    def __init__(self, *actions):
+        super().__init__("/far")
+        self.actions = list(actions)
+        self.paths: list[Path] = []
+
+    def download(self, key, path):
+        self.paths.append(path)
+        self.actions.pop(0)(path)
+
+
+@pytest.fixture
+def gate():
+    opened = threading.Event()
+    yield opened
+    opened.set()
+
+
+def whole(path):
+    path.write_bytes(b"whole")
+
+
+def get(far, tmp_path, retries=0, timeout=0.2, size=5):
+    target = tmp_path / "part"
+    download(far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout)
+    return target.read_bytes()
+
+
+def test_an_object_arrives(tmp_path):
+    assert get(Far(whole), tmp_path) == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_nothing_that_arrives_is_given_up(tmp_path, gate):
+    began = time.monotonic()
+    with pytest.raises(Transient) as caught:
+        get(Far(lambda path: gate.wait()), tmp_path)
+    assert 0.2 <= time.monotonic() - began < 2
+    assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, 0 bytes before; ")
+    assert "download_timeout=" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate):
+    late = threading.Event()
+
+    def stall(path):
+        with path.open("wb") as file:
+            file.write(b"beginning")
+            file.flush()
+            gate.wait()
+            file.write(b"damage" * 1000)
+        late.set()
+
+    assert get(Far(stall, whole), tmp_path, retries=1) == b"whole"
+    gate.set()
+    assert late.wait(5)
+    assert (tmp_path / "part").read_bytes() == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".client"])
+def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix):
+    def slow(path):
+        # Some clients write to a name of their own at first.
+        first = path.with_name(path.name + suffix)
+        with first.open("wb") as file:
+            for _ in range(8):
+                time.sleep(0.1)
+                file.write(b"x")
+                file.flush()
+        first.replace(path)
+
+    assert get(Far(slow), tmp_path, timeout=0.4) == b"x" * 8
+
+
+def test_no_thread_that_hangs_keeps_the_process_from_ending(tmp_path, gate):
+    with pytest.raises(Transient):
+        get(Far(lambda path: gate.wait()), tmp_path)
+    hanging = [t for t in threading.enumerate() if t.name == "streamplug-download"]
+    assert hanging
+    assert all(thread.daemon for thread in hanging)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StorageError, ValueError])
+def test_errors_come_through(tmp_path, error):
+    def fail(path):
+        path.write_bytes(b"half")
+        raise error("so it is")
+
+    with pytest.raises(error, match="so it is"):
+        get(Far(fail), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_not_taken_for_a_failure_of_the_storage(tmp_path):
+    class Full(Far):
+        def download(self, key, path):
+            with self.translated(key):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        get(Full(), tmp_path)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(tmp_path) in caught.value.filename
+
+
+def test_a_directory_that_vanished_is_not_taken_for_a_missing_object(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def vanish(path):
+        folder.rmdir()
+        raise NotFound("/far/shard does not exist")
+
+    with pytest.raises(FileNotFoundError) as caught:
+        get(Far(vanish), folder)
+    assert not isinstance(caught.value, NotFound)
+
+
+class InParts(Far):
+    """Has an object in parts, too, of which reading one does as it is told."""
+
+    def __init__(self, read, *actions):
+        super().__init__(*actions)
+        self.read = read
+
+    def read_ranges(self, key, ranges):
+        self.read()
+        return [b"whole"[start:stop] for start, stop in ranges]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(ranged, "LARGE", 5)
+    monkeypatch.setattr(ranged, "PART", 1)
+    monkeypatch.setattr(ranged, "AT_ONCE", 2)
+
+
+def test_a_large_object_comes_in_parts(tmp_path, small_parts):
+    requests = []
+    assert get(InParts(lambda: requests.append(1)), tmp_path) == b"whole"
+    assert len(requests) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, caplog):
+    assert get(InParts(gate.wait, whole), tmp_path) == b"whole"
+    assert "nothing arrived for 0.2 s, 0 bytes before" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def stopped(work, begun):
+    """Stop a worker that has begun; returns what it raised, and in how many seconds."""
+    workers = Workers(1)
+    job = workers.submit(work)
+    assert begun.wait(5)
+    began = time.monotonic()
+    workers.stop()
+    assert job.done
+    return job.error, time.monotonic() - began
+
+
+def test_a_download_ends_when_nobody_waits_for_it(tmp_path):
+    begun = threading.Event()
+
+    def listen(path):
+        path.write_bytes(b"half")
+        begun.set()
+        current().wait(30)
+        raise Cancelled
+
+    error, seconds = stopped(lambda: get(Far(listen), tmp_path, timeout=60), begun)
+    assert isinstance(error, Cancelled)
+    assert seconds < 0.8  # at once, not when it is next looked at
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_that_cannot_be_interrupted_is_left_alone(tmp_path, gate):
+    begun = threading.Event()
+
+    def hang(path):
+        begun.set()
+        gate.wait()
+
+    error, seconds = stopped(lambda: get(Far(hang), tmp_path, timeout=60), begun)
+    assert isinstance(error, Cancelled)
+    assert seconds < 3
+
+
+def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path):
+    begun = threading.Event()
+
+    def wait():
+        begun.set()
+        with cache_lock(tmp_path, "shard"):
+            pass
+
+    with cache_lock(tmp_path, "shard"):
+        error, seconds = stopped(wait, begun)
+    assert isinstance(error, Cancelled)
+    assert seconds < 1

@@ -1,0 +1,80 @@
+"""Apportionment: every stream gets its slots, evenly, and every slot can be asked by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streamplug.errors import ConfigError
+from streamplug.plan.apportion import LIMIT, Apportionment, scaled
+
+counts_of = st.lists(st.integers(0, 60), min_size=1, max_size=9).filter(any)
+
+
+def turns(counts, rounds=1):
+    total = sum(counts)
+    streams, numbers = Apportionment(counts).turn(np.arange(rounds * total))
+    return streams.tolist(), numbers.tolist()
+
+
+@given(counts_of)
+def test_streams_have_their_slots_and_take_their_turns_in_order(counts):
+    had = [0] * len(counts)
+    for stream, number in zip(*turns(counts, rounds=2)):
+        assert number == had[stream]
+        had[stream] += 1
+    assert had == [2 * count for count in counts]
+
+
+@given(counts_of)
+def test_any_beginning_has_every_stream_by_its_share(counts):
+    streams, _ = turns(counts)
+    had = np.cumsum(np.eye(len(counts))[streams], axis=0)
+    shares = np.outer(np.arange(1, sum(counts) + 1), np.array(counts) / sum(counts))
+    worst = np.abs(had - shares).max()
+    assert worst <= 1 + 1e-9 if len(counts) <= 3 else worst < 1.5
+
+
+@given(counts_of, st.data())
+def test_slots_are_found_again(counts, data):
+    it = Apportionment(counts)
+    slot = data.draw(st.integers(0, 3 * it.total - 1))
+    (stream,), (turn,) = it.turn(np.array([slot]))
+    assert it.slot(int(stream), int(turn)) == slot
+    before = it.before(slot)
+    assert before[stream] == turn
+    assert sum(before) == slot
+
+
+@given(st.lists(st.integers(0, LIMIT // 4), min_size=1, max_size=4).filter(any), st.data())
+def test_slots_of_trillions_are_exact(counts, data):
+    assume(sum(counts) < LIMIT)
+    it = Apportionment(counts)
+    slots = data.draw(st.lists(st.integers(0, it.total - 1), min_size=1, max_size=5))
+    for slot, stream, turn in zip(slots, *it.turn(np.array(slots))):
+        assert it.slot(int(stream), int(turn)) == slot
+        assert it.before(slot)[stream] == turn
+
+
+@given(st.integers(0, LIMIT - 1), st.integers(0, LIMIT - 1), st.integers(1, LIMIT - 1))
+def test_products_are_exact(x, times, by):
+    assume(times <= by)
+    found = scaled(*(np.array([value]) for value in (x, times, by, by // 2)))
+    assert found.tolist() == [(x * times + by // 2) // by]
+
+
+@pytest.mark.parametrize("counts", [[], [0, 0], [LIMIT]])
+def test_what_cannot_be_dealt_is_refused(counts):
+    with pytest.raises(ConfigError, match="cannot be dealt"):
+        Apportionment(counts)
+
+
+def test_no_slots_have_no_turns():
+    streams, numbers = Apportionment([3, 2]).turn(np.empty(0, np.int64))
+    assert len(streams) == len(numbers) == 0
+
+
+def test_an_example():
+    assert turns([3, 1]) == ([0, 0, 1, 0], [0, 1, 0, 2])

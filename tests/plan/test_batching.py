@@ -1,0 +1,262 @@
+"""Batching methods and curricula: what each promises, in every world, from any step."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamplug.builtin.shuffles.bijection import GlobalShuffle
+from streamplug.builtin.shuffles.none import NoShuffle
+from streamplug.builtin.shuffles.window import WindowShuffle
+from streamplug.errors import ConfigError
+from streamplug.plan import Change, Curriculum, Mixture, Place, Planner, Setting
+from streamplug.types import World
+
+algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
+methods = st.sampled_from(["random", "per_stream", "stratified", "device_per_stream"])
+shards_of = st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=3), min_size=1, max_size=4)
+totals = st.sampled_from([1, 2, 4, 6, 12])
+
+
+@st.composite
+def worlds(draw, total):
+    """A world and a batch size with so many samples per global batch."""
+    ranks = draw(st.sampled_from([r for r in range(1, total + 1) if total % r == 0]))
+    nodes = draw(st.sampled_from([n for n in range(1, ranks + 1) if ranks % n == 0]))
+    return World(nodes, ranks // nodes), total // ranks
+
+
+class Plan:
+    """A planner of some streams, and what it was made of."""
+
+    def __init__(self, shards, mixture, algorithm=None, **setting):
+        sizes = [size for stream in shards for size in stream]
+        self.starts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.streams = np.cumsum([0, *(len(stream) for stream in shards)]).tolist()
+        self.firsts = self.starts[self.streams]
+        algorithm = algorithm or WindowShuffle()
+        self.planner = Planner(self.starts, self.streams, mixture, algorithm, shuffled=True)
+        given = {"seed": 5, "lanes": 3, "block_size": 16, "partition": "elastic", "first_nodes": 1}
+        self.setting = Setting(**{**given, "batching": "stratified", "unit": 1, **setting})
+
+    def epoch(self, number, world, batch):
+        return self.planner.epoch(number, world, batch, self.setting)
+
+    def ids(self, number, world, batch):
+        """Sample ids of a whole epoch, shape [ranks, steps, batch]."""
+        epoch = self.epoch(number, world, batch)
+        ranks = [World(world.nodes, world.ranks_per_node, 1, r) for r in range(world.ranks)]
+        return np.array([epoch.ids(rank, batch, np.arange(epoch.steps)) for rank in ranks])
+
+    def batches(self, number, world, batch):
+        return np.sort(
+            np.concatenate(list(self.ids(number, world, batch)), axis=1), axis=1
+        ).tolist()
+
+    def stream_of(self, ids):
+        return np.searchsorted(self.firsts, ids, side="right") - 1
+
+
+def mixture_of(shards, factor=1.0):
+    choose = tuple(int(sum(stream) * factor) for stream in shards)
+    return Mixture(choose, "balanced", 1, exact=False)
+
+
+@settings(deadline=None, max_examples=80)
+@given(methods, algorithms, shards_of, totals, st.integers(1, 5), st.data())
+def test_a_global_batch_is_the_same_in_every_world(method, algorithm, shards, total, lanes, data):
+    mixture = mixture_of(shards, data.draw(st.sampled_from([1.0, 0.7, 2.3])))
+    if not sum(mixture.choose):
+        return
+    unit = data.draw(st.sampled_from([u for u in (1, 2, 3, 4) if total % u == 0]))
+    expected = None
+    for _ in range(3):
+        world, batch = data.draw(worlds(total))
+        plan = Plan(shards, mixture, algorithm, batching=method, unit=unit, lanes=lanes)
+        found = plan.batches(1, world, batch)
+        expected = expected or found
+        assert found == expected
+
+
+@settings(deadline=None, max_examples=80)
+@given(methods, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
+def test_every_sample_appears_and_is_found(method, shards, total, data):
+    world, batch = data.draw(worlds(total))
+    plan = Plan(shards, mixture_of(shards), batching=method, unit=batch)
+    ids = plan.ids(0, world, batch)
+    seen = defaultdict(list)
+    for (rank, step, place), sample in np.ndenumerate(ids):
+        seen[int(sample)].append(Place(step, rank, place))
+    assert set(seen) == set(range(int(plan.starts[-1])))
+    epoch = plan.epoch(0, world, batch)
+    for sample, places in seen.items():
+        found = epoch.where(world, batch, sample)
+        assert [p.step for p in found] == sorted(p.step for p in found)
+        assert Counter(found) == Counter(places)
+
+
+@settings(deadline=None, max_examples=60)
+@given(methods, algorithms, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
+def test_a_run_goes_on_at_any_step_in_any_world(method, algorithm, shards, total, data):
+    plan = Plan(shards, mixture_of(shards), algorithm, batching=method, unit=1)
+    whole = plan.batches(3, *data.draw(worlds(total)))
+    world, batch = data.draw(worlds(total))
+    epoch = plan.epoch(3, world, batch)
+    steps = np.arange(data.draw(st.integers(0, epoch.steps)), epoch.steps)
+    parts = [
+        np.concatenate(
+            [
+                epoch.ids(World(world.nodes, world.ranks_per_node, 1, rank), batch, steps[begin::3])
+                for rank in range(world.ranks)
+            ],
+            axis=1,
+        )
+        for begin in range(3)
+    ]
+    for begin, part in enumerate(parts):  # as of three workers
+        assert np.sort(part, axis=1).tolist() == [whole[step] for step in steps[begin::3]]
+
+
+@settings(deadline=None, max_examples=50)
+@given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
+def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
+    world, batch = data.draw(worlds(total))
+    plan = Plan(shards, mixture_of(shards), batching="per_stream")
+    ids = plan.ids(0, world, batch)
+    streams = [
+        set(step.tolist())
+        for step in plan.stream_of(ids).transpose(1, 0, 2).reshape(ids.shape[1], -1)
+    ]
+    assert all(len(step) == 1 for step in streams)
+    steps = Counter(step.pop() for step in streams)
+    assert steps == {s: -(-sum(shards[s]) // total) for s in range(len(shards)) if sum(shards[s])}
+
+
+@settings(deadline=None, max_examples=50)
+@given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
+def test_a_batch_of_device_per_stream_is_of_one_stream(shards, total, data):
+    world, batch = data.draw(worlds(total))
+    plan = Plan(shards, mixture_of(shards), batching="device_per_stream", unit=batch)
+    streams = plan.stream_of(plan.ids(0, world, batch))
+    assert (streams == streams[:, :, :1]).all()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=5), totals, st.data())
+def test_batches_of_stratified_have_all_streams_by_their_shares(sizes, total, data):
+    world, batch = data.draw(worlds(total))
+    plan = Plan([[size] for size in sizes], mixture_of([[size] for size in sizes]))
+    streams = plan.stream_of(plan.ids(0, world, batch))[:, : sum(sizes) // total]
+    shares = np.array(sizes) / sum(sizes)
+    for step in streams.transpose(1, 0, 2):
+        counts = np.array([np.bincount(rank, minlength=len(sizes)) for rank in step])
+        assert (np.abs(counts.sum(0) - shares * total) < 3).all()
+        # Ranks of one node differ by the one sample that rounding leaves over.
+        nodes = counts.reshape(world.nodes, world.ranks_per_node, -1)
+        assert (nodes.max(1) - nodes.min(1) <= 1).all()
+
+
+def test_nodes_keep_to_their_own_lanes():
+    shards = [[100] * 16, [100] * 8]
+    for method in ("stratified", "per_stream", "device_per_stream"):
+        for nodes in (2, 4):
+            world = World(nodes, 2)
+            plan = Plan(
+                shards, mixture_of(shards), batching=method, lanes=4, unit=5, block_size=200
+            )
+            ids = plan.ids(0, world, 5)
+            shard = np.searchsorted(plan.starts, ids, side="right") - 1
+            opened = [len(np.unique(shard[2 * node : 2 * node + 2])) for node in range(nodes)]
+            assert max(opened) <= 24 / nodes * 1.7, (method, nodes, opened)
+
+
+# -- curricula --------------------------------------------------------------------------
+
+
+def curriculum_of(changes, sizes, epoch_size=None):
+    made = tuple(Change(step, tuple(map(float, shares))) for step, shares in changes.items())
+    return Curriculum(made, epoch_size or sum(sizes), tuple(sizes))
+
+
+SIZES = (40, 25, 60)
+SHARDS = [[20, 20], [25], [10, 50]]
+CHANGES = {0: [0.9, 0.1, 0], 7: [0.2, 0.3, 0.5], 18: [0, 0, 1], 20: [1, 1, 1]}
+
+
+def lessons(changes=CHANGES, epoch_size=144, **setting):
+    return Plan(SHARDS, curriculum_of(changes, SIZES, epoch_size), **setting)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from(["random", "per_stream", "stratified", "device_per_stream"]), st.data())
+def test_a_curriculum_is_the_same_in_every_world(method, data):
+    expected = None
+    for _ in range(2):
+        world, batch = data.draw(worlds(12))
+        plan = lessons(batching=method, unit=3)
+        found = [plan.batches(number, world, batch) for number in range(3)]
+        expected = expected or found
+        assert found == expected
+
+
+def test_streams_have_their_shares_before_and_after_each_change():
+    plan = lessons()
+    ids = np.concatenate([plan.ids(number, World(), 12)[0] for number in range(3)])
+    streams = plan.stream_of(ids)
+    bounds = [*CHANGES, len(ids)]
+    for first, last, shares in zip(bounds, bounds[1:], CHANGES.values()):
+        for step in range(first, last):
+            counts = np.bincount(streams[first : step + 1].reshape(-1), minlength=3)
+            expected = np.array(shares) / sum(shares) * 12 * (step + 1 - first)
+            assert (np.abs(counts - expected) <= 1).all()
+
+
+@pytest.mark.parametrize("method", ["stratified", "per_stream", "device_per_stream"])
+def test_nothing_is_repeated_or_lost_within_a_pass(method):
+    plan = lessons(batching=method, unit=4)
+    ids = np.concatenate([plan.ids(number, World(), 12)[0].reshape(-1) for number in range(4)])
+    for stream, size in enumerate(SIZES):
+        own = ids[plan.stream_of(ids) == stream]
+        first = int(plan.firsts[stream])
+        # Units of one stream are sorted inside a batch only as a whole, so passes can be told.
+        for start in range(0, len(own) - size + 1, size):
+            assert sorted(own[start : start + size].tolist()) == list(range(first, first + size))
+        if len(own) >= 2 * size:
+            assert own[:size].tolist() != own[size : 2 * size].tolist()
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(["stratified", "per_stream", "device_per_stream"]), st.data())
+def test_where_a_sample_is_seen_in_an_epoch_of_a_curriculum(method, data):
+    world, batch = data.draw(worlds(12))
+    plan = lessons(batching=method, unit=4)
+    number = data.draw(st.integers(0, 2))
+    seen = defaultdict(set)
+    for (rank, step, place), sample in np.ndenumerate(plan.ids(number, world, batch)):
+        seen[int(sample)].add(Place(step, rank, place))
+    epoch = plan.epoch(number, world, batch)
+    for sample in range(sum(SIZES)):
+        assert set(epoch.where(world, batch, sample)) == seen[sample]
+
+
+def test_shares_are_taken_as_they_are_written():
+    ids = Plan([[100], [100]], curriculum_of({0: [0.7, 0.3]}, (100, 100))).ids(0, World(), 10)[0]
+    assert ((ids < 100).sum(1) == 7).all()
+
+
+def test_shares_of_no_short_ratio_are_rounded():
+    shares = [0.1234567890123456, 1 / 3, 1e-9]
+    plan = Plan([[50]] * 3, curriculum_of({0: shares}, (50, 50, 50), 5000))
+    counts = np.bincount(plan.stream_of(plan.ids(0, World(), 10)).reshape(-1), minlength=3)
+    assert (np.abs(counts - np.array(shares) / sum(shares) * 5000) <= 1.5).all()
+
+
+def test_what_a_run_cannot_do_is_refused():
+    mixture = mixture_of([[20], [30]])
+    plan = Plan([[20], [30]], mixture, batching="device_per_stream", unit=5)
+    with pytest.raises(ConfigError, match="global batch of 12 is not made of batches of 5"):
+        plan.epoch(0, World(), 12)

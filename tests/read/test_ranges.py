@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
+from streamplug.fetch import RangeStore
+from streamplug.fetch.spans import coalesced
+from streamplug.read import OpenShards, RangeShards, Reader, ranges
+from streamplug.testing.fakes import CountingStorage, FlakyStorage
+
+COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
+FIXED = {"id": "int", "pixels": "ndarray:uint8:4"}
+
+
+def sample(number: int, size: int = 10) -> dict[str, object]:
+    return {
+        "id": number,
+        "text": f"sample {number} " * (number % size),
+        "pixels": np.full(4, number % 256, np.uint8),
+        "bag": np.arange(number % 3, dtype=np.int16),
+    }
+
+
+def write(folder, count=100, columns=COLUMNS, size_limit=2000, size=10, **kwargs):
+    with MDSWriter(columns=columns, out=folder, size_limit=size_limit, **kwargs) as writer:
+        for number in range(count):
+            writer.write({name: sample(number, size)[name] for name in columns})
+    return folder
+
+
+def opened(folder, storage=None, columns=None):
+    """Return a reader by ranges, and what counts its requests."""
+    index = Stream(local=str(folder)).open().index
+    counting = CountingStorage(storage or AnyFsspec(str(folder)))
+    return Reader([index.starts], [RangeShards(index, RangeStore(counting, 0), columns)]), counting
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        list(a) == list(b)
+        and all(np.array_equal(a[k], b[k]) and type(a[k]) is type(b[k]) for k in a)
+        for a, b in zip(one, other)
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.integers(600, 3000),
+    st.sampled_from([COLUMNS, FIXED, {"text": "str"}]),
+    st.sampled_from([0, 10, ranges.GAP]),
+    st.data(),
+)
+def test_values_are_those_of_whole_shards(tmp_path_factory, count, limit, columns, gap, data):
+    folder = write(tmp_path_factory.mktemp("set"), count, columns, limit)
+    wanted = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=40)), np.int64)
+    stream = Stream(local=str(folder)).open()
+    whole = Reader([stream.index.starts], [OpenShards(stream.index, stream.store, None)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "GAP", gap)
+        parts, _ = opened(folder)
+        assert same(parts.rows(wanted), whole.rows(wanted))
+        assert same([parts.row(i) for i in wanted[:5]], [whole.row(i) for i in wanted[:5]])
+        one, other = parts.batch(wanted), whole.batch(wanted)
+        assert list(one) == list(other)
+        assert all(type(one[name]) is type(other[name]) for name in one)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 50)), min_size=1, max_size=30),
+    st.integers(0, 40),
+)
+def test_joined_ranges_hold_what_was_asked_for(asked, gap):
+    wanted = np.array([(start, start + size) for start, size in asked])
+    spans, places = coalesced(wanted, gap)
+    file = np.arange(400)
+    joined = np.concatenate([file[start:stop] for start, stop in spans])
+    for (start, stop), place in zip(wanted, places):
+        assert joined[place : place + stop - start].tolist() == list(range(start, stop))
+    assert (spans[1:, 0] - spans[:-1, 1] > gap).all()
+    assert len(joined) <= len(
+        np.unique(np.concatenate([file[a:b] for a, b in wanted]))
+    ) + gap * len(asked)
+
+
+def test_only_what_is_asked_for_is_read(tmp_path):
+    folder = write(tmp_path, 200, {"text": "str"}, 1 << 20, size=4000)
+    files = sum(path.stat().st_size for path in folder.glob("*.mds"))
+    reader, counting = opened(folder)
+    assert counting.bytes_read == 0
+    reader.row(20)
+    heads = counting.bytes_read
+    assert heads < 4 * 202 + 20 * 12 + 4
+    reader.row(150)
+    assert counting.counts["read_ranges"] <= 4
+    assert counting.bytes_read < files / 20
+    reader.row(20)
+    assert counting.counts["read_ranges"] <= 5  # its head is known
+
+
+def test_near_samples_come_in_one_request(tmp_path):
+    reader, counting = opened(write(tmp_path, 100, FIXED, 1 << 20))
+    reader.rows(np.arange(100))
+    assert counting.counts["read_ranges"] == 2
+    assert counting.bytes_read == 4 * 102 + 100 * 12
+
+
+def test_pieces_that_were_fetched_ahead_are_used_and_forgotten(tmp_path):
+    reader, counting = opened(write(tmp_path, 100))
+    wanted = np.array([5, 99, 5, 7, 60])
+    needs = reader.needs(wanted)
+    assert [need.number for need in needs] == list(dict.fromkeys(need.number for need in needs))
+    assert needs[0].rows.tolist() == [5, 7]
+    for need in needs:
+        reader.ensure(need)
+    before = counting.counts["read_ranges"]
+    assert [s["id"] for s in reader.rows(wanted)] == wanted.tolist()
+    assert reader.row(7)["id"] == 7
+    assert counting.counts["read_ranges"] == before
+    for need in needs:
+        reader.release(need)
+    reader.row(7)
+    assert counting.counts["read_ranges"] == before + 1
+
+
+def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "HEAD_BYTES", 200)
+    reader, counting = opened(write(tmp_path, 100, FIXED, 300))
+    shards = len(reader.starts) - 1
+    assert shards > 5
+    for _ in range(2):
+        for shard in range(shards):
+            reader.row(int(reader.starts[shard]))
+    assert counting.counts["read_ranges"] == 4 * shards
+    assert reader._streams[0]._memory._bytes <= 200
+
+
+def test_columns_can_be_left_out(tmp_path):
+    reader, _ = opened(write(tmp_path), columns=["id"])
+    assert reader.row(3) == {"id": 3}
+
+
+def test_a_copy_in_another_process_starts_anew(tmp_path):
+    reader, _ = opened(write(tmp_path))
+    reader.row(3)
+    copy = pickle.loads(pickle.dumps(reader))
+    assert copy._streams[0]._memory.head(0) is None
+    assert same([copy.row(3)], [reader.row(3)])
+    memory = reader._streams[0]._memory
+    memory.lock.acquire()  # as a fork finds it while another thread reads
+    memory.pid = os.getpid() + 1
+    assert reader.row(3)["id"] == 3
+
+
+# -- what cannot be read, or is damaged --------------------------------------------------
+
+
+def test_compressed_shards_are_refused(tmp_path):
+    write(tmp_path, compression="gz")
+    wanted = r"shard 0 \(.*shard.00000.mds\) is compressed \(gz\); write .* or pass fetch='shard'"
+    with pytest.raises(ConfigError, match=wanted):
+        StreamingDataset(local=str(tmp_path), fetch="range")
+
+
+def test_formats_that_need_whole_files_are_refused(tmp_path, monkeypatch):
+    write(tmp_path)
+    monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.head_range", lambda self, shard: None)
+    with pytest.raises(ConfigError, match=r"shard.00000.mds.*format, 'mds', that can be read only"):
+        StreamingDataset(local=str(tmp_path), fetch="range")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ({"fetch": "part"}, "fetch='part'"),
+        ({"fetch": "range", "validate_hash": "sha1"}, "no digest"),
+        ({"fetch": "range", "cache_limit": "1gb"}, "which keeps no shards"),
+        ({"fetch": "range", "keep_zip": True}, "which keeps no shards"),
+    ],
+)
+def test_wishes_without_meaning_are_refused(tmp_path, wishes, message):
+    with pytest.raises(ConfigError, match=message):
+        StreamingDataset(local=str(write(tmp_path)), **wishes)
+
+
+def shard_of(reader, number):
+    return reader.locate(number)[2]
+
+
+def test_a_file_that_was_cut_short_is_named_with_the_sample(tmp_path):
+    reader, _ = opened(write(tmp_path))
+    reader.row(0)
+    path = tmp_path / shard_of(reader, 0)
+    path.write_bytes(path.read_bytes()[:-1])
+    last = int(reader.starts[1]) - 1
+    with pytest.raises(
+        CorruptShardError, match=rf"shard 0 \(.*shard.00000.mds\): sample {last}: .*cut"
+    ):
+        reader.rows(np.arange(last + 1))
+    assert reader.row(last - 1)["id"] == last - 1
+
+
+def test_a_file_of_another_size_is_found_by_its_head(tmp_path):
+    reader, _ = opened(write(tmp_path))
+    path = tmp_path / shard_of(reader, 0)
+    data = bytearray(path.read_bytes())
+    last = 4 * (int(reader.starts[1]) + 1)
+    data[last : last + 4] = struct.pack("<I", len(data) + 1)
+    path.write_bytes(bytes(data))
+    with pytest.raises(CorruptShardError, match=r"shard 0 \(.*00000.mds\): its samples span bytes"):
+        reader.row(0)
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    reader, _ = opened(write(tmp_path))
+    (tmp_path / shard_of(reader, 0)).unlink()
+    with pytest.raises(StorageError, match=r"shard.00000.mds does not exist"):
+        reader.row(0)
+
+
+def test_a_damaged_sample_is_named(tmp_path):
+    reader, _ = opened(write(tmp_path))
+    start, _ = (
+        reader.open(0)
+        .reader._shards._head(reader.open(0).reader._info)
+        .byte_ranges(np.array([2]))[0]
+    )
+    path = tmp_path / shard_of(reader, 0)
+    data = bytearray(path.read_bytes())
+    data[start : start + 4] = b"\xff\xff\xff\x7f"
+    path.write_bytes(bytes(data))
+    for read in (
+        reader.row,
+        lambda n: reader.rows(np.array([1, n])),
+        lambda n: reader.batch(np.array([n])),
+    ):
+        with pytest.raises(CorruptShardError, match=r"shard.00000.mds\): sample 2: its \d+ bytes"):
+            read(2)
+
+
+def test_an_undecodable_value_is_named(tmp_path):
+    reader, _ = opened(write(tmp_path, columns={"text": "str"}))
+    path = tmp_path / shard_of(reader, 0)
+    path.write_bytes(path.read_bytes().replace(b"sample 3", b"\xffample 3"))
+    with pytest.raises(DecodeError, match=r"shard.00000.mds\): sample 3, column 'text'"):
+        reader.rows(np.array([1, 3]))
+
+
+def test_a_format_that_points_outside_the_file_does_no_harm(tmp_path, monkeypatch):
+    reader, _ = opened(write(tmp_path))
+    monkeypatch.setattr(
+        "streamplug.builtin.formats.mds_reader.MDSHead.byte_ranges",
+        lambda self, rows: np.array([[5, 1 << 40]] * len(rows)),
+    )
+    with pytest.raises(CorruptShardError, match="sample 4: it lies at bytes 5 to 1099511627776"):
+        reader.row(4)
+
+
+def test_failed_requests_are_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.retry._WAIT", lambda state: 0)
+    folder = write(tmp_path)
+    index = Stream(local=str(folder)).open().index
+    flaky = FlakyStorage(AnyFsspec(str(folder)), fail_every=2)
+    for retries in (0, 20):
+        reader = Reader([index.starts], [RangeShards(index, RangeStore(flaky, retries), None)])
+        if retries:
+            assert [s["id"] for s in reader.rows(np.arange(100))] == list(range(100))
+        else:
+            with pytest.raises(Transient, match=r"shard\.\d+\.mds"):
+                reader.rows(np.arange(100))
+
+
+def test_streams_read_by_ranges_and_whole_mix(tmp_path):
+    one, two = write(tmp_path / "one"), write(tmp_path / "two")
+    kept = tmp_path / "kept"
+    dataset = StreamingDataset(
+        streams=[
+            Stream(remote=str(one), fetch="range"),
+            Stream(remote=str(two), local=str(kept)),
+        ],
+        batch_size=5,
+        shuffle=True,
+    )
+    assert sorted(s["id"] for s in dataset) == sorted([*range(100), *range(100)])
+    assert not dataset._reader._streams[0]._memory.pieces
+    assert {p.name for p in Path(kept).glob("*.mds")} == {p.name for p in two.glob("*.mds")}
+    assert re.search("range", str(dataset.streams[0].fetch))
