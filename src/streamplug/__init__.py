@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
     from streamplug.errors import StreamplugError
-    from streamplug.interfaces import Compression, Encoding, Format, ShuffleAlgorithm, Storage
+    from streamplug.interfaces import (
+        Callback,
+        Compression,
+        Encoding,
+        Format,
+        ShuffleAlgorithm,
+        Storage,
+    )
     from streamplug.registration import (
+        register_callback,
         register_compression,
         register_encoding,
         register_format,
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Callback": "interfaces",
     "Compression": "interfaces",
     "Encoding": "interfaces",
     "Format": "interfaces",
@@ -40,6 +49,7 @@ _HOME = {
     "StreamplugError": "errors",
     "World": "types",
     "Writer": "write",
+    "register_callback": "registration",
     "register_compression": "registration",
     "register_encoding": "registration",
     "register_format": "registration",
@@ -48,6 +58,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Callback",
     "Compression",
     "Encoding",
     "Format",
@@ -60,6 +71,7 @@ __all__ = [
     "StreamplugError",
     "World",
     "Writer",
+    "register_callback",
     "register_compression",
     "register_encoding",
     "register_format",

@@ -9,12 +9,15 @@ from typing import TypeVar
 import numpy as np
 
 from streamplug.errors import StreamplugError
-from streamplug.fetch import Limits, Needs, prefetched
-from streamplug.plan import Epoch
+from streamplug.fetch import Limits, Needs, Observer, prefetched
+from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Reader
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
+
+_BYTES = 4 << 20
+_ROWS = 4096
 
 _OF_RANGES = Limits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
 """Pieces of shards are held in memory, and most are small: more of them at once, fewer bytes ahead."""
@@ -33,12 +36,18 @@ class Block:
         self.ids: Int64 = ids[taken]
         self._steps = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
+        self._given = 0
 
     def batches(self) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch that is not empty, and where its samples are."""
         for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
             if start < end:
+                self._given = end
                 yield step, slice(start, end)
+
+    def given(self) -> tuple[int, int]:
+        """Return how many batches, and samples, `batches` has yielded so far."""
+        return len({end for end in self._ends if 0 < end <= self._given}), self._given
 
     def split(self) -> list[Block]:
         """Return each batch as a block of its own."""
@@ -48,7 +57,7 @@ class Block:
 
 
 def planned(
-    plan: Epoch, world: World, batch: int, steps: Int64, each: int
+    plan: Epoch, world: World, batch: int, first: int, row_bytes: int
 ) -> Generator[Block, None, None]:
     """Yield the blocks of a worker's epoch.
 
@@ -56,9 +65,11 @@ def planned(
         plan: The epoch.
         world: Where the worker stands.
         batch: Samples per batch.
-        steps: The worker's steps, shape ``[n]``.
-        each: Batches in a block; the first ones have fewer, so that they are there sooner.
+        first: The step that the epoch begins with.
+        row_bytes: About how much a sample takes. The first blocks are small, so that they are there sooner.
     """
+    steps = worker_steps(world, first, plan.steps)
+    each = max(min(_ROWS, _BYTES // row_bytes) // batch, 1)
     start, count = 0, 1
     while start < len(steps):
         chunk = steps[start : start + count]
@@ -67,7 +78,7 @@ def planned(
 
 
 def made_ready(
-    blocks: Iterator[Block], reader: Reader, predownload: int | None
+    blocks: Iterator[Block], reader: Reader, predownload: int | None, observer: Observer
 ) -> Generator[Block, None, None]:
     """Yield blocks when what they need has been fetched; see `prefetched`."""
     needs = Needs(
@@ -77,6 +88,7 @@ def made_ready(
         ensure=reader.ensure,
         release=reader.release,
         split=Block.split,
+        waiting=lambda need: observer.waiting(*reader.file_of(need)),
     )
     limits = _OF_RANGES if reader.ranged else Limits()
     if reader.cache_limit is not None:

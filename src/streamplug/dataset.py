@@ -12,19 +12,19 @@ from streamplug.block import Block, made_ready, planned, read_in_parts
 from streamplug.clock import Loop
 from streamplug.config import detect_world, whole_number
 from streamplug.explain import Use, explain, where
+from streamplug.fetch import Observer
 from streamplug.index import shards_digest
+from streamplug.interfaces.callback import Callback, Stats
 from streamplug.mixing import Sampling, mix
-from streamplug.plan import Planner, worker_steps
+from streamplug.plan import Planner
 from streamplug.plugin.registry import blank, make, registrations, restore
-from streamplug.read import Reader
+from streamplug.read import Reader, chosen, chosen_one
 from streamplug.run import Run, Wishes
 from streamplug.stream import Stream, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
+from streamplug.watch import Watch, callbacks_of
 
 T = TypeVar("T")
-
-_BLOCK_BYTES = 4 << 20
-_BLOCK_ROWS = 4096
 
 
 class StreamingDataset:
@@ -81,6 +81,9 @@ class StreamingDataset:
         storage_options: Settings of the storages of all streams that have none of their own.
         replication: Groups of so many ranks in a row get the same samples, as tensor or sequence
             parallelism needs; a global batch is what the groups read together.
+        callbacks: Objects that are told what happens, or names of such that plugins provide.
+        progress_bar: Whether rank 0 shows what it downloads on stderr; None where that is a terminal or
+            a notebook.
         world: Where this process stands; None takes it from the launcher.
 
     Raises:
@@ -117,6 +120,8 @@ class StreamingDataset:
         columns: Sequence[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         replication: int | None = None,
+        callbacks: Sequence[Callback | str] = (),
+        progress_bar: bool | None = None,
         world: World | None = None,
     ) -> None:
         self.streams = streams_of(
@@ -136,6 +141,10 @@ class StreamingDataset:
         self.predownload = whole_number("predownload", predownload, 0)
         self._given_world = world
         self._replication = whole_number("replication", replication, 1) or 1
+        told = callbacks_of(callbacks)
+        self._watch = Watch(Observer(told, self._world() if told else World()), progress_bar)
+        if told:
+            self._watch.observer.attach([stream.url for stream in self.streams])
         digest = self._open_streams(
             list(columns) if columns is not None else None, allow_unsafe_types
         )
@@ -161,7 +170,7 @@ class StreamingDataset:
 
     def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> str:
         """Open what is read; returns the digest of the shards' sizes."""
-        opened = [stream.open() for stream in self.streams]
+        opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
         self._remote = any(stream.store.fetches for stream in opened)
@@ -215,18 +224,8 @@ class StreamingDataset:
             IndexError: If there is no such sample.
         """
         if isinstance(at, (int, np.integer)):
-            size = self.size
-            if not -size <= at < size:
-                raise IndexError(f"sample {at} of a data set with {size} samples")
-            return self._reader.row(int(at) % size)
-        if isinstance(at, slice):
-            at = np.arange(*at.indices(self.size))
-        ids = np.asarray(at)
-        if ids.size and ids.dtype.kind not in "iu":
-            raise IndexError(f"samples are chosen by whole numbers, got {ids.dtype} in {at!r:.60}")
-        if ids.size and (ids.max() >= self.size or ids.min() < -self.size):
-            raise IndexError(f"samples {ids.min()} to {ids.max()} of a data set with {self.size}")
-        return self._reader.rows(ids.astype(np.int64).reshape(-1) % max(self.size, 1))
+            return self._reader.row(chosen_one(int(at), self.size))
+        return self._reader.rows(chosen(at, self.size))
 
     # -- iteration ----------------------------------------------------------------
 
@@ -265,16 +264,19 @@ class StreamingDataset:
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
-        steps = worker_steps(world, first, plan.steps)
-        each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // self._run.batch, 1)
-        blocks = planned(plan, world, self._run.batch, steps, each)
+        blocks = planned(plan, world, self._run.batch, first, self._row_bytes)
         if self._remote:
-            blocks = made_ready(blocks, self._reader, self.predownload)
-        with closing(blocks):
+            blocks = made_ready(blocks, self._reader, self.predownload, self._watch.observer)
+        watched, line = (
+            self._watch.epoch(epoch, first, world),
+            self._watch.line(world, self._remote),
+        )
+        with watched, line, closing(blocks):
             for block in blocks:
                 for part, values in read_in_parts(block, read):
-                    yield epoch, part, values
-        self._run.moved_to(epoch + 1, 0)
+                    with self._watch.giving(part):
+                        yield epoch, part, values
+            self._run.moved_to(epoch + 1, 0)
 
     def _world(self) -> World:
         """Return where this rank stands, without its workers; a group of replicas counts as one."""
@@ -333,6 +335,17 @@ class StreamingDataset:
         """
         self._run.set_proportions(proportions, self._world())
 
+    # -- what happened ----------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """Return what has happened since the data set was made, over all processes of this rank.
+
+        Those are this process, its forks, and the workers of torch's loaders, however they are started.
+        A worker counts what it hands out block by block, so it is a moment ahead of the training loop; one
+        that is stopped early leaves its last block uncounted. Other copies count for themselves.
+        """
+        return self._watch.stats()
+
     # -- what the plan says -----------------------------------------------------------------
 
     def explain(self, step: int, *, epoch: int | None = None, rank: int | None = None) -> list[Use]:
@@ -346,9 +359,7 @@ class StreamingDataset:
         Raises:
             ConfigError: If there is no such step or rank.
         """
-        return explain(
-            self._run, self._reader, self._world(), epoch=self._epoch(epoch), step=step, rank=rank
-        )
+        return explain(self._run, self._reader, self._world(), epoch=epoch, step=step, rank=rank)
 
     def where(self, sample_id: int, *, epoch: int | None = None) -> list[Use]:
         """Return when, and by which rank, a sample is read in an epoch; more than once if it fills up.
@@ -360,13 +371,7 @@ class StreamingDataset:
         Raises:
             ConfigError: If there is no such sample.
         """
-        found = where(
-            self._run, self._reader, self._world(), epoch=self._epoch(epoch), sample=sample_id
-        )
-        return list(found)
-
-    def _epoch(self, epoch: int | None) -> int:
-        return self._run.clock.current()[0] if epoch is None else epoch
+        return list(where(self._run, self._reader, self._world(), epoch=epoch, sample=sample_id))
 
     # -- other processes ----------------------------------------------------------------
 

@@ -41,13 +41,16 @@ class Use:
 
 
 def explain(
-    run: Run, reader: Reader, world: World, *, epoch: int, step: int, rank: int | None
+    run: Run, reader: Reader, world: World, *, epoch: int | None, step: int, rank: int | None
 ) -> list[Use]:
     """Return the samples of a global batch, rank by rank, or of one rank's part of it.
+
+    Without an epoch it is the one that was begun last, or else will be the first.
 
     Raises:
         ConfigError: If the epoch has no such step, or the world no such rank.
     """
+    epoch = _epoch(run, epoch)
     plan = run.epoch(epoch, world)
     if not 0 <= step < plan.steps:
         raise ConfigError(f"step={step}: epoch {epoch} has the steps 0 to {plan.steps - 1}")
@@ -64,8 +67,10 @@ def explain(
     return uses
 
 
-def where(run: Run, reader: Reader, world: World, *, epoch: int, sample: int) -> Iterator[Use]:
-    """Yield where a sample is handed out in an epoch, in the order of steps.
+def where(
+    run: Run, reader: Reader, world: World, *, epoch: int | None, sample: int
+) -> Iterator[Use]:
+    """Yield where a sample is handed out in an epoch, see `explain`, in the order of steps.
 
     Raises:
         ConfigError: If there is no such sample.
@@ -73,5 +78,10 @@ def where(run: Run, reader: Reader, world: World, *, epoch: int, sample: int) ->
     size = int(reader.starts[-1])
     if not 0 <= sample < size:
         raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")
+    epoch = _epoch(run, epoch)
     for place in run.epoch(epoch, world).where(world, run.batch, sample):
         yield Use(epoch, place.step, place.rank, place.place, sample, *reader.locate(sample))
+
+
+def _epoch(run: Run, epoch: int | None) -> int:
+    return run.clock.current()[0] if epoch is None else epoch

@@ -5,7 +5,14 @@ A registration holds in this process and in the loader workers that it starts, u
 
 from __future__ import annotations
 
-from streamplug.interfaces import Compression, Encoding, Format, ShuffleAlgorithm, Storage
+from streamplug.interfaces import (
+    Callback,
+    Compression,
+    Encoding,
+    Format,
+    ShuffleAlgorithm,
+    Storage,
+)
 from streamplug.plugin.registry import register
 
 
@@ -42,3 +49,8 @@ def register_format(name: str, cls: type[Format], *, replace: bool = False) -> N
 def register_shuffle(name: str, cls: type[ShuffleAlgorithm], *, replace: bool = False) -> None:
     """Let data sets be shuffled by algorithm `name`; see `register_encoding`."""
     register("shuffle", name, cls, replace=replace)
+
+
+def register_callback(name: str, cls: type[Callback], *, replace: bool = False) -> None:
+    """Let data sets name `cls` among their `callbacks`; see `register_encoding`."""
+    register("callback", name, cls, replace=replace)

@@ -14,12 +14,14 @@ from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.fetch import (
     DOWNLOAD_TIMEOUT,
     FetchOptions,
+    Observer,
     RangeStore,
     ShardStore,
     limit_bytes,
     open_index,
     read_index,
 )
+from streamplug.fetch.observe import observing
 from streamplug.index import INDEX_NAME, Index
 from streamplug.interfaces import Storage
 from streamplug.plan import Weight
@@ -97,19 +99,27 @@ class Stream:
             )
 
     @property
+    def url(self) -> str:
+        """Where the data set lies, without credentials."""
+        return self._storage().url
+
+    @property
     def weight(self) -> Weight:
         """How much of this stream an epoch takes."""
         return Weight(self.proportion, self.repeat, self.choose)
 
     def __repr__(self) -> str:
-        return f"Stream({self._storage().url!r}, local={str(self._directory())!r})"
+        return f"Stream({self.url!r}, local={str(self._directory())!r})"
 
     def with_defaults(self, **defaults: Any) -> Stream:
         """Return this stream with values for what it leaves open."""
         return replace(self, **{k: v for k, v in defaults.items() if getattr(self, k) is None})
 
-    def open(self) -> OpenStream:
+    def open(self, observer: Observer | None = None) -> OpenStream:
         """Read the index of this stream, and take its local directory into use.
+
+        Args:
+            observer: Whom to tell what happens, now and later.
 
         Raises:
             StorageError: If the index cannot be had.
@@ -125,12 +135,14 @@ class Stream:
                 self,
                 self.cache_limit,
             )
-        if self.fetch == "range" and self.local is None:
-            index = read_index(storage, retries)
-        else:
-            index = open_index(storage, directory, in_place=in_place, retries=retries)
+        with observing(observer, storage.url):
+            if self.fetch == "range" and self.local is None:
+                index = read_index(storage, retries)
+            else:
+                index = open_index(storage, directory, in_place=in_place, retries=retries)
+        where = storage.url_of(INDEX_NAME)
         if self.fetch == "range":
-            return OpenStream(self, index, RangeStore(storage, retries), storage.url_of(INDEX_NAME))
+            return OpenStream(self, index, RangeStore(storage, retries, observer), where)
         options = FetchOptions(
             retries=retries,
             timeout=self.download_timeout or DOWNLOAD_TIMEOUT,
@@ -139,9 +151,9 @@ class Stream:
             cache_limit=None if self.cache is None else self.cache[1],
             root=self._root(),
         )
-        store = ShardStore(index, directory, None if in_place else storage, options)
+        store = ShardStore(index, directory, None if in_place else storage, options, observer)
         store.begin()
-        return OpenStream(self, index, store, storage.url_of(INDEX_NAME))
+        return OpenStream(self, index, store, where)
 
     @property
     def cache(self) -> tuple[Path, int | None] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from streamplug import dataset
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
+from streamplug.fetch import observe
 from streamplug.run import Run
 from streamplug.types import World
 
@@ -24,8 +26,14 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # Workers share such memory under fork and spawn, and it has no name to be left behind.
-        self._cells = torch.zeros(CELLS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._run.clock = EpochClock(self._cells.numpy())
+        cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
+        self._share(cells.share_memory_(), None, os.getpid())  # type: ignore[no-untyped-call]
+
+    def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
+        """Count epochs, and what else happens, in memory that all workers see."""
+        self._cells = cells
+        self._run.clock = EpochClock(cells.numpy()[:CELLS], sets)
+        self._watch.observer.counters.use(cells.numpy()[CELLS:], home)
 
     def _found_world(self) -> World:
         if self._given_world is not None:
@@ -53,7 +61,9 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 
     def __getstate__(self) -> dict[str, Any]:
         # The cells travel beside, so that torch shares them rather than copying them.
-        return super().__getstate__() | {"cells": self._cells, "sets": self._run.clock.sets}
+        home = self._watch.observer.counters.home
+        more = {"cells": self._cells, "sets": self._run.clock.sets, "home": home}
+        return super().__getstate__() | more
 
     def _portable(self) -> dict[str, Any]:
         portable = super()._portable()
@@ -62,8 +72,11 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
-        self._cells = saved["cells"]
-        self._run.clock = EpochClock(self._cells.numpy(), saved["sets"])
+        cells, home = saved["cells"], saved["home"]
+        if not cells.is_shared():  # a copy that somebody else made counts for itself
+            cells, home = cells.clone().share_memory_(), os.getpid()
+            cells[CELLS:] = 0
+        self._share(cells, saved["sets"], home)
 
 
 class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
@@ -97,11 +110,18 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         self._version, sets = run.version, run.clock.sets
         epoch, first = run.clock.next()
         self._loop = (epoch, first, 0, sets)
-        for number, batch in enumerate(super().__iter__(), 1):
-            run.check_sets(sets)
-            self._loop = (epoch, first, number, sets)
-            yield batch
+        batches = super().__iter__()  # starts workers: before a thread does
+        with self._line():
+            for number, batch in enumerate(batches, 1):
+                run.check_sets(sets)
+                self._loop = (epoch, first, number, sets)
+                yield batch
         self._loop = None
+
+    def _line(self) -> AbstractContextManager[None]:
+        data: StreamingDataset = self.dataset  # type: ignore[assignment]
+        # Without workers the data set itself is iterated over here, and shows what it downloads.
+        return data._watch.line(data._world(), data._remote and self.num_workers > 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""

@@ -2,6 +2,7 @@
 
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
+from streamplug.fetch.observe import Observer
 from streamplug.fetch.prefetch import Limits, Needs, prefetched
 from streamplug.fetch.ranged import RangeStore
 from streamplug.fetch.store import DOWNLOAD_TIMEOUT, FetchOptions, ShardStore
@@ -11,6 +12,7 @@ __all__ = [
     "FetchOptions",
     "Limits",
     "Needs",
+    "Observer",
     "RangeStore",
     "ShardStore",
     "limit_bytes",

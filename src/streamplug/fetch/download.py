@@ -15,6 +15,7 @@ from secrets import token_hex
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.fetch import ranged
 from streamplug.fetch.files import FULL
+from streamplug.fetch.observe import current, helping
 from streamplug.fetch.retry import retrying
 from streamplug.interfaces import Storage
 from streamplug.interfaces.cancel import Scope, check, ending, inside
@@ -89,11 +90,11 @@ def _watched(work: Callable[[Path], bool], url: str, part: Path, timeout: float)
     """Do something that writes a file, for as long as somebody waits for it and something arrives."""
     results: list[bool] = []
     errors: list[BaseException] = []
-    done, scope = threading.Event(), Scope()
+    done, scope, task = threading.Event(), Scope(), current()
 
     def run() -> None:
         try:
-            with inside(scope):
+            with inside(scope), helping(task):
                 results.append(work(part))
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             errors.append(error)

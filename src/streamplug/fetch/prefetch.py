@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -50,6 +51,7 @@ class Needs(Generic[T, K]):
         ensure: Makes one ready; called on several threads at once.
         release: Told when one is needed no more for now.
         split: Returns the parts of a block that can be handed out one by one.
+        waiting: Entered while one is waited for.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class Needs(Generic[T, K]):
         bytes: Callable[[K], int] = lambda _: 0,  # noqa: A002
         release: Callable[[K], object] = lambda _: None,
         split: Callable[[T], Sequence[T]] = lambda block: [block],
+        waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self.of, self.samples, self.bytes = of, samples, bytes
-        self.ensure, self.release, self.split = ensure, release, split
+        self.ensure, self.release, self.split, self.waiting = ensure, release, split, waiting
 
 
 def prefetched(
@@ -168,7 +171,8 @@ class _Window(Generic[T, K]):
             job = self._jobs[key]
             if not job.done:
                 self._busy = min(2 * self._busy, self._limits.bytes)
-                job.wait()
+                with self._needs.waiting(key):
+                    job.wait()
             if job.error is not None:
                 failed[key] = job.error
         return block, wanted, failed

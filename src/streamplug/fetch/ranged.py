@@ -11,6 +11,7 @@ from typing import BinaryIO, ClassVar
 import numpy as np
 
 from streamplug.errors import CorruptShardError
+from streamplug.fetch.observe import Observer, ranging
 from streamplug.fetch.retry import retrying
 from streamplug.interfaces import Storage
 from streamplug.interfaces.cancel import check
@@ -95,10 +96,12 @@ class RangeStore:
     Attributes:
         storage: Where they lie.
         retries: How often a failed request is tried again.
+        observer: Whom to tell what happens.
     """
 
     storage: Storage
     retries: int
+    observer: Observer | None = None
     fetches: ClassVar[bool] = True
 
     def read(self, file: FileInfo, ranges: Int64) -> Bytes1D:
@@ -118,9 +121,10 @@ class RangeStore:
             for at in range(start, stop, PART)
         ]
         parts: list[bytes] = []
-        for first in range(0, len(requests), _REQUESTS):
-            some = requests[first : first + _REQUESTS]
-            parts += read_ranges(self.storage, file, some, self.retries)
+        with ranging(self.observer, self.storage.url_of(file.basename), requests):
+            for first in range(0, len(requests), _REQUESTS):
+                some = requests[first : first + _REQUESTS]
+                parts += read_ranges(self.storage, file, some, self.retries)
         return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tenacity import (
+    RetryCallState,
     Retrying,
-    before_sleep_log,
     retry_if_exception_type,
     stop_after_attempt,
     wait_exponential,
@@ -16,6 +16,7 @@ from tenacity import (
 )
 
 from streamplug.errors import Transient
+from streamplug.fetch.observe import retried
 from streamplug.interfaces.cancel import sleep
 
 T = TypeVar("T")
@@ -38,7 +39,14 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
         stop=stop_after_attempt(retries + 1),
         wait=_WAIT,
         sleep=sleep,
-        before_sleep=before_sleep_log(_LOG, logging.WARNING),
+        before_sleep=_tell,
         reraise=True,
     )
     return attempts(operation)
+
+
+def _tell(state: RetryCallState) -> None:
+    cause = str(state.outcome.exception()) if state.outcome else ""
+    pause = state.upcoming_sleep
+    _LOG.warning("%s; attempt %d follows in %.1f s", cause, state.attempt_number + 1, pause)
+    retried(cause, pause)

@@ -23,7 +23,9 @@ from pathlib import Path, PurePosixPath
 
 from streamplug.fetch.files import FULL
 from streamplug.fetch.locks import STATE_DIR, file_lock
+from streamplug.fetch.observe import emit
 from streamplug.fetch.scratch import promised, renewed, sweep
+from streamplug.interfaces.callback import Evicted
 from streamplug.interfaces.cancel import Scope, inside
 
 _LOG = logging.getLogger("streamplug.fetch")
@@ -204,6 +206,7 @@ class Room:
                     break
                 more -= 1
             (self.root / name).unlink(missing_ok=True)
+            emit(Evicted(str(self.root / name), bytes_))
             taken -= bytes_
             gone, youngest = gone + 1, last_use
         self._rewrite([name for _, _, name in found[gone:]])

@@ -23,11 +23,13 @@ from streamplug.errors import (
 from streamplug.fetch.download import download
 from streamplug.fetch.files import FULL, check_file, local_errors
 from streamplug.fetch.locks import cache_lock
+from streamplug.fetch.observe import Observer, emit, fetching, observing
 from streamplug.fetch.ranged import open_interruptible
 from streamplug.fetch.room import Admit, Room
 from streamplug.fetch.scratch import scratch
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile, Storage
+from streamplug.interfaces.callback import Cached, Healed
 from streamplug.interfaces.cancel import sleep
 from streamplug.plugin.registry import make
 from streamplug.types import FileInfo
@@ -74,9 +76,15 @@ class ShardStore:
     """
 
     def __init__(
-        self, index: Index, local: Path, remote: Storage | None, options: FetchOptions
+        self,
+        index: Index,
+        local: Path,
+        remote: Storage | None,
+        options: FetchOptions,
+        observer: Observer | None = None,
     ) -> None:
         """Keep the shards of `index` in `local`; without a remote they must be there already."""
+        self._observer = observer
         self._index = index
         self._local = local
         self._remote = remote
@@ -124,7 +132,7 @@ class ShardStore:
             DataError: If a file is damaged.
         """
         info = self._index.shard(shard)
-        with local_errors(self._local):
+        with local_errors(self._local), observing(self._observer):
             return {role: self._ensure_file(shard, file) for role, file in info.files.items()}
 
     def touch(self, paths: Sequence[Path]) -> bool:
@@ -153,12 +161,13 @@ class ShardStore:
         files = self._index.shard(shard).files
         if self._remote is None and not all(_packed(file) for file in files.values()):
             return False
-        with local_errors(self._local):
+        with local_errors(self._local), observing(self._observer):
             for role, file in files.items():
                 path = self._local / file.raw.basename
                 with cache_lock(self._room.root, self._name(path)):
                     if _inode(path) == seen.get(role):
                         path.unlink(missing_ok=True)
+                        emit(Healed(str(path)))
                         if self._remote is not None and file.zip is not None:
                             (self._local / file.zip.basename).unlink(missing_ok=True)
         return True
@@ -168,6 +177,7 @@ class ShardStore:
     def _ensure_file(self, shard: int, file: ShardFile) -> Path:
         path = self._local / file.raw.basename
         if self._ready(path, file) and self._sound(shard, file, path):
+            self._tell_cached(path, file)
             return path
         if self._remote is None and file.zip is None:
             raise self._lost(shard, path, file.raw.bytes)
@@ -177,7 +187,13 @@ class ShardStore:
                     self._fetch(shard, file, path)
                 except DataError as error:
                     raise type(error)(f"shard {shard}: {error}") from error.__cause__
+            else:
+                self._tell_cached(path, file)
         return path
+
+    def _tell_cached(self, path: Path, file: ShardFile) -> None:
+        if self._remote is not None:  # else there is no cache
+            emit(Cached(str(path), file.raw.bytes))
 
     def _ready(self, path: Path, file: ShardFile) -> bool:
         try:
@@ -269,7 +285,8 @@ class ShardStore:
     def _download(self, file: FileInfo, part: Path) -> None:
         remote, options = self._remote, self._options
         if remote is not None:
-            download(remote, file, part, retries=options.retries, timeout=options.timeout)
+            with fetching(remote.url_of(file.basename), file.bytes):
+                download(remote, file, part, retries=options.retries, timeout=options.timeout)
             check_file(part, file, options.validate_hash, self._where(file.basename))
 
     def _unpack_kept(
@@ -285,6 +302,7 @@ class ShardStore:
         except DataError as error:
             _LOG.warning("%s, as kept in %s: downloading it again", error, kept)
             kept.unlink(missing_ok=True)
+            emit(Healed(str(kept)))
             return False
         return True
 

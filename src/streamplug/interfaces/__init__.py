@@ -1,5 +1,19 @@
-"""The five interfaces: all that the author of a plugin has to read."""
+"""The six interfaces: all that the author of a plugin has to read."""
 
+from streamplug.interfaces.callback import (
+    Cached,
+    Callback,
+    EpochBegun,
+    EpochEnded,
+    Event,
+    Evicted,
+    Fetched,
+    Healed,
+    Ranged,
+    Retried,
+    Stats,
+    Waited,
+)
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Encoding
 from streamplug.interfaces.format import (
@@ -17,19 +31,31 @@ from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 
 __all__ = [
+    "Cached",
+    "Callback",
     "Column",
     "Compression",
     "EagerOrder",
     "Encoding",
+    "EpochBegun",
+    "EpochEnded",
+    "Event",
+    "Evicted",
+    "Fetched",
     "Format",
     "FsspecStorage",
+    "Healed",
     "Order",
+    "Ranged",
+    "Retried",
     "ShardFile",
     "ShardHead",
     "ShardInfo",
     "ShardReader",
     "ShardWriter",
     "ShuffleAlgorithm",
+    "Stats",
     "Storage",
+    "Waited",
     "WriteSettings",
 ]

@@ -62,5 +62,8 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "py1br": "streamplug-mosaic-shuffles",
         "py1e": "streamplug-mosaic-shuffles",
     },
+    "callback": {
+        "opentelemetry": "streamplug-opentelemetry",
+    },
 }
 """Distribution by kind and name; `tests/repo` checks it against the plugins themselves."""

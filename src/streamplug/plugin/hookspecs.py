@@ -53,3 +53,11 @@ def streamplug_shuffles() -> Iterable[Provider]:  # type: ignore[empty-body]
 
     Each target is a subclass of `streamplug.ShuffleAlgorithm`.
     """
+
+
+@hookspec
+def streamplug_callbacks() -> Iterable[Provider]:  # type: ignore[empty-body]
+    """Name the callbacks that this plugin provides.
+
+    Each target is a subclass of `streamplug.Callback`.
+    """

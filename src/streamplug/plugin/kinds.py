@@ -1,4 +1,4 @@
-"""The five kinds of plugin: their hooks, their interfaces, and the built-in names of each."""
+"""The six kinds of plugin: their hooks, their interfaces, and the built-in names of each."""
 
 from __future__ import annotations
 
@@ -72,5 +72,6 @@ KINDS: Mapping[str, Kind] = {
                 "global": "streamplug.builtin.shuffles.bijection:GlobalShuffle",
             },
         ),
+        Kind("callback", "streamplug_callbacks", "Callback", {}),
     )
 }

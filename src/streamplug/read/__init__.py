@@ -1,7 +1,8 @@
 """Bytes from near: opens local shards and decodes their samples."""
 
+from streamplug.read.chosen import chosen, chosen_one
 from streamplug.read.ranges import RangeShards
 from streamplug.read.reader import Reader
 from streamplug.read.shards import OpenShards
 
-__all__ = ["OpenShards", "RangeShards", "Reader"]
+__all__ = ["OpenShards", "RangeShards", "Reader", "chosen", "chosen_one"]

@@ -116,6 +116,12 @@ class Reader:
         else:
             self.open(need)
 
+    def file_of(self, need: int | Piece) -> tuple[int, str]:
+        """Return which shard a need is, or is of, and the name of that one's first file."""
+        number = need.number if isinstance(need, Piece) else need
+        shards, shard = self._find(number)
+        return number, shards.basename(shard)
+
     def release(self, need: int | Piece) -> None:
         """Forget a piece; shards stay."""
         if isinstance(need, Piece):

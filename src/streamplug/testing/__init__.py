@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug.testing.callback import CallbackTests
     from streamplug.testing.compression import CompressionTests
     from streamplug.testing.deviations import ConformanceBase
     from streamplug.testing.encoding import EncodingTests
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from streamplug.testing.storage import StorageTests
 
 _HOME = {
+    "CallbackTests": "callback",
     "CompressionTests": "compression",
     "ConformanceBase": "deviations",
     "CountingStorage": "fakes",
@@ -34,6 +36,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CallbackTests",
     "CompressionTests",
     "ConformanceBase",
     "CountingStorage",

@@ -1,0 +1,247 @@
+"""Counts what happens, and tells callbacks of it, in whatever process and thread it happens.
+
+Whoever makes a thread do something for a data set says so with `observing`; what happens in there is
+then told with `emit`, which does nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from streamplug.interfaces.callback import (
+    Cached,
+    Callback,
+    Event,
+    Evicted,
+    Fetched,
+    Healed,
+    Ranged,
+    Retried,
+    Stats,
+    Waited,
+)
+from streamplug.types import Int64, World
+
+_LOG = logging.getLogger("streamplug.callbacks")
+_NAMES = tuple(field.name for field in fields(Stats))
+_INDEX = {name: index for index, name in enumerate(_NAMES)}
+_TICKS = 10**9
+"""Seconds are counted in whole nanoseconds."""
+
+_PROCESSES = 256
+CELLS = (1 + _PROCESSES) * len(_NAMES)
+"""How many int64 the counts of a rank take: a row for its own process, and some for its workers."""
+
+_ONE = ""
+_COUNTS: Mapping[type[Event], Mapping[str, str]] = {
+    Fetched: {"downloads": _ONE, "downloaded_bytes": "bytes", "download_seconds": "seconds"},
+    Cached: {"cache_hits": _ONE},
+    Ranged: {"range_requests": "requests", "ranged_bytes": "bytes"},
+    Retried: {"retries": _ONE},
+    Evicted: {"evictions": _ONE, "evicted_bytes": "bytes"},
+    Healed: {"heals": _ONE},
+    Waited: {"wait_seconds": "seconds"},
+}
+"""What an event adds to which counts: one of its attributes, or one."""
+
+
+class Counters:
+    """What was counted, in memory that the processes of a rank share; a copy counts for itself."""
+
+    def __init__(self) -> None:
+        """Count from zero, in memory that forks share."""
+        shared: Int64 = np.frombuffer(mmap.mmap(-1, 8 * CELLS), np.int64)
+        self.use(shared, os.getpid())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+
+    def use(self, cells: Int64, home: int) -> None:
+        """Count in other memory.
+
+        Args:
+            cells: int64, shape ``[CELLS]``, zeros at first.
+            home: The process whose own row is the first.
+        """
+        self._rows = cells.reshape(-1, len(_NAMES))
+        self.home = home
+        self._mine: tuple[int, Int64, threading.Lock] | None = None
+
+    def add(self, **amounts: float) -> None:
+        """Add to counts by name; seconds as such."""
+        _, row, lock = self._own()
+        with lock:
+            for name, amount in amounts.items():
+                row[_INDEX[name]] += _whole(name, amount)
+
+    def totals(self, **more: float) -> Stats:
+        """Return the totals over all processes, and more."""
+        sums = self._rows.sum(0)
+        for name, amount in more.items():
+            sums[_INDEX[name]] += _whole(name, amount)
+        return Stats(**{name: _told(name, total) for name, total in zip(_NAMES, sums.tolist())})
+
+    def _own(self) -> tuple[int, Int64, threading.Lock]:
+        # Nobody adds to another's row; a fork's copy of the lock may be held for ever.
+        mine, pid = self._mine, os.getpid()
+        if mine is None or mine[0] != pid:
+            number = 0
+            if pid != self.home:
+                identity = multiprocessing.current_process()._identity  # noqa: SLF001
+                number = 1 + (identity[-1] if identity else pid) % _PROCESSES
+            mine = self._mine = (pid, self._rows[number], threading.Lock())
+        return mine
+
+
+def _whole(name: str, amount: float) -> int:
+    return round(amount * _TICKS) if name.endswith("_seconds") else int(amount)
+
+
+def _told(name: str, total: int) -> Any:
+    return total / _TICKS if name.endswith("_seconds") else total
+
+
+class Observer:
+    """Counts what happens for one data set, and tells its callbacks.
+
+    Attributes:
+        counters: The counts.
+        place: Where this process stands.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback] = (), place: World | None = None) -> None:
+        """Tell these callbacks, in their order."""
+        self.counters = Counters()
+        self.place = place or World()
+        self._callbacks = tuple(callbacks)
+        self._complaints: set[tuple[int, type[BaseException]]] = set()
+
+    def attach(self, urls: Sequence[str]) -> None:
+        """Tell the callbacks where the streams of the data set lie."""
+        for number, callback in enumerate(self._callbacks):
+            self._guarded(number, callback.attached, self.counters.totals, urls, self.place)
+
+    def emit(self, event: Event) -> None:
+        """Count an event and tell the callbacks."""
+        counts = _COUNTS.get(type(event))
+        if counts is not None:
+            amounts = {name: getattr(event, of) if of else 1 for name, of in counts.items()}
+            self.counters.add(**amounts)
+        for number, callback in enumerate(self._callbacks):
+            self._guarded(number, callback.on_event, event, self.place)
+
+    def _guarded(self, number: int, call: Callable[..., None], *given: object) -> None:
+        try:
+            call(*given)
+        except Exception as error:  # noqa: BLE001 - whoever only watches must not stop a training
+            known = (number, type(error))
+            if known not in self._complaints:
+                self._complaints.add(known)
+                _LOG.exception(
+                    "%r failed; reading goes on, and this is said once", self._callbacks[number]
+                )
+
+    @contextmanager
+    def waiting(self, shard: int, file: str) -> Iterator[None]:
+        """Time a block that waits for a shard."""
+        began = time.monotonic()
+        yield
+        self.emit(Waited(shard, file, time.monotonic() - began))
+
+
+# -- what a thread does, and for whom ---------------------------------------------------
+
+
+class Task:
+    """What one or several threads do for an observer.
+
+    Attributes:
+        observer: It.
+        url: The file that this is about.
+        retries: Attempts that were made again.
+    """
+
+    __slots__ = ("observer", "retries", "url")
+
+    def __init__(self, observer: Observer | None, url: str) -> None:
+        self.observer, self.url, self.retries = observer, url, 0
+
+
+class _Current(threading.local):
+    task: Task | None = None
+
+
+_current = _Current()
+
+
+def current() -> Task | None:
+    """Return what this thread does, to have another thread help with it."""
+    return _current.task
+
+
+@contextmanager
+def helping(task: Task | None) -> Iterator[None]:
+    """Let this thread work on a task."""
+    before, _current.task = _current.task, task
+    try:
+        yield
+    finally:
+        _current.task = before
+
+
+@contextmanager
+def observing(observer: Observer | None, url: str = "") -> Iterator[None]:
+    """Let an observer know what this thread does during a block, which is about a file at a URL."""
+    with helping(Task(observer, url)):
+        yield
+
+
+def emit(event: Event) -> None:
+    """Tell the observer of this thread of an event, if there is one."""
+    task = _current.task
+    if task is not None and task.observer is not None:
+        task.observer.emit(event)
+
+
+def retried(cause: str, pause: float) -> None:
+    """Tell the observer that something failed and will be tried again, after a pause in seconds."""
+    task = _current.task
+    if task is not None:
+        task.retries += 1
+        emit(Retried(task.url, cause, pause))
+
+
+@contextmanager
+def fetching(url: str, size: int) -> Iterator[None]:
+    """Tell the observer of a download that a block makes, of so many bytes."""
+    outer, began = _current.task, time.monotonic()
+    task = Task(outer.observer if outer else None, url)
+    with helping(task):
+        yield
+    emit(Fetched(url, size, time.monotonic() - began, 1 + task.retries))
+
+
+@contextmanager
+def ranging(
+    observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]]
+) -> Iterator[None]:
+    """Let an observer know of the parts of a file that a block fetches."""
+    began = time.monotonic()
+    with observing(observer, url):
+        yield
+        size = sum(stop - start for start, stop in ranges)
+        emit(Ranged(url, len(ranges), size, time.monotonic() - began))

@@ -1,0 +1,98 @@
+"""Shows on a terminal how downloads are getting on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from streamplug.interfaces.callback import Stats
+
+_SECONDS = 0.25
+"""Between two looks at the counts."""
+_STOP_SECONDS = 5.0
+
+
+def interactive() -> bool:
+    """Say whether somebody sees what is shown: on a terminal, or in a notebook."""
+    if "ipykernel" in sys.modules:
+        return True
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it was closed
+        return False
+
+
+class FetchProgress:
+    """A line with what was downloaded since it was made; it appears at the first download, if any.
+
+    A thread looks at the counts several times a second, so that whoever downloads has nothing to do
+    with it.
+    """
+
+    def __init__(self, stats: Callable[[], Stats]) -> None:
+        """Show what `stats` says."""
+        self._stats = stats
+        self._first = stats()
+        self._shown: Any = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="streamplug-progress", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the line as it stands."""
+        self._done.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        # A terminal that goes away must not end more than this line.
+        with suppress(OSError, ValueError):
+            try:
+                while not self._done.wait(_SECONDS):
+                    self._show()
+                self._show()
+            finally:
+                if self._shown is not None:
+                    self._shown.stop()
+
+    def _show(self) -> None:
+        now, first = self._stats(), self._first
+        size = now.downloaded_bytes + now.ranged_bytes
+        size -= first.downloaded_bytes + first.ranged_bytes
+        if not size:
+            return
+        if self._shown is None:
+            self._shown, self._task = _line()
+        files = now.downloads - first.downloads
+        cached = now.cache_hits - first.cache_hits
+        self._shown.update(self._task, completed=size, files=files, cached=cached, refresh=True)
+
+
+def _line() -> tuple[Any, Any]:
+    from rich.console import Console
+    from rich.progress import (
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
+
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("fetching"),
+        TextColumn("{task.fields[files]:,} files ({task.fields[cached]:,} were there)"),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    task = progress.add_task("", total=None, files=0, cached=0)
+    progress.start()
+    return progress, task

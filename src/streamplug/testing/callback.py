@@ -1,0 +1,126 @@
+"""What every callback must do: subclass `CallbackTests` and name yours."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cloudpickle
+import pytest
+
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Callback, Stats
+from streamplug.interfaces.callback import (
+    Cached,
+    EpochBegun,
+    EpochEnded,
+    Event,
+    Evicted,
+    Fetched,
+    Healed,
+    Ranged,
+    Retried,
+    Waited,
+)
+from streamplug.plugin import resolve
+from streamplug.testing.deviations import ConformanceBase
+from streamplug.types import World
+from streamplug.write import MDSWriter
+
+EVENTS: tuple[Event, ...] = (
+    EpochBegun(0, 0),
+    Retried("s3://bucket/set/a.mds", "the server answered 503", 0.5),
+    Fetched("s3://bucket/set/a.mds", 1000, 0.25, 2),
+    Cached("/cache/a.mds", 1000),
+    Ranged("s3://bucket/set/a.mds", 3, 700, 0.1),
+    Waited(0, "a.mds", 0.2),
+    Healed("/cache/a.mds"),
+    Evicted("/cache/a.mds", 1000),
+    EpochEnded(0, complete=True),
+)
+"""One of each kind."""
+
+
+class _Unknown(Event):
+    """A kind of event that a later version may bring."""
+
+
+class CallbackTests(ConformanceBase):
+    """The tests of one callback; see `ConformanceBase` for what it does not fulfil.
+
+    Attributes:
+        name: The name that it is registered under; without one, name the class.
+        cls: The class; without one, what `name` stands for.
+    """
+
+    name: ClassVar[str] = ""
+    cls: ClassVar[type[Callback] | None] = None
+
+    def make(self) -> Callback:
+        """Make one, as the bare name does; override it for one that needs more."""
+        cls = self.cls if self.cls is not None else resolve("callback", self.name)
+        made: Callback = cls.from_spec(None)
+        return made
+
+    def _attached(self) -> Callback:
+        callback = self.make()
+        callback.attached(lambda: Stats(samples=3), ["s3://bucket/set"], World())
+        return callback
+
+    def test_refuses_an_argument_with_an_error_of_ours_or_takes_it(self) -> None:
+        try:
+            made = type(self.make()).from_spec("nonsense")
+        except ConfigError:
+            return
+        assert isinstance(made, Callback)
+
+    @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+    def test_takes_every_event(self, event: Event) -> None:
+        self._attached().on_event(event, World(ranks_per_node=2, workers_per_rank=2, rank=1))
+
+    def test_takes_events_before_it_is_attached(self) -> None:
+        # As in the workers of a loader, where it never is.
+        for event in EVENTS:
+            self.make().on_event(event, World())
+
+    def test_ignores_events_of_later_versions(self) -> None:
+        self._attached().on_event(_Unknown(), World())
+
+    def test_survives_pickling(self) -> None:
+        copy = cloudpickle.loads(cloudpickle.dumps(self._attached()))
+        for event in EVENTS:
+            copy.on_event(event, World())
+
+    def test_threads_may_call_it_at_once(self) -> None:
+        callback, errors = self._attached(), []
+
+        def call() -> None:
+            try:
+                for event in EVENTS * 20:
+                    callback.on_event(event, World())
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not errors
+        assert not any(thread.is_alive() for thread in threads)
+
+    def test_follows_a_data_set(self, tmp_path: Path, caplog: Any) -> None:
+        with MDSWriter(out=str(tmp_path / "far"), columns={"n": "int"}, size_limit=400) as out:
+            for n in range(100):
+                out.write({"n": n})
+        with caplog.at_level(logging.ERROR, "streamplug.callbacks"):
+            dataset = StreamingDataset(
+                remote=str(tmp_path / "far"),
+                local=str(tmp_path / "near"),
+                callbacks=[self.make()],
+            )
+            assert len(list(dataset)) == 100
+        assert caplog.records == []

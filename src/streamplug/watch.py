@@ -1,0 +1,98 @@
+"""Watch: what one data set tells of itself: its counts, its callbacks, and a line on the terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from streamplug.block import Block
+from streamplug.errors import ConfigError
+from streamplug.fetch import Observer
+from streamplug.interfaces import Callback
+from streamplug.interfaces.callback import EpochBegun, EpochEnded, Stats
+from streamplug.plugin.registry import make
+from streamplug.progress import FetchProgress, interactive
+from streamplug.types import World
+
+
+class Watch:
+    """Follows the loops over a data set.
+
+    Attributes:
+        observer: Counts what happens, and tells the callbacks.
+    """
+
+    def __init__(self, observer: Observer, progress_bar: bool | None) -> None:
+        """Tell `observer`; and show downloads, or not, or (None) where somebody sees it."""
+        if progress_bar not in (None, True, False):
+            raise ConfigError(f"progress_bar={progress_bar!r}: expected None, True or False")
+        self.observer = observer
+        self._progress_bar = progress_bar
+        self._home = os.getpid()
+        self._live: set[Block] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": set()}
+
+    def stats(self) -> Stats:
+        """Return what has happened so far."""
+        given = [block.given() for block in list(self._live)]
+        batches, samples = (sum(each) for each in zip((0, 0), *given))
+        return self.observer.counters.totals(batches=batches, samples=samples)
+
+    @contextmanager
+    def giving(self, block: Block) -> Iterator[None]:
+        """Count what is handed out of a block."""
+        pid = os.getpid()
+        self._live.add(block)
+        try:
+            yield
+        finally:
+            self._live.discard(block)
+            if pid == os.getpid():  # a fork's copy of a loop ends there, too
+                batches, samples = block.given()
+                self.observer.counters.add(batches=batches, samples=samples)
+
+    @contextmanager
+    def epoch(self, epoch: int, step: int, place: World) -> Iterator[None]:
+        """Tell of a loop that begins, at a step of an epoch, and ends."""
+        pid, complete = os.getpid(), False
+        self.observer.place = place
+        self.observer.emit(EpochBegun(epoch, step))
+        try:
+            yield
+            complete = True
+        finally:
+            if pid == os.getpid():
+                self.observer.emit(EpochEnded(epoch, complete))
+
+    @contextmanager
+    def line(self, place: World, fetches: bool) -> Iterator[None]:
+        """Show what is downloaded during a block, if anything is and that is wanted of this process."""
+        wanted = interactive() if self._progress_bar is None else self._progress_bar
+        if not (wanted and fetches and place.rank == 0 and os.getpid() == self._home):
+            yield
+            return
+        progress = FetchProgress(self.observer.counters.totals)
+        try:
+            yield
+        finally:
+            progress.close()
+
+
+def callbacks_of(given: Sequence[Callback | str]) -> list[Callback]:
+    """Return the callbacks that a user names or gives.
+
+    Raises:
+        ConfigError: If one is neither.
+        PluginError: If nothing answers to a name.
+    """
+    if isinstance(given, (str, Callback)):
+        raise ConfigError(f"callbacks={given!r}: expected a list")
+    made = [make("callback", each) if isinstance(each, str) else each for each in given]
+    for each in made:
+        if not isinstance(each, Callback):
+            raise ConfigError(f"callbacks: {each!r} is no Callback, nor the name of one")
+    return made
