@@ -22,7 +22,7 @@ from streamplug.read import Reader, chosen, chosen_one
 from streamplug.run import Run, Wishes
 from streamplug.stream import Stream, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
-from streamplug.watch import Watch, callbacks_of
+from streamplug.watch import Watch, callbacks_of, in_worker
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class StreamingDataset:
         self._given_world = world
         self._replication = whole_number("replication", replication, 1) or 1
         told = callbacks_of(callbacks)
-        self._watch = Watch(Observer(told, self._world() if told else World()), progress_bar)
+        self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
         digest = self._open_streams(
@@ -267,11 +267,8 @@ class StreamingDataset:
         blocks = planned(plan, world, self._run.batch, first, self._row_bytes)
         if self._remote:
             blocks = made_ready(blocks, self._reader, self.predownload, self._watch.observer)
-        watched, line = (
-            self._watch.epoch(epoch, first, world),
-            self._watch.line(world, self._remote),
-        )
-        with watched, line, closing(blocks):
+        place = in_worker(self._found_world(), world)
+        with self._watch.loop(epoch, first, place, self._remote), closing(blocks):
             for block in blocks:
                 for part, values in read_in_parts(block, read):
                     with self._watch.giving(part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from streamplug.block import Block
@@ -56,13 +57,14 @@ class Watch:
                 self.observer.counters.add(batches=batches, samples=samples)
 
     @contextmanager
-    def epoch(self, epoch: int, step: int, place: World) -> Iterator[None]:
-        """Tell of a loop that begins, at a step of an epoch, and ends."""
+    def loop(self, epoch: int, step: int, place: World, fetches: bool) -> Iterator[None]:
+        """Tell of a loop that begins, at a step of an epoch, and ends; see `line`."""
         pid, complete = os.getpid(), False
         self.observer.place = place
         self.observer.emit(EpochBegun(epoch, step))
         try:
-            yield
+            with self.line(place, fetches):
+                yield
             complete = True
         finally:
             if pid == os.getpid():
@@ -79,7 +81,13 @@ class Watch:
         try:
             yield
         finally:
-            progress.close()
+            if self._home == os.getpid():  # a fork has no such thread
+                progress.close()
+
+
+def in_worker(rank: World, worker: World) -> World:
+    """Return where a worker of a rank stands, which may be another of a group of ranks elsewhere."""
+    return replace(rank, workers_per_rank=worker.workers_per_rank, worker=worker.worker)
 
 
 def callbacks_of(given: Sequence[Callback | str]) -> list[Callback]:

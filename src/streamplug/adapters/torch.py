@@ -27,6 +27,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         super().__init__(**kwargs)
         # Workers share such memory under fork and spawn, and it has no name to be left behind.
         cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
+        cells.numpy()[CELLS:] = self._watch.observer.counters.cells
         self._share(cells.share_memory_(), None, os.getpid())  # type: ignore[no-untyped-call]
 
     def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
@@ -121,7 +122,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
     def _line(self) -> AbstractContextManager[None]:
         data: StreamingDataset = self.dataset  # type: ignore[assignment]
         # Without workers the data set itself is iterated over here, and shows what it downloads.
-        return data._watch.line(data._world(), data._remote and self.num_workers > 0)
+        return data._watch.line(data._found_world(), data._remote and self.num_workers > 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""

@@ -57,7 +57,12 @@ _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
 
 
 class Counters:
-    """What was counted, in memory that the processes of a rank share; a copy counts for itself."""
+    """What was counted, in memory that the processes of a rank share; a copy counts for itself.
+
+    Attributes:
+        cells: The counts, shape ``[CELLS]``.
+        home: The process whose own row is the first.
+    """
 
     def __init__(self) -> None:
         """Count from zero, in memory that forks share."""
@@ -75,8 +80,9 @@ class Counters:
 
         Args:
             cells: int64, shape ``[CELLS]``, zeros at first.
-            home: The process whose own row is the first.
+            home: As the attribute.
         """
+        self.cells = cells
         self._rows = cells.reshape(-1, len(_NAMES))
         self.home = home
         self._mine: tuple[int, Int64, threading.Lock] | None = None
