@@ -72,6 +72,6 @@ KINDS: Mapping[str, Kind] = {
                 "global": "streamplug.builtin.shuffles.bijection:GlobalShuffle",
             },
         ),
-        Kind("callback", "streamplug_callbacks", "Callback", {}),
+        Kind("callback", "streamplug_callbacks", "Callback", _table("callbacks", log="log:Log")),
     )
 }

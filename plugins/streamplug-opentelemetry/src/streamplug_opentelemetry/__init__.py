@@ -1,0 +1,1 @@
+"""Metrics of streamplug through OpenTelemetry, for Prometheus and others."""

@@ -1,0 +1,94 @@
+"""OpenTelemetry: a callback that exports metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opentelemetry import metrics
+from opentelemetry.metrics import MeterProvider
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Callback, Event, Fetched, Stats, Waited
+from streamplug.types import World
+from streamplug_opentelemetry.totals import totals_of
+
+_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Of the histograms' buckets, in seconds."""
+
+
+class OpenTelemetry(Callback):
+    """Exports counters and histograms through a meter of opentelemetry-api.
+
+    The counters are those of `dataset.stats()`: the totals of a rank, its loader workers' included,
+    observed in the rank's own process. The histograms are recorded in the process in which something
+    happened, so those of loader workers need a meter provider there; see the README.
+    """
+
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        attributes: Mapping[str, str | int | float | bool] | None = None,
+    ) -> None:
+        """Choose where the metrics go.
+
+        Args:
+            meter_provider: Where; None for the global one, which loader workers use in any case.
+            attributes: What else all metrics have.
+
+        Raises:
+            ConfigError: If an attribute is none.
+        """
+        for name, value in (attributes or {}).items():
+            if not isinstance(value, (str, int, float)):
+                raise ConfigError(f"attributes: {name}={value!r}: expected text or a number")
+        self._provider = meter_provider
+        self._attributes = dict(attributes or {})
+        self._made: tuple[metrics.Histogram, metrics.Histogram] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_provider": None, "_made": None}
+
+    def attached(self, stats: Callable[[], Stats], urls: Sequence[str], place: World) -> None:
+        schemes = ",".join(sorted({scheme_of(url) for url in urls}))
+        totals_of(self._provider).add(stats, self._with(schemes, place), self)
+
+    def on_event(self, event: Event, place: World) -> None:
+        if isinstance(event, Fetched):
+            self._histograms()[0].record(event.seconds, self._with(scheme_of(event.url), place))
+        elif isinstance(event, Waited):
+            attributes = {**self._attributes, "streamplug.rank": place.rank}
+            self._histograms()[1].record(event.seconds, attributes)
+
+    def _with(self, scheme: str, place: World) -> dict[str, str | int | float | bool]:
+        return {
+            **self._attributes,
+            "streamplug.scheme": scheme,
+            "streamplug.rank": place.rank,
+        }
+
+    def _histograms(self) -> tuple[metrics.Histogram, metrics.Histogram]:
+        # Only when they are needed: the provider may be set after the data set is made. A meter gives the
+        # same ones again, if two threads come here at once.
+        if self._made is None:
+            meter = metrics.get_meter("streamplug", meter_provider=self._provider)
+            self._made = (
+                meter.create_histogram(
+                    "streamplug.download.duration",
+                    "s",
+                    "How long the download of a file took, with all attempts",
+                    explicit_bucket_boundaries_advisory=_BOUNDS,
+                ),
+                meter.create_histogram(
+                    "streamplug.wait.duration",
+                    "s",
+                    "How long iteration waited for the bytes of a shard",
+                    explicit_bucket_boundaries_advisory=_BOUNDS,
+                ),
+            )
+        return self._made
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL; that of a path is ``file``."""
+    return url.partition("://")[0].lower() if "://" in url else "file"

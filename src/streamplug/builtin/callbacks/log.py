@@ -1,0 +1,36 @@
+"""Log: events as lines of a log."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Callback, Event
+from streamplug.types import World
+
+_LOG = logging.getLogger("streamplug.events")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+
+class Log(Callback):
+    """Logs each event as a line of JSON, with its rank and worker, to the logger ``streamplug.events``."""
+
+    def __init__(self, level: str = "info") -> None:
+        """Log at a level: ``debug``, ``info`` or ``warning``.
+
+        Raises:
+            ConfigError: If it is none of these.
+        """
+        if level not in _LEVELS:
+            raise ConfigError(f"log:{level}: choose one of {', '.join(_LEVELS)}")
+        self._level = _LEVELS[level]
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Log:
+        return cls() if argument is None else cls(argument)
+
+    def on_event(self, event: Event, place: World) -> None:
+        if _LOG.isEnabledFor(self._level):
+            told = {**event.as_dict(), "rank": place.rank, "worker": place.worker}
+            _LOG.log(self._level, json.dumps(told))
