@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from streamplug.interfaces.callback import Stats
@@ -17,8 +18,8 @@ _STOP_SECONDS = 5.0
 
 def interactive() -> bool:
     """Say whether somebody sees what is shown: on a terminal, or in a notebook."""
-    if "ipykernel" in sys.modules:
-        return True
+    if "ipykernel" in sys.modules:  # what shows it there needs ipywidgets, too
+        return find_spec("ipywidgets") is not None
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):  # there is none, or it was closed

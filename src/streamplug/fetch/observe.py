@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import mmap
-import multiprocessing
 import os
 import threading
 import time
@@ -107,6 +106,8 @@ class Counters:
         if mine is None or mine[0] != pid:
             number = 0
             if pid != self.home:
+                import multiprocessing
+
                 identity = multiprocessing.current_process()._identity  # noqa: SLF001
                 number = 1 + (identity[-1] if identity else pid) % _PROCESSES
             mine = self._mine = (pid, self._rows[number], threading.Lock())
@@ -134,7 +135,10 @@ class Observer:
         self.counters = Counters()
         self.place = place or World()
         self._callbacks = tuple(callbacks)
-        self._complaints: set[tuple[int, type[BaseException]]] = set()
+        self._complaints: dict[tuple[int, type[BaseException]], object] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_complaints": {}}
 
     def attach(self, urls: Sequence[str]) -> None:
         """Tell the callbacks where the streams of the data set lie."""
@@ -154,9 +158,8 @@ class Observer:
         try:
             call(*given)
         except Exception as error:  # noqa: BLE001 - whoever only watches must not stop a training
-            known = (number, type(error))
-            if known not in self._complaints:
-                self._complaints.add(known)
+            mine = object()
+            if self._complaints.setdefault((number, type(error)), mine) is mine:
                 _LOG.exception(
                     "%r failed; reading goes on, and this is said once", self._callbacks[number]
                 )
