@@ -169,10 +169,14 @@ def test_a_copy_counts_for_itself(make, noted):
 
 def test_threads_lose_no_count(make):
     counters = make()._watch.observer.counters
-    threads = [
-        threading.Thread(target=lambda: [counters.add(samples=1) for _ in range(2000)])
-        for _ in range(4)
-    ]
+    barrier = threading.Barrier(4)
+
+    def count():
+        barrier.wait(60)
+        for _ in range(2000):
+            counters.add(samples=1)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

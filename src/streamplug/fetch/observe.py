@@ -68,11 +68,8 @@ class Counters:
         shared: Int64 = np.frombuffer(mmap.mmap(-1, 8 * CELLS), np.int64)
         self.use(shared, os.getpid())
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Counters, ()
 
     def use(self, cells: Int64, home: int) -> None:
         """Count in other memory.
@@ -84,11 +81,11 @@ class Counters:
         self.cells = cells
         self._rows = cells.reshape(-1, len(_NAMES))
         self.home = home
-        self._mine: tuple[int, Int64, threading.Lock] | None = None
+        self._own: dict[int, tuple[Int64, threading.Lock]] = {}
 
     def add(self, **amounts: float) -> None:
         """Add to counts by name; seconds as such."""
-        _, row, lock = self._own()
+        row, lock = self._mine()
         with lock:
             for name, amount in amounts.items():
                 row[_INDEX[name]] += _whole(name, amount)
@@ -100,18 +97,21 @@ class Counters:
             sums[_INDEX[name]] += _whole(name, amount)
         return Stats(**{name: _told(name, total) for name, total in zip(_NAMES, sums.tolist())})
 
-    def _own(self) -> tuple[int, Int64, threading.Lock]:
+    def _mine(self) -> tuple[Int64, threading.Lock]:
         # Nobody adds to another's row; a fork's copy of the lock may be held for ever.
-        mine, pid = self._mine, os.getpid()
-        if mine is None or mine[0] != pid:
-            number = 0
-            if pid != self.home:
-                import multiprocessing
-
-                identity = multiprocessing.current_process()._identity  # noqa: SLF001
-                number = 1 + (identity[-1] if identity else pid) % _PROCESSES
-            mine = self._mine = (pid, self._rows[number], threading.Lock())
+        pid = os.getpid()
+        mine = self._own.get(pid)
+        if mine is None:  # of several threads that come here at once, all take the first one's lock
+            mine = self._own.setdefault(pid, (self._rows[self._row(pid)], threading.Lock()))
         return mine
+
+    def _row(self, pid: int) -> int:
+        if pid == self.home:
+            return 0
+        import multiprocessing
+
+        identity = multiprocessing.current_process()._identity  # noqa: SLF001
+        return 1 + (identity[-1] if identity else pid) % _PROCESSES
 
 
 def _whole(name: str, amount: float) -> int:
