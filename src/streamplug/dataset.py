@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from streamplug.block import Block, made_ready, planned, read_in_parts
+from streamplug.block import Block, block_rows, made_ready, planned, read_in_parts
 from streamplug.clock import Loop
 from streamplug.config import detect_world, whole_number
 from streamplug.explain import Use, explain, where
@@ -22,9 +22,6 @@ from streamplug.stream import Stream, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
 
 T = TypeVar("T")
-
-_BLOCK_BYTES = 4 << 20
-_BLOCK_ROWS = 4096
 
 
 class StreamingDataset:
@@ -169,7 +166,11 @@ class StreamingDataset:
             [stream.index.starts for stream in opened],
             [stream.shards(columns) for stream in opened],
         )
-        self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
+        widths = [len(schema.columns) for stream in opened for schema in stream.index.schemas]
+        self._block_rows = block_rows(
+            sum(stream.index.raw_bytes for stream in opened) // max(self.size, 1),
+            len(columns) if columns is not None else max(widths, default=1),
+        )
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
 
@@ -266,7 +267,7 @@ class StreamingDataset:
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
         steps = worker_steps(world, first, plan.steps)
-        each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // self._run.batch, 1)
+        each = max(self._block_rows // self._run.batch, 1)
         blocks = planned(plan, world, self._run.batch, steps, each)
         if self._remote:
             blocks = made_ready(blocks, self._reader, self.predownload)

@@ -5,6 +5,7 @@ from streamplug.interfaces.encoding import Encoding
 from streamplug.interfaces.format import (
     Column,
     Format,
+    Layout,
     ShardFile,
     ShardHead,
     ShardInfo,
@@ -23,6 +24,7 @@ __all__ = [
     "Encoding",
     "Format",
     "FsspecStorage",
+    "Layout",
     "Order",
     "ShardFile",
     "ShardHead",
