@@ -233,14 +233,17 @@ class StreamingDataset:
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        # A subclass may change samples on their way out, as with mosaicml-streaming.
-        overridden = type(self).__getitem__ is not StreamingDataset.__getitem__
-        read = (lambda ids: [self[i] for i in ids.tolist()]) if overridden else self._reader.rows
+        read = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
         for epoch, block, rows in self._blocks(read):
             for step, part in block.batches():
                 yield from rows[part.start : part.stop - 1]
                 self._run.moved_to(epoch, step + 1)
                 yield rows[part.stop - 1]
+
+    @property
+    def _own(self) -> bool:
+        """Whether a subclass changes samples on their way out, as with mosaicml-streaming."""
+        return type(self).__getitem__ is not StreamingDataset.__getitem__
 
     def batches(self, batch_size: int | None = None) -> Iterator[dict[str, ColumnValues]]:
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
