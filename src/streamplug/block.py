@@ -16,11 +16,18 @@ from streamplug.types import Int64, World
 
 T = TypeVar("T")
 
-_BYTES = 4 << 20
-_ROWS = 4096
-
 _OF_RANGES = Limits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
 """Pieces of shards are held in memory, and most are small: more of them at once, fewer bytes ahead."""
+
+_BYTES = 4 << 20
+_ROWS = 1024
+_VALUES = 1 << 14
+"""More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
+
+
+def block_rows(row_bytes: int, columns: int) -> int:
+    """Return about how many samples to read at once, from the size of one and its columns."""
+    return max(min(_ROWS, _BYTES // max(row_bytes, 1), _VALUES // max(columns, 1)), 1)
 
 
 class Block:
@@ -57,7 +64,7 @@ class Block:
 
 
 def planned(
-    plan: Epoch, world: World, batch: int, first: int, row_bytes: int
+    plan: Epoch, world: World, batch: int, first: int, rows: int
 ) -> Generator[Block, None, None]:
     """Yield the blocks of a worker's epoch.
 
@@ -66,10 +73,10 @@ def planned(
         world: Where the worker stands.
         batch: Samples per batch.
         first: The step that the epoch begins with.
-        row_bytes: About how much a sample takes. The first blocks are small, so that they are there sooner.
+        rows: About how many samples to a block. The first ones are small, so that they are there sooner.
     """
     steps = worker_steps(world, first, plan.steps)
-    each = max(min(_ROWS, _BYTES // row_bytes) // batch, 1)
+    each = max(rows // batch, 1)
     start, count = 0, 1
     while start < len(steps):
         chunk = steps[start : start + count]

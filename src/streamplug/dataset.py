@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from streamplug.block import Block, made_ready, planned, read_in_parts
+from streamplug.block import Block, block_rows, made_ready, planned, read_in_parts
 from streamplug.clock import Loop
 from streamplug.config import detect_world, whole_number
 from streamplug.explain import Use, explain, where
@@ -178,7 +178,11 @@ class StreamingDataset:
             [stream.index.starts for stream in opened],
             [stream.shards(columns) for stream in opened],
         )
-        self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
+        widths = [len(schema.columns) for stream in opened for schema in stream.index.schemas]
+        self._block_rows = block_rows(
+            sum(stream.index.raw_bytes for stream in opened) // max(self.size, 1),
+            len(columns) if columns is not None else max(widths, default=1),
+        )
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
 
@@ -231,14 +235,17 @@ class StreamingDataset:
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        # A subclass may change samples on their way out, as with mosaicml-streaming.
-        overridden = type(self).__getitem__ is not StreamingDataset.__getitem__
-        read = (lambda ids: [self[i] for i in ids.tolist()]) if overridden else self._reader.rows
+        read = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
         for epoch, block, rows in self._blocks(read):
             for step, part in block.batches():
                 yield from rows[part.start : part.stop - 1]
                 self._run.moved_to(epoch, step + 1)
                 yield rows[part.stop - 1]
+
+    @property
+    def _own(self) -> bool:
+        """Whether a subclass changes samples on their way out, as with mosaicml-streaming."""
+        return type(self).__getitem__ is not StreamingDataset.__getitem__
 
     def batches(self, batch_size: int | None = None) -> Iterator[dict[str, ColumnValues]]:
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
@@ -264,7 +271,7 @@ class StreamingDataset:
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
-        blocks = planned(plan, world, self._run.batch, first, self._row_bytes)
+        blocks = planned(plan, world, self._run.batch, first, self._block_rows)
         if self._remote:
             blocks = made_ready(blocks, self._reader, self.predownload, self._watch.observer)
         place = in_worker(self._found_world(), world)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamplug import MDSWriter, Stream
+from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.read import OpenShards, Reader
 from streamplug.read import shards as shards_module
@@ -102,6 +103,72 @@ def test_columns_of_different_encodings_are_merged_into_a_list(tmp_path):
     merged = reader(one, str(tmp_path / "two")).batch(np.array([3, 0, 2]))["id"]
     assert merged == [3, 0, 2]
     assert [type(value) for value in merged] == [np.int8, int, int]
+
+
+def count_takes(monkeypatch):
+    taken = []
+    take = MDSLayout.take
+    monkeypatch.setattr(MDSLayout, "take", lambda *args: taken.append(len(args[2])) or take(*args))
+    return taken
+
+
+def test_shards_of_all_streams_are_read_at_once_where_their_columns_are_the_same(two, monkeypatch):
+    taken = count_takes(monkeypatch)
+    order = np.random.default_rng(0).permutation(150)
+    assert two.batch(order)["id"].tolist() == order.tolist()
+    assert ids(two.rows(order)) == order.tolist()
+    assert taken == [150, 150]
+
+
+def test_other_columns_in_between_split_it(tmp_path, monkeypatch):
+    one = write(tmp_path / "one", range(60), {"id": "int"}, size_limit=500)
+    with MDSWriter(columns={"id": "int8"}, out=tmp_path / "two") as writer:
+        for number in range(60, 70):
+            writer.write({"id": number})
+    three = write(tmp_path / "three", range(70, 100), {"id": "int"}, size_limit=500)
+    it = reader(one, str(tmp_path / "two"), three)
+    taken = count_takes(monkeypatch)
+    order = np.random.default_rng(0).permutation(100)
+    assert [int(value) for value in it.batch(order)["id"]] == order.tolist()
+    assert taken == [60, 30]
+
+
+@pytest.mark.parametrize("damage", ["length", "value"])
+def test_an_error_among_many_shards_names_the_one(tmp_path, damage):
+    folder = write(tmp_path / "one", range(100), {"id": "int", "text": "str"}, size_limit=500)
+    it = reader(folder)
+    assert len(it.starts) > 8
+    path = sorted((tmp_path / "one").glob("*.mds"))[3]
+    row = 2
+    number = int(it.starts[3]) + row
+    text = f"sample {number}".encode()
+    length = len(text).to_bytes(4, "little")
+    old, new = {
+        "length": (length + number.to_bytes(8, "little"), b"\xff" + bytes(11)),
+        "value": (text, b"\xff" + text[1:]),
+    }[damage]
+    data = path.read_bytes()
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
+    for read in (it.rows, it.batch):
+        with pytest.raises(DataError, match=rf"^shard 3 \({path}\): sample {row}[:,]"):
+            read(np.arange(100))
+
+
+def test_a_limit_does_not_keep_what_is_evicted(tmp_path):
+    folder = write(tmp_path / "far", range(200), size_limit=1500)
+    size = max(path.stat().st_size for path in (tmp_path / "far").glob("*.mds"))
+    dataset = StreamingDataset(
+        remote=folder,
+        local=str(tmp_path / "near"),
+        cache_limit=4 * size,
+        shuffle=True,
+        batch_size=50,
+    )
+    assert dataset.num_shards > 6
+    for _ in range(2):
+        found = [number for batch in dataset.batches() for number in batch["id"].tolist()]
+        assert sorted(found) == list(range(200))
 
 
 def test_a_shard_is_opened_once(two, monkeypatch):

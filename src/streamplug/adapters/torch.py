@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils._pytree import tree_map_only
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from streamplug import dataset
+from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
 from streamplug.fetch import observe
 from streamplug.run import Run
-from streamplug.types import World
+from streamplug.types import ColumnValues, Sample, World
+
+_WORTH_AN_ARENA = 1 << 14
+"""Bytes of a batch from which on an arena is quicker than a pipe."""
+
+_LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+"""Bytes of torch's largest dtype of each of numpy's kinds."""
 
 
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # noqa: D101 - below
@@ -81,28 +91,77 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 
 
 class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
-    """A torch `DataLoader` that knows which batches were handed out, so that its state is exact.
+    """A torch `DataLoader` that hands over whole batches, and whose state is exact.
+
+    Workers read batches column by column and leave them in memory that they share with this process, where
+    tensors show them without a copy. With `collate_fn` or `transform`, samples are read one by one.
 
     Args:
         dataset: A `StreamingDataset`.
         batch_size: Samples per batch; must be the data set's, which takes it over if it has none. None
             for the data set's.
+        transform: Applied to each sample, a dict, where it is read; what it returns is collated.
+        batch_transform: Applied to each batch where it is read: takes the values of each column by its
+            name, an array whose first axis has length `batch_size` or a list, and returns the batch.
+        collate_fn: Makes a batch of a list of samples; None collates as torch does.
+        device: Where batches are moved, one ahead of use, on a stream of their own; None leaves them in
+            the memory of the host. A CUDA device implies `pin_memory`.
         **kwargs: As for `torch.utils.data.DataLoader`.
 
     Raises:
-        ConfigError: If the batch sizes differ, or batches are to come in another order.
+        ConfigError: If the batch sizes differ, batches are to come in another order, or
+            `batch_transform` comes with `transform` or `collate_fn`.
     """
 
     def __init__(
-        self, dataset: StreamingDataset, batch_size: int | None = None, **kwargs: Any
+        self,
+        dataset: StreamingDataset,
+        batch_size: int | None = None,
+        *,
+        transform: Callable[[Sample], Any] | None = None,
+        batch_transform: Callable[[dict[str, ColumnValues]], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        device: str | torch.device | None = None,
+        **kwargs: Any,
     ) -> None:
         dataset._run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
-        super().__init__(dataset, batch_size=dataset._run.batch, **kwargs)
+        if batch_transform is not None and (transform or collate_fn) is not None:
+            raise ConfigError(
+                "batch_transform= takes columns, transform= and collate_fn= samples: give either"
+            )
+        self._device = None if device is None else torch.device(device)
+        if self._device is not None and self._device.type == "cuda":
+            kwargs.setdefault("pin_memory", True)
+        super().__init__(dataset, batch_size=dataset._run.batch, collate_fn=collate_fn, **kwargs)
+        own = dataset._own or type(dataset).__iter__ is not StreamingDataset.__iter__
+        self._by_sample = transform is not None or collate_fn is not None or own
+        self._transform = transform if self._by_sample else batch_transform
         self._version = dataset._run.version
         # Epoch, first step and batches handed out of the loop that is under way, and when it began.
         self._loop: tuple[int, int, int, int] | None = None
+
+    def _get_iterator(self) -> Any:
+        batches = _Batches(
+            self.dataset,  # type: ignore[arg-type]
+            self._transform,
+            self.collate_fn if self._by_sample else None,
+            self.batch_size or 1,
+            drop_last=self.drop_last,
+            arenas=self._arenas(),
+        )
+        same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+        more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
+        settings = {name: getattr(self, name) for name in (*same, *more)}
+        return DataLoader(
+            batches, batch_size=None, collate_fn=_as_it_is, **settings
+        )._get_iterator()
+
+    def _arenas(self) -> list[Arena]:
+        # Those that wait, the one in use, and the one that is being made.
+        slots = (self.prefetch_factor or 0) + 2
+        return [Arena(slots) for _ in range(self.num_workers)] if Arena.possible() else []
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         run: Run = self.dataset._run  # type: ignore[attr-defined]
@@ -113,7 +172,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         self._loop = (epoch, first, 0, sets)
         batches = super().__iter__()  # starts workers: before a thread does
         with self._line():
-            for number, batch in enumerate(batches, 1):
+            for number, batch in enumerate(_moved(batches, self._device), 1):
                 run.check_sets(sets)
                 self._loop = (epoch, first, number, sets)
                 yield batch
@@ -138,3 +197,144 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         # Persistent workers may be ahead in the run as it was before.
         self._iterator = None
         self.dataset.load_state_dict(saved)  # type: ignore[attr-defined]
+
+
+# -- batches in workers ---------------------------------------------------------------
+
+
+class _Batches(IterableDataset):  # type: ignore[type-arg]
+    """The batches of a data set, as a worker reads them."""
+
+    def __init__(
+        self,
+        dataset: StreamingDataset,
+        transform: Callable[[Any], Any] | None,
+        collate: Callable[[list[Any]], Any] | None,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        arenas: list[Arena],
+    ) -> None:
+        """Read columns, or samples if there is a `collate`."""
+        self.dataset = dataset
+        self._transform, self._collate = transform, collate
+        self._size, self._drop_last = batch_size, drop_last
+        self._arenas = arenas
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
+        worker = get_worker_info()
+        if worker is None:
+            return map(_tensors, batches)
+        arena = self._arenas[worker.id] if self._arenas else None
+        return (_handed(batch, arena) for batch in batches)
+
+    def _of_columns(self) -> Iterator[Any]:
+        finish = self._transform or _collated
+        for columns in self.dataset.batches():
+            if not self._drop_last or len(next(iter(columns.values()))) == self._size:
+                yield finish(columns)
+
+    def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+        samples = iter(self.dataset)
+        if self._transform is not None:
+            samples = map(self._transform, samples)
+        while batch := list(islice(samples, self._size)):
+            if not self._drop_last or len(batch) == self._size:
+                yield collate(batch)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _collated(columns: dict[str, ColumnValues]) -> dict[str, Any]:
+    """Return columns as torch collates samples of them."""
+    return {
+        name: values if _plain(values) else default_collate(list(values))
+        for name, values in columns.items()
+    }
+
+
+def _plain(values: Any) -> bool:
+    """Say whether these are numbers that torch has."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.dtype.kind in "biufc"
+        and values.dtype.isnative
+        and values.dtype.itemsize <= _LARGEST[values.dtype.kind]
+    )
+
+
+def _tensors(batch: Any) -> Any:
+    if not isinstance(batch, dict):
+        return batch
+    return {key: torch.from_numpy(v) if _plain(v) else v for key, v in batch.items()}
+
+
+def _handed(batch: Any, arena: Arena | None) -> Any:
+    """Return what a worker sends for a batch: large arrays by way of the arena."""
+    if arena is None or type(batch) is not dict:
+        return batch
+    arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
+    if sum(array.nbytes for array in arrays.values()) < _WORTH_AN_ARENA:
+        return _Handed(None, {**batch, **arrays})
+    packed = arena.pack(arrays)
+    if packed is None:  # whoever keeps so many batches gets others by copy
+        return _Handed(None, {**batch, **arrays})
+    return _Handed(packed, {key: None if key in arrays else v for key, v in batch.items()})
+
+
+def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
+    key, value = item
+    if type(value) is torch.Tensor:
+        try:
+            value = value.numpy()
+        except (TypeError, RuntimeError):  # not of a kind that numpy has
+            return key, None
+    return key, value if _plain(value) else None
+
+
+class _Handed:
+    """A batch on its way from a worker; it arrives as what `_opened` returns."""
+
+    def __init__(self, packed: Packed | None, rest: dict[Any, Any]) -> None:
+        self._parts = packed, rest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self._parts
+
+
+def _opened(packed: Packed | None, rest: dict[Any, Any]) -> dict[Any, Any]:
+    return _tensors({**rest, **({} if packed is None else received(packed))})  # type: ignore[no-any-return]
+
+
+# -- devices --------------------------------------------------------------------------
+
+
+def _moved(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
+    """Yield batches on a device, each copied while the one before is in use."""
+    if device is None or device.type != "cuda":
+        yield from batches if device is None else (_to(batch, device) for batch in batches)
+        return
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    waiting: list[tuple[Any, torch.cuda.Event]] = []
+    for batch in batches:
+        with torch.cuda.stream(side):
+            waiting.append((_to(batch, device), side.record_event()))
+        if len(waiting) > 1:
+            yield _awaited(*waiting.pop(0), device)
+    for batch, copied in waiting:
+        yield _awaited(batch, copied, device)
+
+
+def _awaited(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
+    """Return a batch that the current stream may use once it has been copied."""
+    stream = torch.cuda.current_stream(device)
+    stream.wait_event(copied)
+    tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)
+    return batch
+
+
+def _to(batch: Any, device: torch.device) -> Any:
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device, non_blocking=True), batch)

@@ -19,6 +19,7 @@ from streamplug.interfaces.encoding import Encoding
 from streamplug.interfaces.format import (
     Column,
     Format,
+    Layout,
     ShardFile,
     ShardHead,
     ShardInfo,
@@ -45,6 +46,7 @@ __all__ = [
     "Format",
     "FsspecStorage",
     "Healed",
+    "Layout",
     "Order",
     "Ranged",
     "Retried",

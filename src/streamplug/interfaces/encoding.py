@@ -41,6 +41,25 @@ def gather(buffer: Bytes1D, starts: Int64, size: int) -> Bytes1D:
     return rows
 
 
+def joined(buffer: Bytes1D, starts: Int64, sizes: Int64) -> Bytes1D:
+    """Copy values that lie in a buffer to one place, back to back: for values of some bytes each.
+
+    Args:
+        buffer: uint8, shape ``[total]``.
+        starts: Where each value begins, shape ``[n]``; in any order.
+        sizes: How many bytes each has, shape ``[n]``.
+
+    Raises:
+        DecodeError: If a value begins or ends outside the buffer.
+    """
+    _check_inside(buffer, starts, starts + sizes)
+    moved = starts - (np.cumsum(sizes) - sizes)
+    places = np.repeat(moved, sizes)
+    places += np.arange(len(places))
+    copied: Bytes1D = buffer[places]
+    return copied
+
+
 def slices(buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[memoryview]:
     """Return the bytes of each value that lies in a buffer, without copying.
 
@@ -53,10 +72,14 @@ def slices(buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[memoryview]:
         DecodeError: If a value begins or ends outside the buffer.
     """
     ends = starts + sizes
-    if len(ends) and (min(starts.min(), sizes.min()) < 0 or ends.max() > len(buffer)):
-        raise DecodeError(f"a value lies outside the {len(buffer)} bytes of its shard")
+    _check_inside(buffer, starts, ends)
     data = memoryview(buffer)  # type: ignore[arg-type]
     return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _check_inside(buffer: Bytes1D, starts: Int64, ends: Int64) -> None:
+    if len(ends) and (starts.min() < 0 or ends.max() > len(buffer) or (ends < starts).any()):
+        raise DecodeError(f"a value lies outside the {len(buffer)} bytes of its shard")
 
 
 class Encoding(ABC):

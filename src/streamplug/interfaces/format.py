@@ -130,6 +130,33 @@ class ShardHead(ABC):
         """
 
 
+class Layout(ABC):
+    """How samples lie in whole shards of one schema, to read those of many shards at once.
+
+    May be used by several threads at once.
+    """
+
+    @abstractmethod
+    def take(
+        self, data: Bytes1D, shards: Int64, rows: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        """Decode samples of several shards, in the order asked for.
+
+        Args:
+            data: A buffer in which the data files of all shards lie, each opened before without an
+                error. Read only, and only within these files: between them there may be nothing.
+            shards: Where in it the file of each sample begins, shape ``[n]``.
+            rows: Which sample of that file, shape ``[n]``.
+            columns: Which of the shards' columns.
+
+        Returns:
+            The values of each column, in the order of `columns`.
+
+        Raises:
+            Exception: Any, if a sample is damaged. Who called asks `ShardReader.take` which one.
+        """
+
+
 class ShardWriter(ABC):
     """Lays out the samples of one data set, one shard at a time, as bytes.
 
@@ -233,6 +260,16 @@ class Format(ABC):
         Raises:
             CorruptShardError: If the files are not what the index says.
         """
+
+    def layout(self, columns: Sequence[Column]) -> Layout | None:
+        """Return what reads samples of many shards at once, which is faster where shards are many.
+
+        The default is None: they are read shard by shard.
+
+        Args:
+            columns: All columns of the shards, as `columns` returned them.
+        """
+        return None
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
         """Return which bytes of a shard's raw data file say where its samples lie.

@@ -17,7 +17,7 @@ from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
-from streamplug.read.shards import MappedFiles, OpenShard
+from streamplug.read.shards import MappedFiles, OpenShard, Wanted
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 GAP = 32 << 10
@@ -99,10 +99,7 @@ class RangeShards:
         self._index = index
         self._store = store
         self._memory = _Memory()
-        self._wanted = [
-            tuple(c for c in schema.columns if columns is None or c.name in columns)
-            for schema in index.schemas
-        ]
+        self._wanted = [Wanted(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
             self._check(number)
 
@@ -138,8 +135,8 @@ class RangeShards:
             InvalidIndexError: If the index says what cannot be true.
         """
         info = self._index.shard(shard)
-        columns = self._wanted[self._index.schema_of[shard]]
-        return OpenShard(_RangeReader(self, info), columns, self._where(info), MappedFiles({}))
+        wanted = self._wanted[self._index.schema_of[shard]]
+        return OpenShard(_RangeReader(self, info), wanted, self._where(info), MappedFiles({}))
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
 from streamplug.interfaces import Column
+from streamplug.read.groups import Groups
+from streamplug.read.memory import spanned
 from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
@@ -88,12 +90,12 @@ class Reader:
         """
         if not self._any_ranged:
             return self.shards_of(ids)  # type: ignore[return-value]
-        groups = sorted(self._groups(ids), key=lambda group: int(group[1][0]))
         found: list[int | Piece] = []
-        for number, places in groups:
+        groups = Groups(np.asarray(self.starts), ids)
+        for number, places in sorted(groups, key=lambda group: int(group[1][0])):
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards):
-                found.append(shards.piece(number, shard, ids[places] - self._bounds[number]))
+                found.append(shards.piece(number, shard, groups.rows[places]))
             else:
                 found.append(number)
         return found
@@ -131,14 +133,13 @@ class Reader:
         return self._find(piece.number)[0]  # type: ignore[return-value]
 
     @contextmanager
-    def _at_hand(self, ids: Int64, groups: Sequence[tuple[int, Int64]]) -> Iterator[None]:
+    def _at_hand(self, groups: Groups) -> Iterator[None]:
         """Have all pieces that some samples need, fetching at once those that are not there."""
         pieces = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
-            rows = ids[places] - self._bounds[number]
-            if isinstance(shards, RangeShards) and shards.missing(shard, rows):
-                pieces.append(shards.piece(number, shard, rows))
+            if isinstance(shards, RangeShards) and shards.missing(shard, groups.rows[places]):
+                pieces.append(shards.piece(number, shard, groups.rows[places]))
         try:
             run_all([partial(self.ensure, piece) for piece in pieces], _REQUESTS)
             yield
@@ -179,8 +180,11 @@ class Reader:
         for shard, places, values in self._taken(ids):
             names = [column.name for column in shard.columns]
             split = [c.encoding.split(v) for c, v in zip(shard.columns, values)]
-            for place, row in zip(places.tolist(), zip(*split)):
-                out[place] = dict(zip(names, row))
+            samples = [dict(zip(names, row)) for row in zip(*split)]
+            if places is None:
+                return samples
+            for place, sample in zip(places.tolist(), samples):
+                out[place] = sample
         return out
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
@@ -193,40 +197,98 @@ class Reader:
         parts = list(self._taken(ids))
         columns = parts[0][0].columns if parts else ()
         names = [column.name for column in columns]
-        for shard, _, _ in parts:
+        for shard, places, values in parts:
+            if places is None:
+                return dict(zip(names, values))
             if [column.name for column in shard.columns] != names:
                 raise DataError(
                     f"{shard.where} has the columns {[c.name for c in shard.columns]}, others {names}; "
                     "choose those that all have with columns=, or iterate over samples"
                 )
-        places = [part[1] for part in parts]
+        merged = [
+            (places, shard.columns, values) for shard, places, values in parts if places is not None
+        ]
         return {
-            column.name: _merge(len(ids), places, [(p[0].columns[i], p[2][i]) for p in parts])
+            column.name: _merge(len(ids), [(p, c[i], v[i]) for p, c, v in merged])
             for i, column in enumerate(columns)
         }
 
-    def _taken(self, ids: Int64) -> Iterator[tuple[OpenShard, Int64, list[ColumnValues]]]:
-        """Yield, for each shard concerned, where its samples go and the values of its columns."""
-        groups = self._groups(ids)
-        with self._at_hand(ids, groups):
-            for number, places in groups:
-                shard = self.open(number)
-                if not shard.populated and len(places) >= _SWEEP:
-                    shard.populate()
+    def _taken(self, ids: Int64) -> Iterator[_Taken]:
+        """Yield the values of some samples, in parts."""
+        groups = Groups(np.asarray(self.starts), ids)  # a mapped array would make all others mapped
+        with self._at_hand(groups):
+            stop = 0
+            while stop < len(groups.shards):
+                shards = self._open_alike(groups.shards, stop)
+                part = slice(stop, stop + len(shards))
+                stop = part.stop
                 try:
-                    values = shard.reader.take(ids[places] - self._bounds[number], shard.columns)
-                except DataError as error:
-                    raise shard.located(error) from error
-                yield shard, places, values
+                    yield _gathered(shards, groups, part)
+                except Exception:  # noqa: BLE001 - one by one they tell which sample it is
+                    yield from _one_by_one(shards, groups, part)
 
-    def _groups(self, ids: Int64) -> list[tuple[int, Int64]]:
-        """Return the shards concerned, ascending, and which places of `ids` are in each."""
-        starts = np.asarray(self.starts)  # a mapped one would make each result of its kind
-        numbers = np.searchsorted(starts, ids, side="right") - 1
-        order = np.argsort(numbers, kind="stable")
-        cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-        parts = np.split(order, cuts) if len(ids) else []
-        return [(int(numbers[places[0]]), places) for places in parts]
+    def _open_alike(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
+        """Open one of some shards, and those after it that can be read together with it."""
+        shards = [self.open(numbers[first])]
+        kind = shards[0].kind
+        for number in numbers[first + 1 :] if kind is not None else ():
+            # With a limit, nothing is fetched while others are kept from being let go.
+            shard = self.open(number) if self.cache_limit is None else self._if_open(number)
+            if shard is None or (shard.kind is not kind and shard.kind != kind):
+                break
+            shards.append(shard)
+        return shards
+
+    def _if_open(self, number: int) -> OpenShard | None:
+        shards, shard = self._find(number)
+        return shards.if_open(shard) if isinstance(shards, OpenShards) else None
+
+
+class _Taken(NamedTuple):
+    """What was read of some samples.
+
+    Attributes:
+        shard: One of the shards that they are of.
+        places: Which of the samples asked for they are; None if they are all, in the order asked for.
+        values: Of each column.
+    """
+
+    shard: OpenShard
+    places: Int64 | None
+    values: list[ColumnValues]
+
+
+def _gathered(shards: Sequence[OpenShard], groups: Groups, part: slice) -> _Taken:
+    """Read what is asked for of shards that can be read together."""
+    for shard, count in zip(shards, groups.counts[part].tolist()):
+        if not shard.populated and count >= _SWEEP:
+            shard.populate()
+    places = None if len(shards) == len(groups.shards) else groups.places(part)
+    first = shards[0]
+    if len(shards) == 1 or first.layout is None:
+        rows = groups.rows if places is None else groups.rows[places]
+        return _Taken(first, places, first.reader.take(rows, first.columns))
+    data, starts = spanned([shard.data for shard in shards])
+    if places is None:
+        at, rows = groups.in_order(starts), groups.rows
+    else:
+        at, rows = np.repeat(starts, groups.counts[part]), groups.rows[places]
+    return _Taken(first, places, first.layout.take(data, at, rows, first.columns))
+
+
+def _one_by_one(shards: Sequence[OpenShard], groups: Groups, part: slice) -> Iterator[_Taken]:
+    """Read the same shard by shard.
+
+    Raises:
+        DataError: If a sample is damaged.
+    """
+    for shard, at in zip(shards, range(part.start, part.stop)):
+        places = groups.places(slice(at, at + 1))
+        try:
+            values = shard.reader.take(groups.rows[places], shard.columns)
+        except DataError as error:
+            raise shard.located(error) from error
+        yield _Taken(shard, places, values)
 
 
 def _joined(starts: Sequence[Int64]) -> Int64:
@@ -236,21 +298,19 @@ def _joined(starts: Sequence[Int64]) -> Int64:
     return np.concatenate([*parts, np.array(before[-1:], np.int64)])
 
 
-def _merge(
-    count: int, places: Sequence[Int64], parts: Sequence[tuple[Column, ColumnValues]]
-) -> ColumnValues:
-    """Put the values that several shards gave for one column into one array or list."""
-    first = parts[0][1]
+def _merge(count: int, parts: Sequence[tuple[Int64, Column, ColumnValues]]) -> ColumnValues:
+    """Put the values of one column that were read in parts into one array or list."""
+    first = parts[0][2]
     if isinstance(first, np.ndarray) and all(
         isinstance(v, np.ndarray) and v.dtype == first.dtype and v.shape[1:] == first.shape[1:]
-        for _, v in parts
+        for _, _, v in parts
     ):
         array = np.empty((count, *first.shape[1:]), first.dtype)
-        for place, (_, values) in zip(places, parts):
-            array[place] = values
+        for places, _, values in parts:
+            array[places] = values
         return array
     merged: list[object] = [None] * count
-    for place, (column, values) in zip(places, parts):
-        for to, value in zip(place.tolist(), column.encoding.split(values)):
+    for places, column, values in parts:
+        for to, value in zip(places.tolist(), column.encoding.split(values)):
             merged[to] = value
     return merged

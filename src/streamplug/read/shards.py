@@ -19,8 +19,8 @@ import numpy as np
 from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.fetch import ShardStore
 from streamplug.fetch.files import local_errors
-from streamplug.index import Index
-from streamplug.interfaces import Column, ShardReader
+from streamplug.index import Index, Schema
+from streamplug.interfaces import ShardReader
 from streamplug.types import Bytes1D
 
 MAX_OPEN = 512
@@ -34,7 +34,25 @@ _SWEEP_SECONDS = 0.1  # how often evicted ones are looked for while others are o
 _ATTEMPTS = 10
 _LOG = logging.getLogger("streamplug.read")
 
+_EMPTY = np.empty(0, np.uint8)
 _POPULATE_READ = 22  # madvise(2), Linux 5.14; the mmap module has no name for it yet
+
+
+class Wanted:
+    """What is read of the shards of one schema.
+
+    Attributes:
+        columns: Those that were asked for, in stored order.
+        layout: Reads many shards at once, or None.
+        kind: What shards have in common that can be read at once, also of several streams.
+    """
+
+    def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
+        self.columns = tuple(c for c in schema.columns if columns is None or c.name in columns)
+        self.layout = schema.format.layout(schema.columns)
+        # Encodings of one spec and class decode alike.
+        same = ((c.name, c.spec, type(c.encoding)) for c in schema.columns)
+        self.kind = (type(schema.format), *same)
 
 
 class OpenShard:
@@ -46,16 +64,32 @@ class OpenShard:
         where: What errors call it.
         populated: Whether all of it was mapped at once.
         bytes: What its files take.
+        data: Its file, to be read together with others.
+        kind: What it has in common with others that can be read together with it; None if it cannot.
+        layout: What reads them.
         used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
     """
 
-    __slots__ = ("_maps", "bytes", "columns", "paths", "populated", "reader", "used", "where")
+    __slots__ = (
+        "_maps",
+        "bytes",
+        "columns",
+        "data",
+        "kind",
+        "layout",
+        "paths",
+        "populated",
+        "reader",
+        "used",
+        "where",
+    )
 
-    def __init__(
-        self, reader: ShardReader, columns: Sequence[Column], where: str, files: MappedFiles
-    ) -> None:
+    def __init__(self, reader: ShardReader, wanted: Wanted, where: str, files: MappedFiles) -> None:
         self.reader = reader
-        self.columns = columns
+        self.columns = wanted.columns
+        self.data = next(iter(files.data.values()), _EMPTY)
+        self.layout = wanted.layout
+        self.kind = wanted.kind if self.layout and len(files.data) == 1 and len(self.data) else None
         self.where = where
         self.populated = False
         self.paths = files.inodes
@@ -105,10 +139,7 @@ class OpenShards:
         self._limit = None if store.limit is None else store.limit // _PART_OPEN
         self._swept = 0.0
         store.when_full = WeakMethod(self._let_go)
-        self._wanted = [
-            tuple(c for c in schema.columns if columns is None or c.name in columns)
-            for schema in index.schemas
-        ]
+        self._wanted = [Wanted(schema, columns) for schema in index.schemas]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": OrderedDict(), "_lock": None, "_bytes": 0}
@@ -125,13 +156,8 @@ class OpenShards:
             StorageError: If its files cannot be had.
             DataError: If they are damaged.
         """
-        with self._lock:
-            found = self._open.get(shard)
-            if found is not None:
-                self._open.move_to_end(shard)
+        found = self.if_open(shard)
         if found is not None:
-            if self._limit is not None and time.monotonic() - found.used > _USED_SECONDS:
-                self._use(found)
             return found
         opened = self._open_shard(shard)
         with self._lock:
@@ -141,6 +167,18 @@ class OpenShards:
             while len(self._open) > 1 and self._too_many():
                 self._close(next(iter(self._open)))
         return opened
+
+    def if_open(self, shard: int) -> OpenShard | None:
+        """Return a shard if it is open."""
+        with self._lock:
+            found = self._open.get(shard)
+            if found is not None:
+                self._open.move_to_end(shard)
+        if found is None or self._limit is None:
+            return found
+        if time.monotonic() - found.used > _USED_SECONDS:
+            self._use(found)
+        return found
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""

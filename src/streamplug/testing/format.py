@@ -19,7 +19,7 @@ from streamplug.interfaces import Column, Encoding, Format, ShardReader, ShardWr
 from streamplug.plugin import make, resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
-from streamplug.testing.heads import check_damaged_heads, check_head, info_of
+from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
 from streamplug.testing.samples import EXAMPLES, VALUES, Broken
 
 Row = dict[str, Any]
@@ -242,6 +242,11 @@ class FormatTests(ConformanceBase):
         shard = self.write(self.some_rows())
         check_damaged_heads(self.format(), shard.samples, shard.files["data"], self.open(shard)[1])
 
+    def test_many_shards_are_read_at_once(self) -> None:
+        shards = [self.write(self.some_rows()[:count]) for count in (3, 7, 1)]
+        readers = [(shard.files["data"], self.open(shard)[0]) for shard in shards]
+        check_layout(self.format(), readers, self.open(shards[0])[1])
+
     def test_serves_many_threads(self) -> None:
         reader, columns = self.open(self.write(self.some_rows()))
         subsets = [columns, columns[:1], columns[1:]]
@@ -378,8 +383,7 @@ def _assemble(writer: ShardWriter, parts: Sequence[Any], sizes: Sequence[int]) -
 
 def _json(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry as a reader of the index finds it."""
-    found: dict[str, Any] = json.loads(json.dumps(entry))
-    return found
+    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]
 
 
 def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:

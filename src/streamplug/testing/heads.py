@@ -1,7 +1,8 @@
-"""What every format must do that can be read by ranges; `FormatTests` includes it."""
+"""What formats must do that can be read by ranges, or many shards at once; part of `FormatTests`."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -74,3 +75,28 @@ def check_damaged_heads(
     for cut in range(start, stop):
         with pytest.raises(DataError):
             format_.open_head(info, np.frombuffer(data[start:cut], np.uint8), columns)
+
+
+def check_layout(
+    format_: Format, shards: Sequence[tuple[bytes, ShardReader]], columns: Sequence[Column]
+) -> None:
+    """Check that samples read of many shards at once are those of each shard."""
+    layout = format_.layout(columns)
+    if layout is None:
+        pytest.skip("its shards are read one by one")
+    layout = pickle.loads(pickle.dumps(layout))
+    begins = np.cumsum([3, *(len(data) + 5 for data, _ in shards)])
+    buffer = b"???" + b"?????".join(data for data, _ in shards)
+    data = np.frombuffer(buffer, np.uint8)
+    draw = np.random.default_rng(0)
+    for count in (0, 1, 40):
+        which = draw.integers(0, len(shards), count)
+        rows = np.array([draw.integers(len(shards[shard][1])) for shard in which], np.int64)
+        for wanted in (columns, columns[::-1], columns[:1]):
+            found = layout.take(data, begins[which], rows, wanted)
+            for column, values in zip(wanted, found, strict=True):
+                single = [
+                    shards[shard][1].row(int(row), [column])[column.name]
+                    for shard, row in zip(which, rows)
+                ]
+                assert same(list(column.encoding.split(values)), single)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
-from streamplug.types import Bytes1D
+from streamplug.interfaces.encoding import Encoding, gather, wrong_type
+from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {
     "uint8": 8,
@@ -32,6 +32,8 @@ _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items
 _CODE_OF = {dtype.newbyteorder(order): code for code, dtype in _DTYPES.items() for order in "<>"}
 _DIMENSION = "BHIQ"
 _MAX_NDIM = 63
+_MAX_WIDTH = 4
+"""Bytes of a vector's length up to which many are decoded at once."""
 
 
 class NDArrayEncoding(Encoding):
@@ -115,6 +117,39 @@ class NDArrayEncoding(Encoding):
         except ValueError as error:  # an empty array whose other dimensions are beyond numpy
             raise DecodeError(f"an array of shape {shape}: {error}") from error
         return values
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        vectors = self._vectors(buffer, starts, sizes) if self._shape is None else None
+        return super().decode_batch(buffer, starts, sizes) if vectors is None else vectors
+
+    def _vectors(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[Any] | None:
+        """Decode arrays of one dtype and one dimension, whose headers are read all at once.
+
+        Returns:
+            None if some are not of that kind, or damaged.
+        """
+        lead = 2 if self._values is None else 1
+        if not len(starts) or sizes.min() < lead:
+            return None
+        head = gather(buffer, starts, lead).reshape(-1, lead)
+        dtype = _DTYPES.get(int(head[0, 0])) if self._values is None else self._values
+        kinds = head[:, -1]
+        if dtype is None or (head[:, :-1] != head[0, :-1]).any() or (kinds >> 2 != 1).any():
+            return None
+        begin, lengths = starts + lead, np.empty_like(starts)
+        for kind in np.unique(kinds).tolist():
+            width, those = 1 << (kind & 3), np.flatnonzero(kinds == kind)
+            if width > _MAX_WIDTH or sizes[those].min() < lead + width:
+                return None
+            lengths[those] = gather(buffer, begin[those], width).view(f"<u{width}")
+            begin[those] += width
+        if (begin + lengths * dtype.itemsize != starts + sizes).any():
+            return None
+        data = memoryview(buffer)  # type: ignore[arg-type]
+        return [
+            np.ndarray(length, dtype, data, start).copy()
+            for start, length in zip(begin.tolist(), lengths.tolist())
+        ]
 
     def _code(self, dtype: np.dtype[Any]) -> int:
         """Return the code of an array's dtype; its byte order plays no role."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, slices, wrong_type
+from streamplug.interfaces.encoding import Encoding, joined, slices, wrong_type
 from streamplug.types import Bytes1D, ColumnValues, Int64
+
+_SHORT = 24
+"""Bytes per text up to which many are decoded sooner in one piece than one by one."""
 
 
 class Bytes(Encoding):
@@ -39,6 +44,11 @@ class Str(Encoding):
         return decode_utf8(data)
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        if int(sizes.sum()) <= _SHORT * len(sizes):
+            together = joined(buffer, starts, sizes).tobytes()
+            if together.isascii():  # then a byte is a character
+                text, ends = together.decode("ascii"), np.cumsum(sizes).tolist()
+                return [text[start:end] for start, end in zip([0, *ends], ends)]
         return [decode_utf8(data) for data in slices(buffer, starts, sizes)]
 
 

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader, head_size
+from streamplug.builtin.formats.mds_reader import MDSHead, MDSLayout, MDSReader, head_size
 from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
+    Layout,
     ShardHead,
     ShardInfo,
     ShardReader,
@@ -72,6 +73,9 @@ class MDS(Format):
         self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
     ) -> ShardReader:
         return MDSReader(shard.samples, files["data"], columns)
+
+    def layout(self, columns: Sequence[Column]) -> Layout:
+        return MDSLayout(columns)
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import CorruptShardError, DecodeError
-from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces import Column, Layout, ShardHead, ShardReader
 from streamplug.interfaces.encoding import gather
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
@@ -21,15 +21,74 @@ def head_size(samples: int) -> int:
     return 4 * (samples + 2)
 
 
+class MDSLayout(Layout):
+    """Knows how the bytes of a sample are divided among its columns.
+
+    Attributes:
+        columns: All columns, in stored order.
+        fixed: Bytes of each column's values, or None.
+        lengths: Bytes of the lengths in front of a sample.
+        rest: Bytes of a sample besides its values of variable size.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        """Take all columns, in stored order."""
+        self.columns = tuple(columns)
+        self.fixed = [column.encoding.size for column in columns]
+        self.lengths = _U32.itemsize * self.fixed.count(None)
+        self.rest = self.lengths + sum(size or 0 for size in self.fixed)
+
+    def take(
+        self, data: Bytes1D, shards: Int64, rows: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
+        starts = shards + bounds[:, 0]
+        places = self.places(data, starts, bounds[:, 1] - bounds[:, 0])
+        return [column.encoding.decode_batch(data, *places[column.name]) for column in columns]
+
+    def places(
+        self, data: Bytes1D, starts: Int64, lengths: Int64
+    ) -> dict[str, tuple[Int64, Int64]]:
+        """Return where the values of each column begin, and their sizes.
+
+        Args:
+            data: Holds the samples.
+            starts: Where each begins, shape ``[n]``.
+            lengths: How many bytes each has, shape ``[n]``.
+
+        Raises:
+            LengthError: If the columns of one do not have that many.
+        """
+        heads = gather(data, starts, self.lengths).view(_U32)
+        heads = heads.reshape(len(starts), self.lengths // _U32.itemsize)
+        varying = heads.T.astype(np.int64, order="C")
+        wrong = varying.sum(0) + self.rest != lengths
+        if wrong.any():
+            raise LengthError(int(wrong.argmax()))
+        variable = iter(varying)
+        places = {}
+        begin = starts + self.lengths
+        for column, size in zip(self.columns, self.fixed):
+            taken = next(variable) if size is None else np.full(len(starts), size, np.int64)
+            places[column.name] = (begin, taken)
+            begin = begin + taken
+        return places
+
+
+class LengthError(Exception):
+    """A sample has more or fewer bytes than its columns; says which of those asked for."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
 class MDSHead(ShardHead):
     """Knows where the samples of one shard lie.
 
     Attributes:
         offsets: Where each sample begins, and the end of the last, uint32, shape ``[samples + 1]``.
-        columns: All columns, in stored order.
-        fixed: Bytes of each column's values, or None.
-        heads: The lengths in front of a sample.
-        rest: Bytes of a sample besides its values of variable size.
+        layout: How their bytes are divided.
     """
 
     def __init__(self, samples: int, head: Bytes1D, size: int, columns: Sequence[Column]) -> None:
@@ -45,12 +104,9 @@ class MDSHead(ShardHead):
             CorruptShardError: If the head does not fit the index, the file or itself.
         """
         self.offsets = _offsets(head, samples, size)
-        self.columns = tuple(columns)
-        self.fixed = [column.encoding.size for column in columns]
-        self.heads = Struct(f"<{self.fixed.count(None)}I")
-        self.rest = self.heads.size + sum(size or 0 for size in self.fixed)
+        self.layout = layout = MDSLayout(columns)
         lengths = np.diff(self.offsets)
-        short = lengths < self.rest if self.heads.size else lengths != self.rest
+        short = lengths < layout.rest if layout.lengths else lengths != layout.rest
         if short.any():
             raise self.corrupt(int(short.argmax()))
 
@@ -60,7 +116,11 @@ class MDSHead(ShardHead):
     def take(
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        places = self._places(rows, data, starts)
+        lengths = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
+        try:
+            places = self.layout.places(data, starts, lengths)
+        except LengthError as error:
+            raise self.corrupt(int(rows[error.at])) from None
         taken = []
         for column in columns:
             begin, sizes = places[column.name]
@@ -72,32 +132,12 @@ class MDSHead(ShardHead):
                 raise _blame(column, rows, values, error) from error
         return taken
 
-    def _places(self, rows: Int64, data: Bytes1D, starts: Int64) -> dict[str, tuple[Int64, Int64]]:
-        """Return where the value of each column begins, and its size, for some rows."""
-        heads = gather(data, starts, self.heads.size).view(_U32).astype(np.int64)
-        heads = heads.reshape(len(rows), self.heads.size // 4)
-        wrong = heads.sum(1) + self.rest != self.offsets[rows + 1] - self.offsets[rows]
-        if self.heads.size and wrong.any():
-            raise self.corrupt(int(rows[wrong.argmax()]))
-        places = {}
-        begin = starts + self.heads.size
-        variable = 0
-        for column, size in zip(self.columns, self.fixed):
-            if size is None:
-                sizes = heads[:, variable]
-                variable += 1
-            else:
-                sizes = np.full(len(rows), size, np.int64)
-            places[column.name] = (begin, sizes)
-            begin = begin + sizes
-        return places
-
     def corrupt(self, index: int) -> CorruptShardError:
         """Return the error for a sample whose length is wrong."""
         start, stop = self.offsets[index : index + 2].tolist()
         return CorruptShardError(
             f"sample {index}: its {stop - start} bytes do not hold the columns "
-            f"{', '.join(c.name for c in self.columns)}"
+            f"{', '.join(c.name for c in self.layout.columns)}"
         )
 
 
@@ -114,7 +154,8 @@ class MDSReader(ShardReader):
         self._view = memoryview(data)  # type: ignore[arg-type]
         self._head = MDSHead(samples, data, len(data), columns)
         self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]
-        self._heads, self._rest = self._head.heads, self._head.rest
+        self._heads = Struct(f"<{self._head.layout.lengths // _U32.itemsize}I")
+        self._rest = self._head.layout.rest
         self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
 
     def __len__(self) -> int:
@@ -129,7 +170,7 @@ class MDSReader(ShardReader):
             wanted = {column.name for column in columns}
             plan = [
                 (c.name, c.encoding.size, c.encoding.decode if c.name in wanted else None)
-                for c in self._head.columns
+                for c in self._head.layout.columns
             ]
             self._row_plan = (columns, plan)
         view, start = self._view, self._bounds[index]

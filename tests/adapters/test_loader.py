@@ -1,0 +1,244 @@
+"""What StreamingDataLoader does beyond torch's own: whole batches, transforms, devices."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
+from streamplug.adapters import torch as adapter  # noqa: E402
+from streamplug.errors import ConfigError  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    # What coverage says in a forked worker would otherwise end it.
+    pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning"),
+]
+
+SIZE, BATCH = 96, 8
+WIDE = 4096  # int16: a batch is worth an arena
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("sets") / "one"
+    columns = {
+        "id": "int",
+        "wide": f"ndarray:int16:{WIDE}",
+        "vector": "ndarray:float32",
+        "text": "str",
+        "tree": "json",
+        "flag": "uint8",
+    }
+    with MDSWriter(columns=columns, out=out, size_limit=60_000) as writer:
+        for number in range(SIZE):
+            writer.write(
+                {
+                    "id": number,
+                    "wide": np.full(WIDE, number, np.int16),
+                    "vector": np.full(3, number, np.float32),
+                    "text": f"text {number}",
+                    "tree": {"n": number},
+                    "flag": number % 2,
+                }
+            )
+    return str(out)
+
+
+def make(folder: str, **kwargs: Any) -> StreamingDataset:
+    return StreamingDataset(**{"local": folder, "shuffle": True, "batch_size": BATCH, **kwargs})
+
+
+def check(batch: dict[str, Any]) -> list[int]:
+    ids = batch["id"].tolist()
+    assert batch["wide"].shape == (len(ids), WIDE)
+    assert (batch["wide"] == batch["id"][:, None]).all()
+    assert batch["vector"].tolist() == [[float(n)] * 3 for n in ids]
+    assert batch["text"] == [f"text {n}" for n in ids]
+    assert batch["tree"]["n"].tolist() == ids
+    assert batch["flag"].tolist() == [n % 2 for n in ids]
+    assert (batch["wide"].dtype, batch["flag"].dtype) == (torch.int16, torch.uint8)
+    return ids
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def shared() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir() if f"_{os.getpid()}_" in path.name}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_those_of_torch(folder, workers):
+    ours = StreamingDataLoader(make(folder), num_workers=workers)
+    theirs = DataLoader(make(folder), batch_size=BATCH, num_workers=workers)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert list(mine) == list(other)
+        assert check(mine) == other["id"].tolist()
+        assert {key: getattr(v, "dtype", type(v)) for key, v in mine.items()} == {
+            key: getattr(v, "dtype", type(v)) for key, v in other.items()
+        }
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_hand_over_large_arrays_without_copying_them(folder, method, monkeypatch):
+    seen, received = [], adapter.received
+    monkeypatch.setattr(adapter, "received", lambda packed: seen.append(packed) or received(packed))
+    loader = StreamingDataLoader(make(folder), num_workers=2, multiprocessing_context=method)
+    assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
+    assert len(seen) == SIZE // BATCH
+    assert {name for packed in seen for name, *_ in packed.fields} >= {"id", "wide", "vector"}
+
+
+def test_batches_may_be_kept(folder):
+    kept = list(StreamingDataLoader(make(folder), num_workers=2))
+    assert sorted(n for batch in kept for n in check(batch)) == list(range(SIZE))
+
+
+def test_batches_may_be_written_to(folder):
+    for batch in StreamingDataLoader(make(folder), num_workers=1):
+        check(batch)
+        batch["wide"] += 1
+        assert (batch["wide"] == batch["id"][:, None] + 1).all()
+
+
+def test_epochs_leave_no_descriptors_and_no_shared_memory(folder):
+    def epoch(**kwargs: Any) -> None:
+        for batch in StreamingDataLoader(make(folder), num_workers=2, **kwargs):
+            check(batch)
+
+    epoch()
+    before, names = descriptors(), shared()
+    for _ in range(5):
+        epoch()
+    epoch(persistent_workers=True)
+    assert descriptors() <= before
+    assert shared() <= names
+
+
+def test_a_worker_that_is_killed_ends_the_loop(folder):
+    loader = StreamingDataLoader(make(folder), num_workers=1, persistent_workers=True, timeout=60)
+    batches = iter(loader)
+    check(next(batches))
+    (worker,) = loader._iterator._workers
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"killed|exited unexpectedly"):
+        list(batches)
+    assert not shared()
+
+
+# -- transforms -----------------------------------------------------------------------
+
+
+def doubled(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"twice": sample["wide"] * 2, "id": sample["id"]}
+
+
+def doubled_batch(columns: dict[str, Any]) -> dict[str, Any]:
+    assert isinstance(columns["wide"], np.ndarray)
+    return {"twice": torch.from_numpy(columns["wide"] * 2), "id": columns["id"]}
+
+
+def pairs(columns: dict[str, Any]) -> Any:
+    return torch.from_numpy(columns["wide"]), columns["text"]
+
+
+def listed(samples: list[Any]) -> list[int]:
+    return [sample["id"] for sample in samples]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("how", [{"transform": doubled}, {"batch_transform": doubled_batch}])
+def test_samples_or_batches_are_transformed(folder, workers, how):
+    loader = StreamingDataLoader(make(folder), num_workers=workers, **how)
+    ids = []
+    for batch in loader:
+        assert (batch["twice"] == 2 * batch["id"][:, None]).all()
+        assert isinstance(batch["id"], torch.Tensor)
+        ids += batch["id"].tolist()
+    assert ids == [n for batch in make(folder).batches() for n in batch["id"].tolist()]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_may_be_anything(folder, workers):
+    for wide, text in StreamingDataLoader(make(folder), num_workers=workers, batch_transform=pairs):
+        assert [f"text {n}" for n in wide[:, 0].tolist()] == text
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_samples_are_collated_by_the_user(folder, workers):
+    it = StreamingDataLoader(make(folder), num_workers=workers, collate_fn=listed)
+    assert list(it) == [b["id"].tolist() for b in make(folder).batches()]
+    it = StreamingDataLoader(
+        make(folder), num_workers=workers, collate_fn=default_collate, transform=doubled
+    )
+    assert all((batch["twice"] == 2 * batch["id"][:, None]).all() for batch in it)
+
+
+class Negated(StreamingDataset):
+    def __getitem__(self, at: Any) -> Any:
+        sample = super().__getitem__(at)
+        return {"id": -sample["id"]}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_subclass_changes_samples(folder, workers):
+    it = StreamingDataLoader(
+        Negated(local=folder, shuffle=True, batch_size=BATCH), num_workers=workers
+    )
+    assert [b["id"].tolist() for b in it] == [(-b["id"]).tolist() for b in make(folder).batches()]
+
+
+def test_what_excludes_another_is_refused(folder):
+    with pytest.raises(ConfigError, match="batch_transform= takes columns"):
+        StreamingDataLoader(make(folder), batch_transform=doubled_batch, transform=doubled)
+
+
+def test_a_last_batch_that_is_short_may_be_dropped(folder):
+    def lengths(**kwargs: Any) -> list[int]:
+        data = make(folder, batch_size=10, partition_algo="orig", world=World())
+        return [len(batch["id"]) for batch in StreamingDataLoader(data, **kwargs)]
+
+    assert lengths() == [10] * 9 + [6]
+    assert lengths(drop_last=True) == [10] * 9
+    assert lengths(drop_last=True, collate_fn=default_collate) == [10] * 9
+
+
+# -- state ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{}, {"transform": doubled}, {"batch_transform": doubled_batch}])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_is_exact_however_batches_are_made(folder, workers, how):
+    whole = [batch["id"].tolist() for batch in make(folder).batches()]
+    loader = StreamingDataLoader(make(folder), num_workers=workers, device="cpu", **how)
+    for number, batch in enumerate(loader):
+        assert batch["id"].tolist() == whole[number]
+        if number == 4:
+            state = loader.state_dict()
+            break
+    again = StreamingDataLoader(make(folder), num_workers=2 - workers, device="cpu", **how)
+    again.load_state_dict(state)
+    assert [batch["id"].tolist() for batch in again] == whole[5:]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_moved_to_a_device_ahead_of_use(folder, workers):
+    loader = StreamingDataLoader(make(folder), num_workers=workers, device="cuda")
+    ids = []
+    for batch in loader:
+        assert batch["wide"].is_cuda
+        assert (batch["wide"] == batch["id"][:, None]).all()
+        ids += batch["id"].tolist()
+    assert ids == [n for batch in make(folder).batches() for n in batch["id"].tolist()]
