@@ -141,6 +141,9 @@ class RangeShards:
         columns = self._wanted[self._index.schema_of[shard]]
         return OpenShard(_RangeReader(self, info), columns, self._where(info), MappedFiles({}))
 
+    def heal(self, shard: int, damaged: OpenShard, error: DataError) -> None:
+        """Do nothing: no copy is kept that could be another than what lies far away."""
+
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
         return next(iter(self._index.shard(shard).files.values())).raw.basename

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from streamplug.interfaces import Column
 from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
+
+T = TypeVar("T")
 
 _SWEEP = 64
 """Rows asked of one shard at once from which on it pays to map the whole file."""
@@ -157,11 +159,13 @@ class Reader:
             StreamplugError: If its shard cannot be had or is damaged.
         """
         number = bisect_right(self._bounds, sample_id) - 1
-        shard = self.open(number)
+        shard, row = self.open(number), sample_id - self._bounds[number]
         try:
-            return shard.reader.row(sample_id - self._bounds[number], shard.columns)
+            return shard.reader.row(row, shard.columns)
         except DataError as error:
-            raise shard.located(error) from error
+            return self._again(
+                number, shard, error, lambda healed: healed.reader.row(row, healed.columns)
+            )[1]
 
     def rows(self, ids: Int64) -> list[Sample]:
         """Return many samples, in the order of `ids`.
@@ -207,11 +211,26 @@ class Reader:
                 shard = self.open(number)
                 if not shard.populated and len(places) >= _SWEEP:
                     shard.populate()
+                rows = ids[places] - self._bounds[number]
                 try:
-                    values = shard.reader.take(ids[places] - self._bounds[number], shard.columns)
+                    values = shard.reader.take(rows, shard.columns)
                 except DataError as error:
-                    raise shard.located(error) from error
+                    shard, values = self._again(number, shard, error, partial(_take, rows=rows))
                 yield shard, places, values
+
+    def _again(
+        self, number: int, shard: OpenShard, error: DataError, read: Callable[[OpenShard], T]
+    ) -> tuple[OpenShard, T]:
+        """Read once more from a shard in which something is damaged, if it can be fetched again."""
+        located = shard.located(error)
+        shards, of_stream = self._find(number)
+        healed = shards.heal(of_stream, shard, located)
+        if healed is None:
+            raise located from error
+        try:
+            return healed, read(healed)
+        except DataError as still:
+            raise healed.located(still) from still
 
     def _groups(self, ids: Int64) -> list[tuple[int, Int64]]:
         """Return the shards concerned, ascending, and which places of `ids` are in each."""
@@ -221,6 +240,10 @@ class Reader:
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
         parts = np.split(order, cuts) if len(ids) else []
         return [(int(numbers[places[0]]), places) for places in parts]
+
+
+def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
+    return shard.reader.take(rows, shard.columns)
 
 
 def _joined(starts: Sequence[Int64]) -> Int64:

@@ -46,10 +46,13 @@ class OpenShard:
         where: What errors call it.
         populated: Whether all of it was mapped at once.
         bytes: What its files take.
+        inode_of: Which file each of its roles is read from.
         used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
     """
 
-    __slots__ = ("_maps", "bytes", "columns", "paths", "populated", "reader", "used", "where")
+    __slots__ = (
+        "_maps", "bytes", "columns", "inode_of", "paths", "populated", "reader", "used", "where",
+    )  # fmt: skip
 
     def __init__(
         self, reader: ShardReader, columns: Sequence[Column], where: str, files: MappedFiles
@@ -58,7 +61,7 @@ class OpenShard:
         self.columns = columns
         self.where = where
         self.populated = False
-        self.paths = files.inodes
+        self.paths, self.inode_of = files.inodes, files.inode_of
         self.bytes = sum(len(data) for data in files.data.values())
         self.used = time.monotonic()
         self._maps = files.maps
@@ -102,6 +105,7 @@ class OpenShards:
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._lock = Lock()
         self._bytes = 0
+        self._healed: set[int] = set()
         self._limit = None if store.limit is None else store.limit // _PART_OPEN
         self._swept = 0.0
         store.when_full = WeakMethod(self._let_go)
@@ -141,6 +145,33 @@ class OpenShards:
             while len(self._open) > 1 and self._too_many():
                 self._close(next(iter(self._open)))
         return opened
+
+    def heal(self, shard: int, damaged: OpenShard, error: DataError) -> OpenShard | None:
+        """Fetch a shard again, once in a process, in which a sample turned out to be damaged.
+
+        Args:
+            shard: Which one.
+            damaged: It, as it was opened.
+            error: What is wrong with it.
+
+        Returns:
+            It, opened anew; None if that has been tried before, or it is read where it lies.
+
+        Raises:
+            StorageError: If its files cannot be had.
+            DataError: If they are damaged.
+        """
+        with self._lock:
+            if shard in self._healed:
+                return None
+            self._healed.add(shard)
+        if not self._store.discard(shard, damaged.inode_of):
+            return None
+        _LOG.warning("%s: fetching it again", error)
+        with self._lock:
+            if self._open.get(shard) is damaged:
+                self._close(shard)
+        return self.get(shard)
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
