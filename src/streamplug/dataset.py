@@ -43,7 +43,7 @@ class StreamingDataset:
         local: Directory for its shards; the data set itself if there is no `remote`.
         split: Sub-directory of both.
         download_retry: How often a failed download is tried again.
-        download_timeout: Seconds after which a shard's download fails during which nothing arrived.
+        download_timeout: Seconds after which a download fails during which nothing arrived.
         validate_hash: Which digest of files to check, those in `local` once in each process; None
             checks what is downloaded by a fast one of those that the index has.
         keep_zip: Whether compressed shards stay in `local` beside the raw ones.

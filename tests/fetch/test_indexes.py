@@ -223,7 +223,7 @@ def test_damage_in_a_cached_companion_is_not_blamed_on_a_shard(built, tmp_path, 
     sizes = np.array(
         [s["raw_data"]["bytes"] for s in json.loads((built / INDEX_NAME).read_bytes())["shards"]],
         "<u4",
-    )  # noqa: E501
+    )
     at = whole.index(sizes.tobytes())
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     again = far(built, cache)

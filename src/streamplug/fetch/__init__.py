@@ -2,6 +2,7 @@
 
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
+from streamplug.fetch.patient import patient
 from streamplug.fetch.prefetch import Limits, Needs, prefetched
 from streamplug.fetch.ranged import RangeStore
 from streamplug.fetch.store import DOWNLOAD_TIMEOUT, FetchOptions, ShardStore
@@ -15,6 +16,7 @@ __all__ = [
     "ShardStore",
     "limit_bytes",
     "open_index",
+    "patient",
     "prefetched",
     "read_index",
 ]
