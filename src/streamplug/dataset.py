@@ -269,7 +269,9 @@ class StreamingDataset:
         each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // self._run.batch, 1)
         blocks = planned(plan, world, self._run.batch, steps, each)
         if self._remote:
-            blocks = made_ready(blocks, self._reader, self.predownload)
+            processes = self._found_world().ranks_per_node * world.workers_per_rank
+            stride = self._row_bytes * processes
+            blocks = made_ready(blocks, self._reader, self.predownload, stride)
         with closing(blocks):
             for block in blocks:
                 for part, values in read_in_parts(block, read):

@@ -118,10 +118,19 @@ class Reader:
         else:
             self.open(need)
 
+    def claim(self, need: int | Piece) -> None:
+        """Have a shard stay open, once it is, until it is released as often."""
+        if not isinstance(need, Piece):
+            shards, shard = self._find(need)
+            shards.keep(shard, 1)
+
     def release(self, need: int | Piece) -> None:
-        """Forget a piece; shards stay."""
+        """Forget a piece; a shard stays as long as there is room."""
         if isinstance(need, Piece):
             self._pieces_of(need).release(need)
+        else:
+            shards, shard = self._find(need)
+            shards.keep(shard, -1)
 
     def _pieces_of(self, piece: Piece) -> RangeShards:
         return self._find(piece.number)[0]  # type: ignore[return-value]
