@@ -39,6 +39,7 @@ class Block:
 
     def __init__(self, steps: Int64, ids: Int64) -> None:
         """Take the batches of `steps`, ids of shape ``[steps, batch]``, -1 where one is short."""
+        self._table = steps, ids
         taken = ids >= 0
         self.ids: Int64 = ids[taken]
         self._steps = steps.tolist()
@@ -55,6 +56,12 @@ class Block:
     def given(self) -> tuple[int, int]:
         """Return how many batches, and samples, `batches` has yielded so far."""
         return len({end for end in self._ends if 0 < end <= self._given}), self._given
+
+    def halves(self) -> list[Block]:
+        """Return both halves of its batches as blocks of their own; of a single batch, none."""
+        steps, ids = self._table
+        cut = len(steps) // 2
+        return [Block(steps[:cut], ids[:cut]), Block(steps[cut:], ids[cut:])] if cut else []
 
     def split(self) -> list[Block]:
         """Return each batch as a block of its own."""
@@ -85,23 +92,73 @@ def planned(
 
 
 def made_ready(
-    blocks: Iterator[Block], reader: Reader, predownload: int | None, observer: Observer
+    blocks: Iterator[Block],
+    reader: Reader,
+    predownload: int | None,
+    stride: int,
+    observer: Observer,
 ) -> Generator[Block, None, None]:
-    """Yield blocks when what they need has been fetched; see `prefetched`."""
+    """Yield blocks when what they need has been fetched; see `prefetched`.
+
+    Args:
+        blocks: Those of a worker.
+        reader: Reads them.
+        predownload: How many samples ahead to fetch; None adapts.
+        stride: Bytes that all processes of this machine read while this one reads a sample.
+        observer: Told of what is waited for.
+    """
     needs = Needs(
         of=lambda block: reader.needs(block.ids),
         samples=lambda block: block.ids.size,
         bytes=reader.weight,
         ensure=reader.ensure,
+        claim=reader.claim,
         release=reader.release,
         split=Block.split,
         waiting=lambda need: observer.waiting(*reader.file_of(need)),
     )
     limits = _OF_RANGES if reader.ranged else Limits()
     if reader.cache_limit is not None:
-        # The rest is for what is being read, and for the shards of others.
-        limits = replace(limits, bytes=min(limits.bytes, reader.cache_limit // 2), strict=True)
+        share = _Share(reader, reader.cache_limit // 2, stride)
+        limits = replace(
+            limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
+        )
+        blocks = share.fitting(blocks)
     return prefetched(blocks, needs, replace(limits, samples=predownload))
+
+
+class _Share:
+    """What one process may ask of a cache with a limit, so that it is not emptied before it is used.
+
+    The processes of a machine read neighbouring samples: what one of them reads ahead, all do together. In
+    an order that hardly mixes these lie in as many shards as their bytes fill, of which one process has
+    only some; in one that mixes well, every process needs nearly all shards that any needs. So both are
+    bounded, the bytes of all and the shards of one, and half of the limit is left for what was read before.
+
+    Attributes:
+        bytes: What the shards may take that a process needs for what it reads and has ahead.
+        samples: How many it may have ahead.
+    """
+
+    def __init__(self, reader: Reader, bytes_: int, stride: int) -> None:
+        self._reader = reader
+        self.bytes = bytes_
+        self.samples = bytes_ // stride
+
+    def fitting(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Yield the batches of blocks in such that keep to it, and half of that for what comes after."""
+        for block in blocks:
+            halves = [] if self._fits(block) else block.halves()
+            if halves:
+                yield from self.fitting(iter(halves))
+            else:
+                yield block
+
+    def _fits(self, block: Block) -> bool:
+        if 2 * block.ids.size > self.samples:
+            return False
+        weights = map(self._reader.weight, self._reader.needs(block.ids))
+        return sum(weights) <= self.bytes
 
 
 def read_in_parts(block: Block, read: Callable[[Int64], T]) -> Iterator[tuple[Block, T]]:

@@ -43,7 +43,7 @@ class StreamingDataset:
         local: Directory for its shards; the data set itself if there is no `remote`.
         split: Sub-directory of both.
         download_retry: How often a failed download is tried again.
-        download_timeout: Seconds after which a shard's download fails during which nothing arrived.
+        download_timeout: Seconds after which a download fails during which nothing arrived.
         validate_hash: Which digest of files to check, those in `local` once in each process; None
             checks what is downloaded by a fast one of those that the index has.
         keep_zip: Whether compressed shards stay in `local` beside the raw ones.
@@ -159,13 +159,8 @@ class StreamingDataset:
         starts, shards = self._reader.starts, self._reader.stream_shards
         sampling = Sampling(epoch_size, sampling_method, sampling_granularity, curriculum)
         mixture = mix(sampling, self.streams, starts, shards, wishes)
-        planner = Planner(
-            starts,
-            shards,
-            mixture,
-            make("shuffle", wishes.shuffle_algo or "none"),
-            shuffled=shuffle,
-        )
+        algo = make("shuffle", wishes.shuffle_algo or "none")
+        planner = Planner(starts, shards, mixture, algo, shuffled=shuffle)
         self._run = Run(planner, digest, batch_size, wishes)
 
     def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> str:
@@ -178,11 +173,9 @@ class StreamingDataset:
             [stream.index.starts for stream in opened],
             [stream.shards(columns) for stream in opened],
         )
-        widths = [len(schema.columns) for stream in opened for schema in stream.index.schemas]
-        self._block_rows = block_rows(
-            sum(stream.index.raw_bytes for stream in opened) // max(self.size, 1),
-            len(columns) if columns is not None else max(widths, default=1),
-        )
+        self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
+        schemas = [schema for stream in opened for schema in stream.index.schemas]
+        self._width = max((len(columns or s.columns) for s in schemas), default=1)
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
 
@@ -271,10 +264,13 @@ class StreamingDataset:
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
-        blocks = planned(plan, world, self._run.batch, first, self._block_rows)
-        if self._remote:
-            blocks = made_ready(blocks, self._reader, self.predownload, self._watch.observer)
+        rows = block_rows(self._row_bytes, self._width)
+        blocks = planned(plan, world, self._run.batch, first, rows)
         place = in_worker(self._found_world(), world)
+        if self._remote:
+            stride = self._row_bytes * place.ranks_per_node * place.workers_per_rank
+            told = self._watch.observer
+            blocks = made_ready(blocks, self._reader, self.predownload, stride, told)
         with self._watch.loop(epoch, first, place, self._remote), closing(blocks):
             for block in blocks:
                 for part, values in read_in_parts(block, read):

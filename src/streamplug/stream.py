@@ -19,6 +19,7 @@ from streamplug.fetch import (
     ShardStore,
     limit_bytes,
     open_index,
+    patient,
     read_index,
 )
 from streamplug.fetch.observe import observing
@@ -44,8 +45,8 @@ class Stream:
         repeat: How often an epoch takes each sample; 1.5 takes half of them twice.
         choose: How many samples an epoch takes.
         download_retry: How often a failed download is tried again.
-        download_timeout: Seconds after which a download of a shard fails during which nothing arrived;
-            for the index, and for samples by range, the storage's own limits hold.
+        download_timeout: Seconds after which a download fails during which nothing arrived. How much of
+            a part of a file has come, as of samples by range, is seen only when all of it is there.
         validate_hash: Which digest to check, of what is downloaded and, once in each process, of what
             was in the cache. None checks what is downloaded by a fast one of those that the index has.
         keep_zip: Whether compressed files stay beside the raw ones.
@@ -135,17 +136,19 @@ class Stream:
                 self,
                 self.cache_limit,
             )
+        timeout = self.download_timeout or DOWNLOAD_TIMEOUT
+        asked = storage if in_place else patient(storage, timeout)
         with observing(observer, storage.url):
             if self.fetch == "range" and self.local is None:
-                index = read_index(storage, retries)
+                index = read_index(asked, retries)
             else:
-                index = open_index(storage, directory, in_place=in_place, retries=retries)
+                index = open_index(asked, directory, in_place=in_place, retries=retries)
         where = storage.url_of(INDEX_NAME)
         if self.fetch == "range":
-            return OpenStream(self, index, RangeStore(storage, retries, observer), where)
+            return OpenStream(self, index, RangeStore(asked, retries, observer), where)
         options = FetchOptions(
             retries=retries,
-            timeout=self.download_timeout or DOWNLOAD_TIMEOUT,
+            timeout=timeout,
             validate_hash=self.validate_hash,
             keep_zip=bool(self.keep_zip),
             cache_limit=None if self.cache is None else self.cache[1],

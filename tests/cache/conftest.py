@@ -84,17 +84,16 @@ def payload(number: int) -> bytes:
 
 @pytest.fixture
 def write() -> Callable[..., int]:
-    """Write a set of `shards` shards of 8 samples; returns the size of its largest shard."""
+    """Write a set of shards of 8 samples or so many; returns the size of its largest shard."""
 
-    def make(folder: Path, shards: int = 4, **arguments: Any) -> int:
-        # 1,016 bytes a sample, and the header.
-        with MDSWriter(
-            out=str(folder), columns={"id": "int", "data": "bytes"}, size_limit=8600, **arguments
-        ) as writer:
-            for number in range(shards * PER_SHARD):
+    def make(folder: Path, shards: int = 4, each: int = PER_SHARD, **arguments: Any) -> int:
+        columns = {"id": "int", "data": "bytes"}
+        limit = 1016 * each + 472  # of a sample, and the header
+        with MDSWriter(out=str(folder), columns=columns, size_limit=limit, **arguments) as writer:
+            for number in range(shards * each):
                 writer.write({"id": number, "data": payload(number)})
         index = json.loads((folder / "index.json").read_text())
-        assert [shard["samples"] for shard in index["shards"]] == [PER_SHARD] * shards
+        assert [shard["samples"] for shard in index["shards"]] == [each] * shards
         sizes = [
             shard["raw_data"]["bytes"] + (shard["zip_data"] or {"bytes": 0})["bytes"]
             for shard in index["shards"]

@@ -42,7 +42,7 @@ def die_at(place: str, call: int, when: str) -> None:
     setattr(owner, name, dying)
 
 
-block.Limits = partial(Limits, active=1)
+block.Limits = partial(Limits, active=TASK.get("active", 1))
 if "die" in TASK:
     die_at(*TASK["die"])
 dataset = TASK.get("dataset") or StreamingDataset(
@@ -52,10 +52,10 @@ dataset = TASK.get("dataset") or StreamingDataset(
     keep_zip=TASK.get("keep_zip", False),
     predownload=TASK.get("predownload", 1),
     shuffle=TASK.get("shuffle", True),
-    shuffle_block_size=64,
+    shuffle_block_size=TASK.get("block", 64),
     shuffle_seed=TASK.get("seed", 1),
-    batch_size=4,
-    world=World(ranks_per_node=TASK.get("ranks", 1), rank=TASK.get("rank", 0)),
+    batch_size=TASK.get("batch", 4),
+    world=TASK.get("world") or World(ranks_per_node=TASK.get("ranks", 1), rank=TASK.get("rank", 0)),
 )
 seen = []
 for _ in range(TASK.get("epochs", 1)):

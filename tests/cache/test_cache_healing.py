@@ -269,11 +269,11 @@ def test_a_file_that_may_not_be_read_is_named(place, monkeypatch):
 
 
 def test_a_shard_that_is_evicted_before_it_is_opened_is_fetched_again(place, monkeypatch):
-    place.write()
-    ensure, thefts = store_module.ShardStore.ensure, [3]
+    place.write().read()
+    ensure, thefts = store_module.ShardStore.ensure, [0]
 
-    def stolen(self, shard):
-        paths = ensure(self, shard)
+    def stolen(self, shard, opened):
+        paths = ensure(self, shard, opened)
         if thefts[0]:
             thefts[0] -= 1
             next(iter(paths.values())).unlink()
@@ -281,11 +281,29 @@ def test_a_shard_that_is_evicted_before_it_is_opened_is_fetched_again(place, mon
 
     monkeypatch.setattr(store_module.ShardStore, "ensure", stolen)
     dataset = place.open(cache_limit=1 << 20)
+    thefts[0] = 1
     assert dataset[0]["id"] == 0
-    assert place.gets == 4
-    thefts[0] = 1000
+    assert place.gets == 2
+    # One that was fetched is open already.
+    thefts[0] = 1
+    (place.near / FIRST).unlink()
+    assert place.open(cache_limit=1 << 20)[0]["id"] == 0
+    assert thefts[0] == 0
+    assert place.gets == 3
+
+
+def test_a_shard_that_is_evicted_again_and_again_is_an_error(place, monkeypatch):
+    place.write().read()
+    ensure = store_module.ShardStore.ensure
+
+    def stolen(self, shard, opened):
+        paths = ensure(self, shard)
+        next(iter(paths.values())).unlink()
+        return paths
+
+    monkeypatch.setattr(store_module.ShardStore, "ensure", stolen)
     with pytest.raises(StorageError, match=r"shard 1 was evicted 10 times .*raise cache_limit="):
-        dataset[8]
+        place.open(cache_limit=1 << 20)[8]
 
 
 def test_mappings_of_evicted_shards_are_let_go(place, monkeypatch):

@@ -104,7 +104,7 @@ def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix):
 def test_no_thread_that_hangs_keeps_the_process_from_ending(tmp_path, gate):
     with pytest.raises(Transient):
         get(Far(lambda path: gate.wait()), tmp_path)
-    hanging = [t for t in threading.enumerate() if t.name == "streamplug-download"]
+    hanging = [t for t in threading.enumerate() if t.name == "streamplug-request"]
     assert hanging
     assert all(thread.daemon for thread in hanging)
 

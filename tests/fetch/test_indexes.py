@@ -192,6 +192,48 @@ def test_a_companion_that_was_made_again_replaces_the_one_in_the_cache(built, tm
     assert (cache / COMPANION_NAME).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("damage", ["any byte", "its end", "longer"])
+def test_a_companion_that_was_damaged_in_the_cache_is_fetched_again(
+    built, tmp_path, damage, caplog
+):
+    cache = tmp_path / "cache"
+    assert ids(far(built, cache)) == list(range(40))
+    path, whole = cache / COMPANION_NAME, (built / COMPANION_NAME).read_bytes()
+    # The gaps between its columns, and what is not used of its head, mean nothing.
+    meaning = set()
+    for at in range(0, len(whole), 5):
+        bad = bytearray(whole)
+        bad[at] ^= 1
+        changed = {"any byte": bad, "its end": whole[: at + 1], "longer": whole + b"x" * (at + 1)}
+        path.write_bytes(changed[damage])
+        caplog.clear()
+        assert is_mapped(far(built, cache))
+        if path.read_bytes() == whole:
+            meaning.add(at)
+    assert len(meaning) > (0.5 if damage == "any byte" else 0.9) * len(range(0, len(whole), 5))
+    assert ids(far(built, cache)) == list(range(40))
+
+
+def test_damage_in_a_cached_companion_is_not_blamed_on_a_shard(built, tmp_path, caplog):
+    cache = tmp_path / "cache"
+    first = far(built, cache)
+    name = f"{first._reader._streams[0].basename(0)}"
+    path = cache / COMPANION_NAME
+    whole = path.read_bytes()
+    sizes = np.array(
+        [s["raw_data"]["bytes"] for s in json.loads((built / INDEX_NAME).read_bytes())["shards"]],
+        "<u4",
+    )
+    at = whole.index(sizes.tobytes())
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    again = far(built, cache)
+    assert again[0] == {"id": 0}
+    assert (cache / name).exists()
+    assert "index.streamplug is damaged (a digest differs)" in caplog.text
+    assert "fetching it again" in caplog.text
+    assert path.read_bytes() == whole
+
+
 @pytest.mark.parametrize("again", [True, False])
 def test_a_cache_of_another_set_is_refused(built, tmp_path, again):
     cache = tmp_path / "cache"

@@ -185,3 +185,46 @@ def test_a_block_comes_in_parts_up_to_the_one_that_fails():
     assert [next(it), next(it)] == [[0], [1]]
     with pytest.raises(NotFound, match="shard 3 is missing"):
         next(it)
+
+
+def test_so_many_samples_ahead_are_never_exceeded_by_more_than_a_block():
+    seen = []
+
+    def blocks() -> Iterator[list[int]]:
+        for number in range(20):
+            seen.append(number)
+            yield [number]
+
+    for samples in (None, 1000):
+        seen.clear()
+        shards = Shards()
+        it = prefetched(blocks(), needs(shards), Limits(samples, most=25))
+        for (number,) in it:
+            assert len(seen) - number - 1 <= 3
+        assert len(seen) == 20
+
+
+def test_what_begins_to_be_needed_is_claimed_before_it_is_ready_and_released_once():
+    told: list[tuple[str, int]] = []
+    lock = threading.Lock()
+
+    def tell(what: str, shard: int) -> None:
+        with lock:
+            told.append((what, shard))
+
+    wanted = Needs(
+        of=lambda block: block,
+        samples=lambda block: 10,
+        ensure=lambda shard: tell("ready", shard),
+        claim=lambda shard: tell("claim", shard),
+        release=lambda shard: tell("release", shard),
+    )
+    held: set[int] = set()
+    for block in prefetched(BLOCKS, wanted, Limits(15)):
+        with lock:
+            held = {n for what, n in told if what == "claim"}
+        assert set(block) <= held
+    for shard in range(6):
+        mine = [what for what, n in told if n == shard]
+        assert mine == ["claim", "ready", "release"] * (len(mine) // 3)
+        assert mine

@@ -3,6 +3,7 @@
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
 from streamplug.fetch.observe import Observer
+from streamplug.fetch.patient import patient
 from streamplug.fetch.prefetch import Limits, Needs, prefetched
 from streamplug.fetch.ranged import RangeStore
 from streamplug.fetch.store import DOWNLOAD_TIMEOUT, FetchOptions, ShardStore
@@ -17,6 +18,7 @@ __all__ = [
     "ShardStore",
     "limit_bytes",
     "open_index",
+    "patient",
     "prefetched",
     "read_index",
 ]

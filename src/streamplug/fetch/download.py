@@ -5,29 +5,20 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.errors import NotFound, StorageError
 from streamplug.fetch import ranged
 from streamplug.fetch.files import FULL
-from streamplug.fetch.observe import current, helping
 from streamplug.fetch.retry import retrying
+from streamplug.fetch.stall import StalledError, bytes_of, unless_stalled
 from streamplug.interfaces import Storage
-from streamplug.interfaces.cancel import Scope, check, ending, inside
 from streamplug.types import FileInfo
 
 _NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
-_GLANCE = 1.0
 _LOG = logging.getLogger("streamplug.fetch")
-
-
-class StalledError(Transient):
-    """Nothing arrived for too long."""
 
 
 def download(storage: Storage, file: FileInfo, path: Path, *, retries: int, timeout: float) -> None:
@@ -54,7 +45,7 @@ def download(storage: Storage, file: FileInfo, path: Path, *, retries: int, time
         return True
 
     url = storage.url_of(file.basename)
-    retrying(lambda: _attempt(whole, url, path, timeout), retries)
+    retrying(lambda: attempt(whole, url, path, timeout), retries)
 
 
 def _in_parts(storage: Storage, file: FileInfo, path: Path, retries: int, timeout: float) -> bool:
@@ -64,18 +55,25 @@ def _in_parts(storage: Storage, file: FileInfo, path: Path, retries: int, timeou
         return ranged.download_parts(storage, file, part, retries)
 
     try:
-        return _attempt(parts, storage.url_of(file.basename), path, timeout)
+        return attempt(parts, storage.url_of(file.basename), path, timeout)
     except StalledError as error:
         # Parts are seen only when they are complete; as a whole, a slow one is told from none.
         _LOG.warning("%s: downloading it as a whole", error)
         return False
 
 
-def _attempt(work: Callable[[Path], bool], url: str, path: Path, timeout: float) -> bool:
+def attempt(work: Callable[[Path], bool], url: str, path: Path, timeout: float) -> bool:
+    """Have a file made by something that says whether it did, unless that stalls.
+
+    Raises:
+        StalledError: If nothing arrived for too long.
+        OSError: If the local file cannot be written.
+        BaseException: What `work` raised.
+    """
     # Not to `path` itself: an attempt that was given up may write on for as long as it likes.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
     try:
-        worked = _watched(work, url, part, timeout)
+        worked = unless_stalled(lambda: work(part), url, timeout, lambda: bytes_of(part))
         if worked:
             part.replace(path)
         return worked
@@ -84,57 +82,6 @@ def _attempt(work: Callable[[Path], bool], url: str, path: Path, timeout: float)
         raise
     finally:
         part.unlink(missing_ok=True)
-
-
-def _watched(work: Callable[[Path], bool], url: str, part: Path, timeout: float) -> bool:
-    """Do something that writes a file, for as long as somebody waits for it and something arrives."""
-    results: list[bool] = []
-    errors: list[BaseException] = []
-    done, scope, task = threading.Event(), Scope(), current()
-
-    def run() -> None:
-        try:
-            with inside(scope), helping(task):
-                results.append(work(part))
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            errors.append(error)
-        finally:
-            done.set()
-
-    with ending(scope):
-        # A client that hangs may not listen to its scope; as a daemon, it keeps no process from ending.
-        threading.Thread(target=run, name="streamplug-download", daemon=True).start()
-        _wait(done, url, part, timeout)
-    if errors:
-        try:
-            raise errors.pop()
-        finally:
-            # Kept in a frame that it knows, an error would keep all its callers' values alive.
-            del errors
-    return results[0]
-
-
-def _wait(done: threading.Event, url: str, part: Path, timeout: float) -> None:
-    size, since = 0, time.monotonic()
-    while not done.wait(min(_GLANCE, timeout / 4)):
-        check()
-        arrived, now = _arrived(part), time.monotonic()
-        if arrived != size:
-            size, since = arrived, now
-        elif now - since >= timeout:
-            raise StalledError(
-                f"{url}: nothing arrived for {timeout:g} s, {size} bytes before; see "
-                "the connection, or pass a longer download_timeout="
-            )
-
-
-def _arrived(part: Path) -> int:
-    """Return the bytes of a file, and of those that some clients write first, named after it."""
-    total = 0
-    for path in part.parent.glob(f"{part.name}*"):
-        with suppress(FileNotFoundError):
-            total += path.stat().st_size
-    return total
 
 
 def _raise_local(error: BaseException, part: Path) -> None:

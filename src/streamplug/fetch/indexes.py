@@ -86,9 +86,9 @@ def _through_companion(
         path = directory / COMPANION_NAME
         if in_place and not path.exists():
             return None
-        if not in_place:
-            _fetch(storage, directory, size, retries)
-        companion = Companion(path, str(path))
+        companion = (
+            Companion(path, str(path)) if in_place else _cached(storage, directory, size, retries)
+        )
         check_source(companion, storage, size, retries)
         if in_place:
             _check_age(companion, directory)
@@ -141,8 +141,8 @@ def _check_age(companion: Companion, directory: Path) -> None:
         raise _stale(str(directory / COMPANION_NAME))
 
 
-def _fetch(storage: Storage, directory: Path, size: int, retries: int) -> None:
-    """Bring the companion to a cache, unless it is there.
+def _cached(storage: Storage, directory: Path, size: int, retries: int) -> Companion:
+    """Return the companion in a cache, bringing it there if need be.
 
     Raises:
         NotFound: If there is none.
@@ -152,11 +152,13 @@ def _fetch(storage: Storage, directory: Path, size: int, retries: int) -> None:
     head = _remote_head(storage, retries)
     path = directory / COMPANION_NAME
     with local_errors(directory):
-        if _local_head(path) == head and in_use(directory, storage.url, None):
-            return
+        there = _whole(path, head)
+        if there is not None and in_use(directory, storage.url, None):
+            return there
         with cache_lock(directory, COMPANION_NAME):
-            if _local_head(path) == head and in_use(directory, storage.url, None):
-                return  # another process brought it meanwhile
+            there = _whole(path, head)
+            if there is not None and in_use(directory, storage.url, None):
+                return there  # another process brought it meanwhile
             with arriving(directory, COMPANION_NAME, path) as part:
                 retrying(lambda: storage.download(COMPANION_NAME, part), retries)
                 companion = Companion(part, storage.url_of(COMPANION_NAME))
@@ -164,6 +166,7 @@ def _fetch(storage: Storage, directory: Path, size: int, retries: int) -> None:
                 check_source(companion, storage, size, retries)
                 in_use(directory, storage.url, companion.source)
                 claim(directory, storage.url, COMPANION_NAME)
+        return Companion(path, str(path))
 
 
 def _remote_head(storage: Storage, retries: int) -> bytes:
@@ -173,8 +176,17 @@ def _remote_head(storage: Storage, retries: int) -> bytes:
         raise NotFound(str(error)) from None
 
 
-def _local_head(path: Path) -> bytes | None:
+def _whole(path: Path, head: bytes) -> Companion | None:
+    """Return the companion that is in a cache, if it has this head and is not damaged."""
     if not path.exists():
         return None
     with path.open("rb") as file:
-        return file.read(HEAD_BYTES)
+        if file.read(HEAD_BYTES) != head:
+            return None
+    try:
+        companion = Companion(path, str(path))
+        companion.verify()  # or else the shards that it describes would be blamed
+    except InvalidIndexError as error:
+        _LOG.warning("%s: fetching it again", error)
+        return None
+    return companion

@@ -28,6 +28,8 @@ class Limits:
         bytes: Bytes that may be wanted ahead of use when it adapts, or if they are `strict`.
         strict: Whether `bytes` bounds a given number of samples, too.
         active: Things to fetch at once.
+        most: So many samples after the current block are never exceeded by more than a block; None for
+            any number.
         busy: Bytes that must be on their way for the network not to wait; doubled, up to `bytes`,
             whenever the consumer had to wait.
         queued: Things that may be on their way.
@@ -37,6 +39,7 @@ class Limits:
     bytes: int = 512 << 20
     strict: bool = False
     active: int = 8
+    most: int | None = None
     busy: int = 32 << 20
     queued: int = 512
 
@@ -47,6 +50,7 @@ class Needs(Generic[T, K]):
     Attributes:
         of: Returns what a block needs, the most urgent first.
         bytes: Returns how much one of these weighs.
+        claim: Told when one begins to be needed, before anything else becomes ready.
         samples: Returns how many samples a block has.
         ensure: Makes one ready; called on several threads at once.
         release: Told when one is needed no more for now.
@@ -61,12 +65,14 @@ class Needs(Generic[T, K]):
         samples: Callable[[T], int],
         ensure: Callable[[K], object],
         bytes: Callable[[K], int] = lambda _: 0,  # noqa: A002
+        claim: Callable[[K], object] = lambda _: None,
         release: Callable[[K], object] = lambda _: None,
         split: Callable[[T], Sequence[T]] = lambda block: [block],
         waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self.of, self.samples, self.bytes = of, samples, bytes
-        self.ensure, self.release, self.split, self.waiting = ensure, release, split, waiting
+        self.ensure, self.claim, self.release = ensure, claim, release
+        self.split, self.waiting = split, waiting
 
 
 def prefetched(
@@ -146,6 +152,8 @@ class _Window(Generic[T, K]):
         limits, workers = self._limits, self._workers
         if self._bytes >= limits.bytes and (limits.samples is None or limits.strict):
             return False
+        if limits.most is not None and self._samples >= limits.most:
+            return False
         if limits.samples is not None:
             return self._samples < limits.samples
         enough = workers.unfinished >= 2 * limits.active and workers.weight >= self._busy
@@ -158,6 +166,7 @@ class _Window(Generic[T, K]):
             if key not in self._jobs:
                 weight = self._needs.bytes(key)
                 self._bytes += weight
+                self._needs.claim(key)
                 self._jobs[key] = self._workers.submit(partial(self._needs.ensure, key), weight)
         self._ahead.append((block, wanted))
         self._samples += self._needs.samples(block)

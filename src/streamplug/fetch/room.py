@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from streamplug.fetch.files import FULL
 from streamplug.fetch.locks import STATE_DIR, file_lock
@@ -228,6 +229,29 @@ class Room:
                 self.root,
                 self.limit,
             )
+
+
+class Keep:
+    """Keeps a file open from before it has its place."""
+
+    def __init__(self, role: str, opened: dict[str, BinaryIO] | None) -> None:
+        """Keep it in `opened` by its role, or not at all for None."""
+        self._role, self._opened = role, opened
+
+    def admitting(self, admit: Admit, target: Path) -> Admit:
+        """Return what admits a file, and keeps it open if `target` is its place."""
+        opened, role = self._opened, self._role
+        if opened is None or os.name == "nt":  # where an open file cannot be renamed
+            return admit
+
+        def opening(part: Path, path: Path) -> None:
+            if path == target:
+                if role in opened:  # from an attempt that failed
+                    opened.pop(role).close()
+                opened[role] = part.open("rb")
+            admit(part, path)
+
+        return opening
 
 
 @contextmanager

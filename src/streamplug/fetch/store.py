@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from weakref import WeakMethod
 
 import numpy as np
@@ -25,7 +25,7 @@ from streamplug.fetch.files import FULL, check_file, local_errors
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.observe import Observer, emit, fetching, observing
 from streamplug.fetch.ranged import open_interruptible
-from streamplug.fetch.room import Admit, Room
+from streamplug.fetch.room import Admit, Keep, Room
 from streamplug.fetch.scratch import scratch
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile, Storage
@@ -124,8 +124,13 @@ class ShardStore:
                 with suppress(OSError):  # whoever cannot write there has left nothing
                     Room(directory, None).tidy()
 
-    def ensure(self, shard: int) -> Mapping[str, Path]:
+    def ensure(self, shard: int, opened: dict[str, BinaryIO] | None = None) -> Mapping[str, Path]:
         """Return the paths of a shard's raw files by role, fetching them if need be.
+
+        Args:
+            shard: Which one.
+            opened: Takes those files that were fetched, open and by role, for the caller to close: others
+                may evict them before a caller who has only their paths could open them.
 
         Raises:
             StorageError: If a file cannot be downloaded.
@@ -133,7 +138,10 @@ class ShardStore:
         """
         info = self._index.shard(shard)
         with local_errors(self._local), observing(self._observer):
-            return {role: self._ensure_file(shard, file) for role, file in info.files.items()}
+            return {
+                role: self._ensure_file(shard, file, Keep(role, opened))
+                for role, file in info.files.items()
+            }
 
     def touch(self, paths: Sequence[Path]) -> bool:
         """Note that files are being used, if there is a limit; returns whether they are still there."""
@@ -174,7 +182,7 @@ class ShardStore:
 
     # -- one file -----------------------------------------------------------------
 
-    def _ensure_file(self, shard: int, file: ShardFile) -> Path:
+    def _ensure_file(self, shard: int, file: ShardFile, keep: Keep) -> Path:
         path = self._local / file.raw.basename
         if self._ready(path, file) and self._sound(shard, file, path):
             self._tell_cached(path, file)
@@ -184,7 +192,7 @@ class ShardStore:
         with cache_lock(self._room.root, self._name(path)):
             if not self._ready(path, file):  # nobody else fetched it meanwhile
                 try:
-                    self._fetch(shard, file, path)
+                    self._fetch(shard, file, path, keep)
                 except DataError as error:
                     raise type(error)(f"shard {shard}: {error}") from error.__cause__
             else:
@@ -239,36 +247,38 @@ class ShardStore:
 
     # -- fetching, under the lock ---------------------------------------------------
 
-    def _fetch(self, shard: int, file: ShardFile, path: Path) -> None:
+    def _fetch(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
         for pause in _PAUSES:
             try:
-                self._bring(shard, file, path)
+                self._bring(shard, file, path, keep)
                 break
             except OSError as error:
                 if isinstance(error, StreamplugError) or not self._mended(error, file):
                     raise
                 sleep(pause)
         else:
-            self._bring(shard, file, path)
+            self._bring(shard, file, path, keep)
         if self._options.validate_hash is not None:
             self._checked.add(file.raw.basename)
 
     def _mended(self, error: OSError, file: ShardFile) -> bool:
         """Say whether what the system refused may work now: there is more room, or a new directory."""
         if error.errno in FULL and self.limit is not None:
-            self._room.shrink(
-                _room_of(file)
-            )  # others may have to let go of it too, which takes time
+            self._room.shrink(_room_of(file))
+            # What was evicted takes room for as long as anybody has it open; others need some time.
+            let_go = self.when_full() if self.when_full is not None else None
+            if let_go is not None:
+                let_go()
             return True
         return isinstance(error, FileNotFoundError)
 
-    def _bring(self, shard: int, file: ShardFile, path: Path) -> None:
+    def _bring(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
         if self._remote is None:
             self._unpack_local(shard, file, path)
             return
         name, root = self._name(path), self._room.root
-        with self._room.reserved(name, _room_of(file)) as admit, scratch(root, name) as part:
-            kept = None
+        with self._room.reserved(name, _room_of(file)) as give, scratch(root, name) as part:
+            admit, kept = keep.admitting(give, path), None
             if file.zip is None:
                 self._download(file.raw, part)
                 admit(part, path)

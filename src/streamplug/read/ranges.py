@@ -136,7 +136,13 @@ class RangeShards:
         """
         info = self._index.shard(shard)
         wanted = self._wanted[self._index.schema_of[shard]]
-        return OpenShard(_RangeReader(self, info), wanted, self._where(info), MappedFiles({}))
+        return OpenShard(_RangeReader(self, info), wanted, self._where(info), MappedFiles({}, {}))
+
+    def keep(self, shard: int, times: int) -> None:
+        """Do nothing: an open shard holds nothing that could go."""
+
+    def heal(self, shard: int, damaged: OpenShard, error: DataError) -> None:
+        """Do nothing: no copy is kept that could be another than what lies far away."""
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""

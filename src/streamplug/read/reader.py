@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from streamplug.read.memory import spanned
 from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
+
+T = TypeVar("T")
 
 _SWEEP = 64
 """Rows asked of one shard at once from which on it pays to map the whole file."""
@@ -124,10 +126,19 @@ class Reader:
         shards, shard = self._find(number)
         return number, shards.basename(shard)
 
+    def claim(self, need: int | Piece) -> None:
+        """Have a shard stay open, once it is, until it is released as often."""
+        if not isinstance(need, Piece):
+            shards, shard = self._find(need)
+            shards.keep(shard, 1)
+
     def release(self, need: int | Piece) -> None:
-        """Forget a piece; shards stay."""
+        """Forget a piece; a shard stays as long as there is room."""
         if isinstance(need, Piece):
             self._pieces_of(need).release(need)
+        else:
+            shards, shard = self._find(need)
+            shards.keep(shard, -1)
 
     def _pieces_of(self, piece: Piece) -> RangeShards:
         return self._find(piece.number)[0]  # type: ignore[return-value]
@@ -164,11 +175,13 @@ class Reader:
             StreamplugError: If its shard cannot be had or is damaged.
         """
         number = bisect_right(self._bounds, sample_id) - 1
-        shard = self.open(number)
+        shard, row = self.open(number), sample_id - self._bounds[number]
         try:
-            return shard.reader.row(sample_id - self._bounds[number], shard.columns)
+            return shard.reader.row(row, shard.columns)
         except DataError as error:
-            raise shard.located(error) from error
+            return self._again(
+                number, shard, error, lambda healed: healed.reader.row(row, healed.columns)
+            )[1]
 
     def rows(self, ids: Int64) -> list[Sample]:
         """Return many samples, in the order of `ids`.
@@ -223,9 +236,10 @@ class Reader:
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
                 try:
-                    yield _gathered(shards, groups, part)
+                    taken: Iterable[_Taken] = [_gathered(shards, groups, part)]
                 except Exception:  # noqa: BLE001 - one by one they tell which sample it is
-                    yield from _one_by_one(shards, groups, part)
+                    taken = self._one_by_one(shards, groups, part)
+                yield from taken
 
     def _open_alike(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
         """Open one of some shards, and those after it that can be read together with it."""
@@ -242,6 +256,39 @@ class Reader:
     def _if_open(self, number: int) -> OpenShard | None:
         shards, shard = self._find(number)
         return shards.if_open(shard) if isinstance(shards, OpenShards) else None
+
+    def _one_by_one(
+        self, shards: Sequence[OpenShard], groups: Groups, part: slice
+    ) -> Iterable[_Taken]:
+        """Read the same shard by shard.
+
+        Raises:
+            DataError: If a sample is damaged.
+        """
+        for shard, at in zip(shards, range(part.start, part.stop)):
+            places = groups.places(slice(at, at + 1))
+            rows = groups.rows[places]
+            try:
+                yield _Taken(shard, places, shard.reader.take(rows, shard.columns))
+            except DataError as error:
+                healed, values = self._again(
+                    groups.shards[at], shard, error, partial(_take, rows=rows)
+                )
+                yield _Taken(healed, places, values)
+
+    def _again(
+        self, number: int, shard: OpenShard, error: DataError, read: Callable[[OpenShard], T]
+    ) -> tuple[OpenShard, T]:
+        """Read once more from a shard in which something is damaged, if it can be fetched again."""
+        located = shard.located(error)
+        shards, of_stream = self._find(number)
+        healed = shards.heal(of_stream, shard, located)
+        if healed is None:
+            raise located from error
+        try:
+            return healed, read(healed)
+        except DataError as still:
+            raise healed.located(still) from still
 
 
 class _Taken(NamedTuple):
@@ -276,19 +323,8 @@ def _gathered(shards: Sequence[OpenShard], groups: Groups, part: slice) -> _Take
     return _Taken(first, places, first.layout.take(data, at, rows, first.columns))
 
 
-def _one_by_one(shards: Sequence[OpenShard], groups: Groups, part: slice) -> Iterator[_Taken]:
-    """Read the same shard by shard.
-
-    Raises:
-        DataError: If a sample is damaged.
-    """
-    for shard, at in zip(shards, range(part.start, part.stop)):
-        places = groups.places(slice(at, at + 1))
-        try:
-            values = shard.reader.take(groups.rows[places], shard.columns)
-        except DataError as error:
-            raise shard.located(error) from error
-        yield _Taken(shard, places, values)
+def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
+    return shard.reader.take(rows, shard.columns)
 
 
 def _joined(starts: Sequence[Int64]) -> Int64:

@@ -6,12 +6,12 @@ import logging
 import mmap
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO
 from weakref import WeakMethod
 
 import numpy as np
@@ -67,6 +67,7 @@ class OpenShard:
         data: Its file, to be read together with others.
         kind: What it has in common with others that can be read together with it; None if it cannot.
         layout: What reads them.
+        inode_of: Which file each of its roles is read from.
         used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
     """
 
@@ -75,6 +76,7 @@ class OpenShard:
         "bytes",
         "columns",
         "data",
+        "inode_of",
         "kind",
         "layout",
         "paths",
@@ -92,7 +94,7 @@ class OpenShard:
         self.kind = wanted.kind if self.layout and len(files.data) == 1 and len(self.data) else None
         self.where = where
         self.populated = False
-        self.paths = files.inodes
+        self.paths, self.inode_of = files.inodes, files.inode_of
         self.bytes = sum(len(data) for data in files.data.values())
         self.used = time.monotonic()
         self._maps = files.maps
@@ -136,18 +138,21 @@ class OpenShards:
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._lock = Lock()
         self._bytes = 0
+        self._healed: set[int] = set()
+        self._kept: Counter[int] = Counter()
         self._limit = None if store.limit is None else store.limit // _PART_OPEN
         self._swept = 0.0
-        store.when_full = WeakMethod(self._let_go)
+        store.when_full = WeakMethod(self._let_go_of_all)
         self._wanted = [Wanted(schema, columns) for schema in index.schemas]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict(), "_lock": None, "_bytes": 0}
+        empty = {"_open": OrderedDict(), "_kept": Counter(), "_bytes": 0}
+        return {**self.__dict__, **empty, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = Lock()
-        self._store.when_full = WeakMethod(self._let_go)
+        self._store.when_full = WeakMethod(self._let_go_of_all)
 
     def get(self, shard: int) -> OpenShard:
         """Return an open shard.
@@ -164,8 +169,8 @@ class OpenShards:
             self._close(shard)
             self._open[shard] = opened
             self._bytes += opened.bytes
-            while len(self._open) > 1 and self._too_many():
-                self._close(next(iter(self._open)))
+            if self._too_many():
+                self._close_some(shard)
         return opened
 
     def if_open(self, shard: int) -> OpenShard | None:
@@ -179,6 +184,44 @@ class OpenShards:
         if time.monotonic() - found.used > _USED_SECONDS:
             self._use(found)
         return found
+
+    def keep(self, shard: int, times: int) -> None:
+        """Have a shard stay open, once it is, for so many times more; less if negative.
+
+        Only where a limit would close it: there, opening it again might mean to fetch it again.
+        """
+        if self._limit is not None:
+            with self._lock:
+                self._kept[shard] += times
+                if not self._kept[shard]:
+                    del self._kept[shard]
+
+    def heal(self, shard: int, damaged: OpenShard, error: DataError) -> OpenShard | None:
+        """Fetch a shard again, once in a process, in which a sample turned out to be damaged.
+
+        Args:
+            shard: Which one.
+            damaged: It, as it was opened.
+            error: What is wrong with it.
+
+        Returns:
+            It, opened anew; None if that has been tried before, or it is read where it lies.
+
+        Raises:
+            StorageError: If its files cannot be had.
+            DataError: If they are damaged.
+        """
+        with self._lock:
+            if shard in self._healed:
+                return None
+            self._healed.add(shard)
+        if not self._store.discard(shard, damaged.inode_of):
+            return None
+        _LOG.warning("%s: fetching it again", error)
+        with self._lock:
+            if self._open.get(shard) is damaged:
+                self._close(shard)
+        return self.get(shard)
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
@@ -198,6 +241,13 @@ class OpenShards:
     def _too_many(self) -> bool:
         return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
 
+    def _close_some(self, newest: int) -> None:
+        for shard in list(self._open):
+            if shard != newest and shard not in self._kept:
+                self._close(shard)
+                if not self._too_many():
+                    break
+
     def _close(self, shard: int) -> None:
         # The mapping goes when nobody reads from it any more.
         closed = self._open.pop(shard, None)
@@ -210,12 +260,19 @@ class OpenShards:
         if not self._store.touch(list(found.paths)):
             self._let_go()
 
-    def _let_go(self) -> None:
-        """Close the shards that were evicted."""
+    def _let_go(self, kept: Container[int] | None = None) -> None:
+        """Close the shards that were evicted, but those that are about to be read."""
         with self._lock:
-            for shard in [number for number, each in self._open.items() if each.evicted()]:
-                self._close(shard)
+            kept = self._kept if kept is None else kept
+            gone = [number for number, each in self._open.items() if each.evicted()]
+            for shard in gone:
+                if shard not in kept:
+                    self._close(shard)
             self._swept = time.monotonic()
+
+    def _let_go_of_all(self) -> None:
+        """Close all shards that were evicted: the disk is full."""
+        self._let_go(())
 
     # -- opening ----------------------------------------------------------------------
 
@@ -224,12 +281,9 @@ class OpenShards:
             self._let_go()
         healed = False
         for _ in range(_ATTEMPTS):
-            paths = self._store.ensure(shard)
-            with local_errors(next(iter(paths.values()))):
-                try:
-                    files = MappedFiles(paths)
-                except FileNotFoundError:  # evicted since
-                    continue
+            files = self._mapped(shard)
+            if files is None:
+                continue
             try:
                 opened = self._opened(shard, files)
             except DataError as error:
@@ -245,6 +299,20 @@ class OpenShards:
             f"shard {shard} was evicted {_ATTEMPTS} times before it could be opened; "
             f"raise cache_limit={self._store.limit}, or lower the number of workers"
         )
+
+    def _mapped(self, shard: int) -> MappedFiles | None:
+        """Return the files of a shard, or None if they were evicted just now."""
+        fetched: dict[str, BinaryIO] = {}
+        try:
+            paths = self._store.ensure(shard, fetched)
+            with local_errors(next(iter(paths.values()))):
+                try:
+                    return MappedFiles(paths, fetched)
+                except FileNotFoundError:
+                    return None
+        finally:
+            for file in fetched.values():
+                file.close()
 
     def _opened(self, shard: int, files: MappedFiles) -> OpenShard:
         info = self._index.shard(shard)
@@ -274,8 +342,12 @@ class MappedFiles:
         inode_of: The same by role.
     """
 
-    def __init__(self, paths: Mapping[str, Path]) -> None:
+    def __init__(self, paths: Mapping[str, Path], opened: Mapping[str, BinaryIO]) -> None:
         """Map files.
+
+        Args:
+            paths: Where they are, by role.
+            opened: Those of them that are open already.
 
         Raises:
             OSError: `FileNotFoundError` if one is gone.
@@ -285,7 +357,7 @@ class MappedFiles:
         self.inodes: dict[Path, int] = {}
         self.inode_of: dict[str, int] = {}
         for role, path in paths.items():
-            with path.open("rb") as stream:
+            with opened[role] if role in opened else path.open("rb") as stream:
                 status = os.fstat(stream.fileno())
                 self.inodes[path] = self.inode_of[role] = status.st_ino
                 if status.st_size == 0:  # nothing to map

@@ -1,0 +1,87 @@
+"""A storage that waits for an answer, but not for ever."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamplug.fetch.download import attempt
+from streamplug.fetch.files import local_errors
+from streamplug.fetch.stall import StalledError, unless_stalled
+from streamplug.interfaces import Storage
+from streamplug.types import Buffer, ObjectInfo
+
+_LOG = logging.getLogger("streamplug.fetch")
+
+
+def patient(storage: Storage, timeout: float) -> Storage:
+    """Return a storage of which reading fails as `Transient` when nothing arrives for some seconds.
+
+    How much of a range has come is not seen before all of it is there: a range must be small enough to
+    arrive in that time.
+    """
+    return _Patient(storage, timeout)
+
+
+class _Patient(Storage):
+    def __init__(self, storage: Storage, timeout: float) -> None:
+        super().__init__(storage.url)
+        self._storage, self._timeout = storage, timeout
+
+    def url_of(self, key: str) -> str:
+        return self._storage.url_of(key)
+
+    def read(self, key: str) -> bytes:
+        try:
+            return unless_stalled(lambda: self._storage.read(key), self.url_of(key), self._timeout)
+        except StalledError as error:
+            # In a file a long object that comes slowly is told from one that does not come.
+            _LOG.warning("%s: downloading it as a file", error)
+        with (
+            local_errors(Path(tempfile.gettempdir())),
+            tempfile.TemporaryDirectory(prefix="streamplug-", ignore_cleanup_errors=True) as folder,
+        ):
+            self.download(key, Path(folder, "part"))
+            return Path(folder, "part").read_bytes()
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        return unless_stalled(
+            lambda: self._storage.read_range(key, start, stop), self.url_of(key), self._timeout
+        )
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return unless_stalled(
+            lambda: self._storage.read_ranges(key, ranges), self.url_of(key), self._timeout
+        )
+
+    def serves_ranges(self, key: str) -> bool:
+        return unless_stalled(
+            lambda: self._storage.serves_ranges(key), self.url_of(key), self._timeout
+        )
+
+    def download(self, key: str, path: Path) -> None:
+        def whole(part: Path) -> bool:
+            self._storage.download(key, part)
+            return True
+
+        attempt(whole, self.url_of(key), path, self._timeout)
+
+    def stat(self, key: str) -> ObjectInfo:
+        return unless_stalled(lambda: self._storage.stat(key), self.url_of(key), self._timeout)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return self._storage.list(prefix)
+
+    def write(self, key: str, data: Buffer) -> None:
+        self._storage.write(key, data)
+
+    def upload(self, path: Path, key: str) -> None:
+        self._storage.upload(path, key)
+
+    def delete(self, key: str) -> None:
+        self._storage.delete(key)
+
+    def close(self) -> None:
+        self._storage.close()

@@ -1,0 +1,87 @@
+"""Gives up what hangs: an attempt during which nothing arrives any more, or for which nobody waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from streamplug.errors import Transient
+from streamplug.fetch.observe import current, helping
+from streamplug.interfaces.cancel import Scope, check, ending, inside
+
+T = TypeVar("T")
+_GLANCE = 1.0
+
+
+class StalledError(Transient):
+    """Nothing arrived for too long."""
+
+
+def unless_stalled(
+    work: Callable[[], T], url: str, timeout: float, arrived: Callable[[], int] = lambda: 0
+) -> T:
+    """Return what `work` returns, for as long as somebody waits for it and something arrives.
+
+    Args:
+        work: Done on another thread, as no client can be trusted to give up by itself.
+        url: What it asks for.
+        timeout: Seconds after which it fails during which nothing arrived.
+        arrived: Returns how many bytes there are; without it only the end is seen.
+
+    Raises:
+        StalledError: If nothing arrived for too long.
+        BaseException: What `work` raised.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+    scope, task = Scope(), current()
+
+    def run() -> None:
+        try:
+            with inside(scope), helping(task):
+                results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            errors.append(error)
+
+    with ending(scope):
+        # A client that hangs may not listen to its scope; as a daemon, it keeps no process from ending.
+        thread = threading.Thread(target=run, name="streamplug-request", daemon=True)
+        thread.start()
+        _wait(thread, url, timeout, arrived)
+    if errors:
+        try:
+            raise errors.pop()
+        finally:
+            # Kept in a frame that it knows, an error would keep all its callers' values alive.
+            del errors
+    return results[0]
+
+
+def bytes_of(part: Path) -> int:
+    """Return the bytes of a file, and of those that some clients write first, named after it."""
+    total = 0
+    for path in part.parent.glob(f"{part.name}*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
+
+
+def _wait(thread: threading.Thread, url: str, timeout: float, arrived: Callable[[], int]) -> None:
+    size, since = 0, time.monotonic()
+    while True:
+        thread.join(min(_GLANCE, timeout / 4))
+        if not thread.is_alive():
+            return
+        check()
+        there, now = arrived(), time.monotonic()
+        if there != size:
+            size, since = there, now
+        elif now - since >= timeout:
+            raise StalledError(
+                f"{url}: nothing arrived for {timeout:g} s, {size} bytes before; see "
+                "the connection, or pass a longer download_timeout="
+            )

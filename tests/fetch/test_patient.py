@@ -1,0 +1,116 @@
+"""Storages that hang, in whatever they are asked for, and do not listen when told to stop."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from tenacity import wait_none
+
+from streamplug import MDSWriter, register_storage
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import NotFound, Transient
+from streamplug.fetch import patient
+from streamplug.plugin.registry import unregister
+
+READS = ["read", "read_range", "read_ranges", "stat", "serves_ranges", "download"]
+
+
+class Hanging(AnyFsspec):
+    """A directory of which some questions are never answered."""
+
+    gate = threading.Event()
+    hangs: frozenset[str] = frozenset()
+    asked: tuple[str, ...] = ()
+
+    def __init__(self, url, **options):
+        super().__init__(url.replace("hanging://", "/"), **options)
+
+    def _wait(self, name):
+        if name in type(self).hangs:
+            type(self).asked += (name,)
+            type(self).gate.wait(60)
+
+
+def _hanging(name):
+    def method(self, *args):
+        self._wait(name)
+        return getattr(super(Hanging, self), name)(*args)
+
+    return method
+
+
+for _name in READS:
+    setattr(Hanging, _name, _hanging(_name))
+
+
+@pytest.fixture(autouse=True)
+def hanging(monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    Hanging.gate, Hanging.hangs, Hanging.asked = threading.Event(), frozenset(), ()
+    register_storage("hanging", Hanging)
+    yield
+    Hanging.gate.set()
+    unregister("storage", "hanging")
+
+
+def ask(storage, name, path):
+    arguments = {
+        "read_range": ("a", 1, 3), "read_ranges": ("a", [(0, 1), (2, 4)]), "download": ("a", path),
+    }  # fmt: skip
+    return getattr(storage, name)(*arguments.get(name, ("a",)))
+
+
+@pytest.mark.parametrize("name", READS)
+def test_whatever_hangs_is_given_up(tmp_path, name):
+    (tmp_path / "a").write_bytes(b"abcd")
+    Hanging.hangs = frozenset(READS)  # reading tries to download, too
+    storage = patient(Hanging(str(tmp_path)), 0.2)
+    with pytest.raises(Transient, match=rf"{tmp_path}/a: nothing arrived for 0.2 s"):
+        ask(storage, name, tmp_path / "copy")
+    assert Hanging.asked[0] == name
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_does_not_hang_is_as_without_patience(tmp_path):
+    (tmp_path / "a").write_bytes(b"abcd")
+    plain = AnyFsspec(str(tmp_path))
+    storage = patient(plain, 20.0)
+    assert (storage.url, storage.url_of("a")) == (plain.url, plain.url_of("a"))
+    for name in READS:
+        found = ask(storage, name, tmp_path / "copy")
+        assert found == ask(plain, name, tmp_path / "other")
+    assert (tmp_path / "copy").read_bytes() == b"abcd"
+    with pytest.raises(NotFound, match="nothing"):
+        storage.read("nothing")
+    storage.write("b", b"b")
+    storage.upload(tmp_path / "a", "c")
+    assert [found.key for found in storage.list()] == ["a", "b", "c", "copy", "other"]
+    storage.delete("b")
+    assert not storage.exists("b")
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    ("fetch", "hangs"),
+    [("shard", "read"), ("shard", "download"), ("range", "read"), ("range", "read_ranges")],
+)
+def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, fetch, hangs):
+    far = tmp_path / "far"
+    with MDSWriter(out=far, columns={"n": "int"}) as out:
+        out.write({"n": 1})
+
+    def use():
+        return StreamingDataset(
+            remote=f"hanging:/{far}", local=str(tmp_path / "near"), fetch=fetch,
+            download_timeout=0.2, download_retry=1,
+        )[0]  # fmt: skip
+
+    Hanging.hangs = frozenset({hangs, "download"})
+    with pytest.raises(Transient, match=r"nothing arrived for 0.2 s"):
+        use()
+    assert hangs in Hanging.asked
+    Hanging.hangs = frozenset()
+    assert use() == {"n": 1}
