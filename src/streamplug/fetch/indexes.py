@@ -28,6 +28,8 @@ from streamplug.interfaces import Storage
 LARGE_INDEX = 1 << 24
 """Bytes of an index.json from which on its companion is looked for."""
 
+_CHECKED = 64 << 20
+"""Bytes of a cached companion up to which it is checked whenever it is opened; others when they come."""
 _LOG = logging.getLogger("streamplug.fetch")
 
 
@@ -185,7 +187,8 @@ def _whole(path: Path, head: bytes) -> Companion | None:
             return None
     try:
         companion = Companion(path, str(path))
-        companion.verify()  # or else the shards that it describes would be blamed
+        if path.stat().st_size <= _CHECKED:
+            companion.verify()  # or else the shards that it describes would be blamed
     except InvalidIndexError as error:
         _LOG.warning("%s: fetching it again", error)
         return None
