@@ -67,9 +67,12 @@ def planned(
 
 
 def made_ready(
-    blocks: Iterator[Block], reader: Reader, predownload: int | None
-) -> Generator[Block, None, None]:
-    """Yield blocks when what they need has been fetched; see `prefetched`."""
+    blocks: Iterator[Block],
+    reader: Reader,
+    read: Callable[[Int64], T],
+    predownload: int | None,
+) -> Generator[tuple[Block, T], None, None]:
+    """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetched`."""
     needs = Needs(
         of=lambda block: reader.needs(block.ids),
         samples=lambda block: block.ids.size,
@@ -82,7 +85,8 @@ def made_ready(
     if reader.cache_limit is not None:
         # The rest is for what is being read, and for the shards of others.
         limits = replace(limits, bytes=min(limits.bytes, reader.cache_limit // 2), strict=True)
-    return prefetched(blocks, needs, replace(limits, samples=predownload))
+    limits = replace(limits, samples=predownload)
+    return prefetched(blocks, needs, lambda block: read_in_parts(block, read), limits)
 
 
 def read_in_parts(block: Block, read: Callable[[Int64], T]) -> Iterator[tuple[Block, T]]:

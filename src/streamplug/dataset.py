@@ -269,11 +269,12 @@ class StreamingDataset:
         each = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes) // self._run.batch, 1)
         blocks = planned(plan, world, self._run.batch, steps, each)
         if self._remote:
-            blocks = made_ready(blocks, self._reader, self.predownload)
-        with closing(blocks):
-            for block in blocks:
-                for part, values in read_in_parts(block, read):
-                    yield epoch, part, values
+            parts = made_ready(blocks, self._reader, read, self.predownload)
+        else:
+            parts = (part for block in blocks for part in read_in_parts(block, read))
+        with closing(parts):
+            for part, values in parts:
+                yield epoch, part, values
         self._run.moved_to(epoch + 1, 0)
 
     def _world(self) -> World:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.fetch import RangeStore
 from streamplug.fetch.ranged import CutShortError
-from streamplug.fetch.spans import coalesced
+from streamplug.fetch.spans import coalesced, located
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
@@ -27,6 +28,11 @@ HEAD_BYTES = 64 << 20
 """Bytes of the heads of shards that are kept."""
 
 _LOCKS = 64
+
+_LUCK = 16
+"""How many more guesses may be wrong than right before none are made."""
+
+_NONE, _NO_BYTES = np.empty((0, 2), np.int64), np.empty(0, np.uint8)
 
 
 class Piece:
@@ -56,6 +62,27 @@ class Piece:
         return places if np.array_equal(self.rows[places], rows) else None
 
 
+class Early:
+    """Bytes of a shard that came with its head.
+
+    Attributes:
+        spans: Where in the file they lie, shape ``[n, 2]``.
+        data: They themselves, back to back.
+        guessed: Whether samples were hoped to be among them.
+    """
+
+    __slots__ = ("data", "guessed", "spans")
+
+    def __init__(self, spans: Int64 = _NONE, data: Bytes1D = _NO_BYTES, *, guessed: bool = False):
+        self.spans, self.data, self.guessed = spans, data, guessed
+
+    def judge(self, memory: _Memory, found: bool) -> None:
+        """Note whether a guess was right, so that few are made where most are wrong."""
+        if self.guessed:
+            with memory.lock:
+                memory.luck = min(memory.luck + (1 if found else -1), _LUCK)
+
+
 class _Memory:
     """What one process holds: heads that were read, and pieces about to be."""
 
@@ -64,6 +91,7 @@ class _Memory:
         self.lock = Lock()
         self.pieces: dict[int, list[Piece]] = {}
         self.fetching = [Lock() for _ in range(_LOCKS)]
+        self.luck = _LUCK
         self._heads: OrderedDict[int, tuple[ShardHead, int]] = OrderedDict()
         self._bytes = 0
 
@@ -198,7 +226,7 @@ class RangeShards:
             self._fill(piece, info)
             found = piece, np.searchsorted(piece.rows, rows)
         piece, places = found
-        return self._head(info).take(rows, piece.data, piece.starts[places], columns)
+        return self._head(info, piece.rows)[0].take(rows, piece.data, piece.starts[places], columns)
 
     def _find(self, shard: int, rows: Int64) -> tuple[Piece, Int64] | None:
         memory = self._mine()
@@ -211,17 +239,28 @@ class RangeShards:
         return None
 
     def _fill(self, piece: Piece, info: ShardInfo) -> None:
-        file = info.files["data"].raw
-        ranges = self._head(info).byte_ranges(piece.rows)
-        self._check_bounds(piece, ranges, file.bytes)
-        if not len(ranges):
+        if not len(piece.rows):
             return
-        spans, starts = coalesced(ranges, GAP)
+        head, early = self._head(info, piece.rows)
+        file = info.files["data"].raw
+        ranges = head.byte_ranges(piece.rows)
+        self._check_bounds(piece, ranges, file.bytes)
+        places = located(ranges, early.spans)
+        missing = places < 0
+        early.judge(self._mine(), not missing.any())
+        if not missing.any():
+            piece.data, piece.starts = early.data, places
+            return
+        spans, starts = coalesced(ranges[missing], GAP)
         try:
-            piece.data, piece.starts = self._store.read(file, spans), starts
+            data = self._store.read(file, spans)
         except CutShortError as error:
-            row = int(piece.rows[(ranges[:, 1] > error.at).argmax()])
+            row = int(piece.rows[missing][(ranges[missing, 1] > error.at).argmax()])
             raise CorruptShardError(f"sample {row}: {error}") from error
+        if not missing.all():
+            starts, data = starts + len(early.data), np.concatenate([early.data, data])
+        places[missing] = starts
+        piece.data, piece.starts = data, places
 
     def _check_bounds(self, piece: Piece, ranges: Int64, size: int) -> None:
         wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0]) | (ranges[:, 1] > size)
@@ -232,28 +271,44 @@ class RangeShards:
                 f"of {size}; the file is damaged, write or copy it again"
             )
 
-    def _head(self, info: ShardInfo) -> ShardHead:
+    def _head(self, info: ShardInfo, rows: Int64) -> tuple[ShardHead, Early]:
+        """Return the head of a shard, and what came with it: it may be that of samples to be read."""
         memory = self._mine()
-        head = memory.head(info.number)
+        head, early = memory.head(info.number), Early()
         if head is None:
             with memory.fetching[info.number % _LOCKS]:  # what several threads need, one fetches
                 head = memory.head(info.number)
                 if head is None:
-                    head, size = self._read_head(info)
+                    head, size, early = self._read_head(info, rows)
                     memory.keep_head(info.number, head, size)
-        return head
+        return head, early
 
-    def _read_head(self, info: ShardInfo) -> tuple[ShardHead, int]:
+    def _read_head(self, info: ShardInfo, rows: Int64) -> tuple[ShardHead, int, Early]:
         schema = self._index.schema(info.number)
         wanted = schema.format.head_range(info)
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
-        file = info.files["data"].raw
-        data = self._store.read(file, np.array([wanted], np.int64))
+        place = np.array([wanted], np.int64)
+        early = self._read_early(info, place, rows)
+        start = int(located(place, early.spans)[0])
+        # A copy, lest what came with it stays in memory for as long.
+        data = early.data[start : start + wanted[1] - wanted[0]].copy()
         try:
-            return schema.format.open_head(info, data, schema.columns), len(data)
+            return schema.format.open_head(info, data, schema.columns), len(data), early
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
+
+    def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
+        """Fetch a head, and with it the bytes where some samples are likely to lie."""
+        file, schema = info.files["data"].raw, self._index.schema(info.number)
+        likely = None
+        if self._mine().luck > 0:
+            likely = schema.format.likely_ranges(info, rows, schema.columns)
+        if likely is not None:
+            spans, _ = coalesced(np.concatenate([head, np.clip(likely, 0, file.bytes)]), GAP)
+            with suppress(CutShortError):  # the head alone may do, or tell what is wrong
+                return Early(spans, self._store.read(file, spans), guessed=True)
+        return Early(head, self._store.read(file, head))
 
     def _mine(self) -> _Memory:
         # A fork's copy may have been made while another thread held a lock of it.
