@@ -2,16 +2,16 @@
 
     python tests/benchmarks/bench_remote.py [--rounds 5] [--json FILE]
 
-nginx, or without it the server of the tests, gives plain files by HTTP; clients of S3 get the same files from
-it. Each measurement is a process of its own, in turns. In it, everything is done several times, each time with a
-new client and an empty cache. Reported are medians over all rounds: of the first time, from the start of the
-process on, and of the later times.
+nginx, or without it the server of the tests, gives plain files by HTTP; clients of S3 get the same files
+from it. Each measurement is a process of its own, in turns. It does its work several times, each time with
+a new client and an empty cache. Reported are medians over all rounds: of the first time, from the start of
+the process on and without it, and of the later times.
 
 - shards: all samples of whole shards, beside downloading the files, eight at a time.
-- ranges: half of the samples, of 50 to 150 kB, in random order, beside as many range requests, 16 at a time.
+- ranges: half of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
 - epoch by ranges: all samples, by ranges.
-- first batch: eight shuffled samples from a server that is 20 ms away, beside a request for the index and one for
-  100 kB.
+- first batch: eight shuffled samples from a server that is 20 ms away, beside a request for the index and
+  one for 100 kB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ import remote_sides
 import servers
 
 SAMPLE, SHARD_BYTES = 100_000, 1 << 24
-NEEDS = {"mosaicml-streaming": "streaming", "litdata": "litdata", "s3fs": "s3fs", "obstore": "obstore"}
+NEEDS = {
+    "mosaicml-streaming": "streaming",
+    "litdata": "litdata",
+    "s3fs": "s3fs",
+    "obstore": "obstore",
+}
 NEEDS |= {"boto3": "boto3"}
 
 
@@ -92,13 +97,16 @@ def in_process(group: str, name: str, port: int, root: Path, passes: int) -> dic
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     keys |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
     began = time.time()
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **keys}
-    )
+    environment = {**os.environ, **keys}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         sys.exit(f"{group}, {name}:\n{done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {"cold": found["at"] - began, "first": found["seconds"][0], "later": found["seconds"][1:]}
+    return {
+        "cold": found["at"] - began,
+        "first": found["seconds"][0],
+        "later": found["seconds"][1:],
+    }
 
 
 def measure_one(options: argparse.Namespace) -> None:
@@ -121,7 +129,7 @@ def measure(samples: int, rounds: int, groups: list[str]) -> dict[str, Any]:
                     for name in members if group in groups else ():
                         if not all(find_spec(NEEDS[n]) for n in NEEDS if n in name):
                             continue
-                        port, passes = (far, 6) if group == "first batch" else (near, 3)
+                        port, passes = (far, 6) if group == "first batch" else (near, 4)
                         found[group][name].append(in_process(group, name, port, root, passes))
                 print(f"round {turn + 1} of {rounds}", file=sys.stderr)
     finally:
@@ -165,7 +173,9 @@ def main() -> None:
         print(f"{group:36} {'process':>8} {'first':>8} {'later':>8} {'MB/s':>8}")
         for name, each in members.items():
             rate = f"{each['MB/s']:8.0f}" if "MB/s" in each else ""
-            print(f"  {name:34} {each['cold']:8.3f} {each['first']:8.3f} {each['later']:8.3f} {rate}")
+            print(
+                f"  {name:34} {each['cold']:8.3f} {each['first']:8.3f} {each['later']:8.3f} {rate}"
+            )
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
 

@@ -80,7 +80,9 @@ class Bare:
                         target.write(chunk)
 
             self.file = file
-            self.part = lambda key, start, stop: obstore.get_range(store, key, start=start, end=stop)
+            self.part = lambda key, start, stop: obstore.get_range(
+                store, key, start=start, end=stop
+            )
         else:
             from streamplug.plugin import open_storage
 
@@ -137,6 +139,8 @@ def opened(client: str, port: int, name: str, fetch: str, local: str | None, bat
 
 
 def our_shards(client: str, port: int, _root: Path) -> float:
+    import streamplug.adapters.torch  # noqa: F401 - so that this is not measured
+
     out = tempfile.mkdtemp()
     seconds = stopwatch()
     for _ in opened(client, port, "variable", "shard", out, BATCH).batches():
@@ -147,6 +151,8 @@ def our_shards(client: str, port: int, _root: Path) -> float:
 
 
 def our_epoch_of_ranges(client: str, port: int, _root: Path) -> float:
+    import streamplug.adapters.torch  # noqa: F401
+
     seconds = stopwatch()
     for _ in opened(client, port, "variable", "range", None, BATCH).batches():
         pass
@@ -155,6 +161,8 @@ def our_epoch_of_ranges(client: str, port: int, _root: Path) -> float:
 
 def our_ranges(client: str, port: int, root: Path) -> float:
     """The samples that `bare_ranges` gets, by their numbers."""
+    import streamplug.adapters.torch  # noqa: F401
+
     ids = np.load(root / "ids.npy")
     seconds = stopwatch()
     dataset = opened(client, port, "variable", "range", None, BATCH)
@@ -164,6 +172,8 @@ def our_ranges(client: str, port: int, root: Path) -> float:
 
 
 def our_first(client: str, port: int, _root: Path, name: str, fetch: str) -> float:
+    import streamplug.adapters.torch  # noqa: F401
+
     out = tempfile.mkdtemp()
     local = out if fetch == "shard" else None
     seconds = stopwatch()
@@ -187,7 +197,9 @@ def mosaic(port: int, _root: Path, name: str, samples: int | None) -> float:
     out = tempfile.mkdtemp()
     seconds = stopwatch()
     batch = FIRST if samples else BATCH
-    dataset = StreamingDataset(remote=f"s3://bench/{name}", local=out, batch_size=batch, shuffle=True)
+    dataset = StreamingDataset(
+        remote=f"s3://bench/{name}", local=out, batch_size=batch, shuffle=True
+    )
     for _ in islice(iter(dataset), samples):
         pass
     found = seconds()

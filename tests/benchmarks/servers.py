@@ -21,7 +21,8 @@ daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
 {user}
 events {{ worker_connections 1024; }}
 http {{
-  access_log off; sendfile on; tcp_nodelay on; keepalive_requests 1000000; default_type application/octet-stream;
+  access_log off; sendfile on; tcp_nodelay on; keepalive_requests 1000000;
+  default_type application/octet-stream;
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
   server {{ listen 127.0.0.1:{port}; root {root}; }}
@@ -43,7 +44,9 @@ def files(root: Path) -> Iterator[tuple[str, int]]:
     folder, port = Path(tempfile.mkdtemp()), _free_port()
     user = "user root;" if Path.home() == Path("/root") else ""
     (folder / "conf").write_text(_NGINX.format(folder=folder, root=root, port=port, user=user))
-    server = subprocess.Popen([program, "-p", folder, "-c", folder / "conf"], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [program, "-p", folder, "-c", folder / "conf"], stderr=subprocess.DEVNULL
+    )
     try:
         _wait_for(port)
         yield "nginx", port
