@@ -5,7 +5,8 @@
 nginx, or without it the server of the tests, gives plain files by HTTP; clients of S3 get the same files
 from it. Each measurement is a process of its own, in turns. It does its work several times, each time with
 a new client and an empty cache. Reported are medians over all rounds: of the first time, from the start of
-the process on and without it, and of the later times.
+the process on and without it, of the later times, and of the time of processors that those took; and the best
+of the later times, of which the rates are: what else the machine does can only add to it.
 
 - shards: all samples of whole shards, beside downloading the files, eight at a time.
 - ranges: half of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
@@ -20,6 +21,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -101,20 +103,21 @@ def in_process(group: str, name: str, port: int, root: Path, passes: int) -> dic
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         sys.exit(f"{group}, {name}:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {
-        "cold": found["at"] - began,
-        "first": found["seconds"][0],
-        "later": found["seconds"][1:],
-    }
+    found = json.loads(done.stdout.splitlines()[-1])
+    first, *later = found["seconds"]
+    cold, processor = found["at"] - began, found["processor"][1:]
+    return {"cold": cold, "first": first, "later": later, "processor": processor}
 
 
 def measure_one(options: argparse.Namespace) -> None:
     side, seconds, at = remote_sides.sides()[options.group][options.side], [], 0.0
+    processor: list[float] = []
     for _ in range(options.passes):
+        busy = time.process_time()
         seconds.append(side(options.port, options.root))
+        processor.append(time.process_time() - busy)
         at = at or time.time()
-    print(json.dumps({"at": at, "seconds": seconds}), flush=True)
+    print(json.dumps({"at": at, "seconds": seconds, "processor": processor}), flush=True)
     os._exit(0)  # some leave threads behind that take long to end
 
 
@@ -144,13 +147,15 @@ def measure(samples: int, rounds: int, groups: list[str]) -> dict[str, Any]:
 
 
 def figure(turns: list[dict[str, Any]], amount: int | None) -> dict[str, float]:
-    later = statistics.median(second for turn in turns for second in turn["later"])
+    later = [second for turn in turns for second in turn["later"]]
     found = {
         "cold": statistics.median(turn["cold"] for turn in turns),
         "first": statistics.median(turn["first"] for turn in turns),
-        "later": later,
+        "later": statistics.median(later),
+        "best": min(later),
+        "processor": statistics.median(s for turn in turns for s in turn["processor"]),
     }
-    return found if amount is None else {**found, "MB/s": amount / later / 1e6}
+    return found if amount is None else {**found, "MB/s": amount / found["best"] / 1e6}
 
 
 def main() -> None:
@@ -167,15 +172,19 @@ def main() -> None:
     options = parser.parse_args()
     if options.side:
         measure_one(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the servers, too
     found = measure(options.samples, options.rounds, options.groups)
     print(f"from {found['server']}, {found['samples']} samples; seconds")
     for group, members in found["figures"].items():
-        print(f"{group:36} {'process':>8} {'first':>8} {'later':>8} {'MB/s':>8}")
+        print(
+            f"{group:36} {'process':>8} {'first':>8} {'later':>8} {'best':>8} {'cpu':>8} {'MB/s':>8}"
+        )
         for name, each in members.items():
-            rate = f"{each['MB/s']:8.0f}" if "MB/s" in each else ""
-            print(
-                f"  {name:34} {each['cold']:8.3f} {each['first']:8.3f} {each['later']:8.3f} {rate}"
+            times = " ".join(
+                f"{each[t]:8.3f}" for t in ("cold", "first", "later", "best", "processor")
             )
+            rate = f"{each['MB/s']:8.0f}" if "MB/s" in each else ""
+            print(f"  {name:34} {times} {rate}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
 

@@ -237,28 +237,22 @@ OURS = ("http", "s3fs", "obstore")
 
 
 def sides() -> dict[str, dict[str, Side]]:
-    """Return what is compared, by what is done and who does it."""
-    shards: dict[str, Side] = {f"{c}, bare": partial(bare_shards, c) for c in (*OURS, "boto3")}
-    shards |= {f"streamplug, {c}": partial(our_shards, c) for c in OURS}
-    shards |= {
-        "mosaicml-streaming, boto3": partial(mosaic, name="variable", samples=None),
-        "litdata, obstore": partial(litdata, samples=None),
-    }
-    ranges: dict[str, Side] = {f"{c}, bare": partial(bare_ranges, c) for c in (*OURS, "boto3")}
-    ranges |= {f"streamplug, {c}": partial(our_ranges, c) for c in OURS}
-    epoch: dict[str, Side] = {f"streamplug, {c}": partial(our_epoch_of_ranges, c) for c in OURS}
-    first: dict[str, Side] = {f"{c}, index and a range": partial(bare_first, c) for c in OURS}
-    for name in ("fixed", "variable"):
-        first |= {
-            f"streamplug, {c}, ranges, {name}": partial(our_first, c, name=name, fetch="range")
-            for c in OURS
-        }
-    first |= {
-        f"streamplug, {c}, shards": partial(our_first, c, name="variable", fetch="shard")
-        for c in OURS
-    }
-    first |= {
-        "mosaicml-streaming, boto3, shards": partial(mosaic, name="variable", samples=FIRST),
-        "litdata, obstore, shards": partial(litdata, samples=FIRST),
-    }
-    return {"shards": shards, "ranges": ranges, "epoch by ranges": epoch, "first batch": first}
+    """Return what is compared, by what is done and who does it; what belongs together is side by side."""
+    found: dict[str, dict[str, Side]] = {"shards": {}, "ranges": {}, "epoch by ranges": {}}
+    shards, ranges, epoch = found.values()
+    first: dict[str, Side] = {}
+    found["first batch"] = first
+    for client in OURS:
+        bare, ours = f"{client}, bare", f"streamplug, {client}"
+        shards |= {bare: partial(bare_shards, client), ours: partial(our_shards, client)}
+        ranges |= {bare: partial(bare_ranges, client), ours: partial(our_ranges, client)}
+        epoch[ours] = partial(our_epoch_of_ranges, client)
+        first[f"{client}, index and a range"] = partial(bare_first, client)
+        for name, fetch in (("fixed", "range"), ("variable", "range"), ("variable", "shard")):
+            first[f"{ours}, {fetch}s, {name}"] = partial(our_first, client, name=name, fetch=fetch)
+    shards["boto3, bare"] = partial(bare_shards, "boto3")
+    ranges["boto3, bare"] = partial(bare_ranges, "boto3")
+    for group, samples in ((shards, None), (first, FIRST)):
+        group["mosaicml-streaming, boto3"] = partial(mosaic, name="variable", samples=samples)
+        group["litdata, obstore"] = partial(litdata, samples=samples)
+    return found
