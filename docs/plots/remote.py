@@ -44,7 +44,7 @@ GROUPS = {
 Figures = dict[str, dict[str, dict[str, float]]]
 
 
-def value(group: str, each: dict[str, float]) -> float:
+def value(each: dict[str, float]) -> float:
     return each["MB/s"] if "MB/s" in each else each["later"] * 1000
 
 
@@ -62,7 +62,7 @@ def draw(figures: Figures) -> None:
     )
     for axis, (group, title) in zip(axes, GROUPS.items()):
         names = list(figures[group])
-        values = [value(group, figures[group][name]) for name in names]
+        values = [value(figures[group][name]) for name in names]
         bars = axis.barh(names, values, color=[colour(name) for name in names], height=0.72)
         axis.bar_label(bars, [f"{each:,.0f}" for each in values], padding=4, color=SOFT)
         axis.invert_yaxis()

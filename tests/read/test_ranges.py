@@ -259,6 +259,16 @@ def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
     assert asked == [0, 1, 2]
 
 
+def test_a_piece_keeps_little_besides_its_samples(tmp_path):
+    reader, counting = opened(write(tmp_path, 1000, COLUMNS, 1 << 20))
+    (need,) = reader.needs(np.array([700, 20, 21]))
+    reader.ensure(need)
+    assert counting.counts["read_ranges"] == 1
+    assert len(need.data) < 2000 < counting.bytes_read
+    assert [row["id"] for row in reader.rows(np.array([21, 700, 20]))] == [21, 700, 20]
+    assert counting.counts["read_ranges"] == 1
+
+
 def test_a_head_keeps_nothing_else_in_memory(tmp_path):
     reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
     reader.row(50)

@@ -18,8 +18,9 @@ from streamplug.fetch.spans import coalesced, located
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
+from streamplug.read.early import Early
 from streamplug.read.shards import MappedFiles, OpenShard
-from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import Bytes1D, ColumnValues, FileInfo, Int64, Sample
 
 GAP = 32 << 10
 """Bytes between two samples up to which they are asked for in one request."""
@@ -31,8 +32,6 @@ _LOCKS = 64
 
 _LUCK = 16
 """How many more guesses may be wrong than right before none are made."""
-
-_NONE, _NO_BYTES = np.empty((0, 2), np.int64), np.empty(0, np.uint8)
 
 
 class Piece:
@@ -62,27 +61,6 @@ class Piece:
         return places if np.array_equal(self.rows[places], rows) else None
 
 
-class Early:
-    """Bytes of a shard that came with its head.
-
-    Attributes:
-        spans: Where in the file they lie, shape ``[n, 2]``.
-        data: They themselves, back to back.
-        guessed: Whether samples were hoped to be among them.
-    """
-
-    __slots__ = ("data", "guessed", "spans")
-
-    def __init__(self, spans: Int64 = _NONE, data: Bytes1D = _NO_BYTES, *, guessed: bool = False):
-        self.spans, self.data, self.guessed = spans, data, guessed
-
-    def judge(self, memory: _Memory, found: bool) -> None:
-        """Note whether a guess was right, so that few are made where most are wrong."""
-        if self.guessed:
-            with memory.lock:
-                memory.luck = min(memory.luck + (1 if found else -1), _LUCK)
-
-
 class _Memory:
     """What one process holds: heads that were read, and pieces about to be."""
 
@@ -101,6 +79,12 @@ class _Memory:
                 return None
             self._heads.move_to_end(shard)
             return self._heads[shard][0]
+
+    def judge(self, early: Early, found: bool) -> None:
+        """Note whether a guess was right, so that few are made where most are wrong."""
+        if early.guessed:
+            with self.lock:
+                self.luck = min(self.luck + (1 if found else -1), _LUCK)
 
     def keep_head(self, shard: int, head: ShardHead, size: int) -> None:
         with self.lock:
@@ -245,22 +229,23 @@ class RangeShards:
         file = info.files["data"].raw
         ranges = head.byte_ranges(piece.rows)
         self._check_bounds(piece, ranges, file.bytes)
-        places = located(ranges, early.spans)
-        missing = places < 0
-        early.judge(self._mine(), not missing.any())
-        if not missing.any():
-            piece.data, piece.starts = early.data, places
-            return
-        spans, starts = coalesced(ranges[missing], GAP)
+        here = early.has(ranges)
+        self._mine().judge(early, bool(here.all()))
+        piece.starts = np.empty(len(ranges), np.int64)
+        piece.data, piece.starts[here] = early.kept(ranges[here])
+        if not here.all():
+            more, starts = self._read_rows(file, piece.rows[~here], ranges[~here])
+            piece.starts[~here] = len(piece.data) + starts
+            piece.data = np.concatenate([piece.data, more]) if here.any() else more
+
+    def _read_rows(self, file: FileInfo, rows: Int64, ranges: Int64) -> tuple[Bytes1D, Int64]:
+        """Fetch the bytes of samples; returns them, and where in them each begins."""
+        spans, starts = coalesced(ranges, GAP)
         try:
-            data = self._store.read(file, spans)
+            return self._store.read(file, spans), starts
         except CutShortError as error:
-            row = int(piece.rows[missing][(ranges[missing, 1] > error.at).argmax()])
+            row = int(rows[(ranges[:, 1] > error.at).argmax()])
             raise CorruptShardError(f"sample {row}: {error}") from error
-        if not missing.all():
-            starts, data = starts + len(early.data), np.concatenate([early.data, data])
-        places[missing] = starts
-        piece.data, piece.starts = data, places
 
     def _check_bounds(self, piece: Piece, ranges: Int64, size: int) -> None:
         wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0]) | (ranges[:, 1] > size)
