@@ -13,7 +13,7 @@ import pytest
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.builtin.storages.any import AnyFsspec
-from streamplug.errors import CacheConflictError, InvalidIndexError, NotFound
+from streamplug.errors import CacheConflictError, InvalidIndexError, NotFound, StorageError
 from streamplug.fetch import indexes
 from streamplug.fetch.companions import build_companion, check_companion
 from streamplug.index import COMPANION_NAME, INDEX_NAME
@@ -91,7 +91,9 @@ def test_a_short_index_comes_in_one_request(folder, tmp_path, monkeypatch, short
 
 def test_an_index_is_read_where_parts_cannot_be(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(indexes, "LARGE_INDEX", 1 << 24)
-    storage = FlakyStorage(AnyFsspec(str(folder)), fail=lambda name, key: name == "read_range")
+    storage = FlakyStorage(
+        AnyFsspec(str(folder)), fail=lambda name, key: name == "read_range", error=StorageError
+    )
     index = indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=0)
     assert index.size == 40
 

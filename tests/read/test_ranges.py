@@ -200,7 +200,8 @@ def test_samples_of_one_size_come_with_the_head(tmp_path, monkeypatch):
     assert counting.bytes_read == 4 * 1002 + 3 * 12
 
 
-def test_a_small_shard_comes_with_its_head(tmp_path):
+def test_a_small_shard_comes_with_its_head(tmp_path, monkeypatch):
+    monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
     reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
     assert reader.row(50)["id"] == 50
     assert counting.counts["read_ranges"] == 1
@@ -259,7 +260,8 @@ def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
     assert asked == [0, 1, 2]
 
 
-def test_a_piece_keeps_little_besides_its_samples(tmp_path):
+def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
     reader, counting = opened(write(tmp_path, 1000, COLUMNS, 1 << 20))
     (need,) = reader.needs(np.array([700, 20, 21]))
     reader.ensure(need)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from streamplug.errors import InvalidIndexError, NotFound, StorageError
+from streamplug.errors import InvalidIndexError, NotFound, StorageError, Transient
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.origin import claim, in_use, take_into_use
@@ -77,6 +77,8 @@ def _short(storage: Storage, retries: int) -> bytes | None:
         return None
     try:
         data = retrying(lambda: storage.read_range(INDEX_NAME, 0, most), retries)
+    except Transient:
+        raise
     except StorageError:  # reading all of it will tell what is wrong, or work
         return None
     return data if 0 < len(data) < most else None
