@@ -41,6 +41,10 @@ class Counting(AnyFsspec):
         self._count(f"read {key}")
         return super().read(key)
 
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        self._count(f"read {key}")
+        return super().read_range(key, start, stop)
+
     def download(self, key: str, path: Path) -> None:
         self._count(f"download {key}", path)
         super().download(key, path)

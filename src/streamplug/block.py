@@ -94,15 +94,17 @@ def planned(
 def made_ready(
     blocks: Iterator[Block],
     reader: Reader,
+    read: Callable[[Int64], T],
     predownload: int | None,
     stride: int,
     observer: Observer,
-) -> Generator[Block, None, None]:
-    """Yield blocks when what they need has been fetched; see `prefetched`.
+) -> Generator[tuple[Block, T], None, None]:
+    """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetched`.
 
     Args:
         blocks: Those of a worker.
-        reader: Reads them.
+        reader: Fetches what they need.
+        read: Reads the samples of some ids.
         predownload: How many samples ahead to fetch; None adapts.
         stride: Bytes that all processes of this machine read while this one reads a sample.
         observer: Told of what is waited for.
@@ -124,7 +126,8 @@ def made_ready(
             limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
         )
         blocks = share.fitting(blocks)
-    return prefetched(blocks, needs, replace(limits, samples=predownload))
+    limits = replace(limits, samples=predownload)
+    return prefetched(blocks, needs, lambda block: read_in_parts(block, read), limits)
 
 
 class _Share:

@@ -270,12 +270,13 @@ class StreamingDataset:
         if self._remote:
             stride = self._row_bytes * place.ranks_per_node * place.workers_per_rank
             told = self._watch.observer
-            blocks = made_ready(blocks, self._reader, self.predownload, stride, told)
-        with self._watch.loop(epoch, first, place, self._remote), closing(blocks):
-            for block in blocks:
-                for part, values in read_in_parts(block, read):
-                    with self._watch.giving(part):
-                        yield epoch, part, values
+            parts = made_ready(blocks, self._reader, read, self.predownload, stride, told)
+        else:
+            parts = (part for block in blocks for part in read_in_parts(block, read))
+        with self._watch.loop(epoch, first, place, self._remote), closing(parts):
+            for part, values in parts:
+                with self._watch.giving(part):
+                    yield epoch, part, values
             self._run.moved_to(epoch + 1, 0)
 
     def _world(self) -> World:

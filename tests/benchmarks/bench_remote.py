@@ -1,207 +1,190 @@
-"""Reading from a server, beside what its client can do at best.
+"""Reading from an object store on this machine, beside clients alone and other libraries.
 
-    python tests/benchmarks/bench_remote.py [--rounds 3] [--json FILE]
+    python tests/benchmarks/bench_remote.py [--rounds 5] [--json FILE]
 
-All sides use the same client (that of the built-in storage) and the same local server, which runs in a
-process of its own; rounds of all sides are interleaved, and medians are compared.
+nginx, or without it the server of the tests, gives plain files by HTTP; clients of S3 get the same files
+from it. Each measurement is a process of its own, in turns. It does its work several times, each time with
+a new client and an empty cache. Reported are medians over all rounds: of the first time, from the start of
+the process on and without it, of the later times, and of the time of processors that those took; and the best
+of the later times, of which the rates are: what else the machine does can only add to it.
 
-- shards: samples of whole shards, beside downloading the same files, eight at a time.
-- ranges: samples of 100 kB by ranges, beside asking for the same ranges, file by file.
-- first batch: with 20 ms before each answer, beside the time of a GET of the index and one of a range.
+- shards: all samples of whole shards, beside downloading the files, eight at a time.
+- ranges: half of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
+- epoch by ranges: all samples, by ranges.
+- first batch: eight shuffled samples from a server that is 20 ms away, beside a request for the index and
+  one for 100 kB.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
+import os
 import shutil
+import signal
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import remote_sides
+import servers
 
-from streamplug import MDSWriter, StreamingDataset
-from streamplug.builtin.storages.http import Http
-from streamplug.testing.http import serving
-
-SAMPLE = 100_000
-COLUMNS = {"fixed": {"x": f"ndarray:uint8:{SAMPLE}"}, "variable": {"x": "bytes"}}
-
-
-def serve(root: str, seconds: float, pipe: Any) -> None:
-    with serving(Path(root)) as server:
-        server.seconds = seconds
-        pipe.send(server.url)
-        pipe.recv()
+SAMPLE, SHARD_BYTES = 100_000, 1 << 24
+NEEDS = {
+    "mosaicml-streaming": "streaming",
+    "litdata": "litdata",
+    "s3fs": "s3fs",
+    "obstore": "obstore",
+}
+NEEDS |= {"boto3": "boto3"}
 
 
-def write(root: Path, name: str, samples: int, limit: int) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, SAMPLE + samples, dtype=np.uint8)
-    with MDSWriter(out=root / name, columns=COLUMNS[name], size_limit=limit) as out:
+@cache
+def noise(samples: int) -> tuple[bytes, list[int]]:
+    """Return bytes that cannot be compressed, and how many of them each sample takes."""
+    draws = np.random.default_rng(0)
+    sizes = draws.integers(SAMPLE // 2, SAMPLE * 3 // 2, samples)
+    return draws.bytes(2 * SAMPLE + samples), sizes.tolist()
+
+
+def row(samples: int, number: int) -> dict[str, bytes]:
+    data, sizes = noise(samples)
+    return {"x": data[number : number + sizes[number]]}
+
+
+def write(root: Path, samples: int) -> None:
+    from streamplug import MDSWriter, StreamingDataset
+
+    bench = root / "bench"
+    with MDSWriter(out=bench / "variable", columns={"x": "bytes"}, size_limit=SHARD_BYTES) as out:
         for n in range(samples):
-            row = noise[n : n + SAMPLE]
-            out.write({"x": row if name == "fixed" else row.tobytes()})
-
-
-def get_shards(url: str, root: Path) -> float:
-    storage, out = Http(url), Path(tempfile.mkdtemp())
-    names = sorted(path.name for path in root.glob("*.mds"))
-    began = time.perf_counter()
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda name: storage.download(name, out / name), names))
-    seconds = time.perf_counter() - began
-    shutil.rmtree(out)
-    return seconds
-
-
-def stream_shards(url: str, batch: int) -> float:
-    out = tempfile.mkdtemp()
-    dataset = StreamingDataset(remote=url, local=out, batch_size=batch, shuffle=True)
-    began = time.perf_counter()
-    for _ in dataset.batches():
-        pass
-    seconds = time.perf_counter() - began
-    shutil.rmtree(out)
-    return seconds
-
-
-def get_ranges(url: str, places: list[tuple[str, int, int]]) -> float:
-    """Ask for ranges of each file together, files side by side: the most that the client can do."""
-    storage = Http(url)
-    began = time.perf_counter()
-    with ThreadPoolExecutor(16) as threads:
-        for first in range(0, len(places), 256):
-            files: dict[str, list[tuple[int, int]]] = {}
-            for name, start, stop in places[first : first + 256]:
-                files.setdefault(name, []).append((start, stop))
-            list(threads.map(lambda item: storage.read_ranges(*item), files.items()))
-    return time.perf_counter() - began
-
-
-def places_of(dataset: StreamingDataset, ids: np.ndarray) -> list[tuple[str, int, int]]:
-    """Return the file and bytes of each sample, which a caller that keeps its own table would have."""
-    found = []
-    for sample in ids.tolist():
-        _, shard, name, row = dataset._reader.locate(sample)
-        reader = dataset._reader.open(shard).reader
-        start, stop = reader._shards._head(reader._info).byte_ranges(np.array([row]))[0].tolist()
-        found.append((name, start, stop))
-    return found
-
-
-def read_ranges(url: str, ids: np.ndarray) -> float:
-    """Read samples by their ids, heads and all."""
-    dataset = StreamingDataset(remote=url, fetch="range")
-    began = time.perf_counter()
-    for start in range(0, len(ids), 256):
-        dataset[ids[start : start + 256]]
-    return time.perf_counter() - began
-
-
-def stream_ranges(url: str, batch: int) -> float:
-    dataset = StreamingDataset(remote=url, fetch="range", batch_size=batch, shuffle=True)
-    began = time.perf_counter()
-    for _ in dataset.batches():
-        pass
-    return time.perf_counter() - began
-
-
-def first_batch(url: str, fetch: str) -> float:
-    out = tempfile.mkdtemp()
-    began = time.perf_counter()
-    local = out if fetch == "shard" else None
-    dataset = StreamingDataset(remote=url, local=local, fetch=fetch, batch_size=8, shuffle=True)
-    batches = dataset.batches()
-    next(batches)
-    seconds = time.perf_counter() - began
-    batches.close()
-    shutil.rmtree(out)
-    return seconds
-
-
-def two_requests(url: str) -> float:
-    storage = Http(url)
-    began = time.perf_counter()
-    storage.read("index.json")
-    storage.read_range("shard.00000.mds", 4000, 4000 + SAMPLE)
-    return time.perf_counter() - began
-
-
-def measure(samples: int, rounds: int) -> dict[str, Any]:
-    root = Path(tempfile.mkdtemp())
-    spawn = multiprocessing.get_context("spawn")
-    servers = []
-    try:
-        for name in COLUMNS:
-            write(root, name, samples, 1 << 24)
-        for seconds in (0.0, 0.02):
-            ours, theirs = spawn.Pipe()
-            process = spawn.Process(target=serve, args=(str(root), seconds, theirs), daemon=True)
-            process.start()
-            servers.append((ours.recv(), ours, process))
-        return compare(root, servers[0][0], servers[1][0], samples, rounds)
-    finally:
-        for _, pipe, process in servers:
-            pipe.send(None)
-            process.join(10)
-        shutil.rmtree(root)
-
-
-def compare(root: Path, quick: str, slow: str, samples: int, rounds: int) -> dict[str, Any]:
-    url = f"{quick}/variable"
+            out.write(row(samples, n))
+    columns = {"x": f"ndarray:uint8:{SAMPLE}"}
+    data = np.frombuffer(noise(samples)[0], np.uint8)
+    with MDSWriter(out=bench / "fixed", columns=columns, size_limit=SHARD_BYTES) as out:
+        for n in range(samples):
+            out.write({"x": data[n : n + SAMPLE]})
     ids = np.random.default_rng(1).permutation(samples)[: samples // 2]
-    # In shuffled order, so that few samples are neighbours: one request each.
-    places = places_of(StreamingDataset(remote=url, fetch="range"), ids)
-    sides = {
-        "shards: GET loop": lambda: get_shards(url, root / "variable"),
-        "shards: streamed": lambda: stream_shards(url, 32),
-        "ranges: GET loop": lambda: get_ranges(url, places),
-        "ranges: samples": lambda: read_ranges(url, ids),
-        "ranges: epoch": lambda: stream_ranges(url, 32),
-        "first: index and range": lambda: two_requests(f"{slow}/variable"),
-        "first: by ranges": lambda: first_batch(f"{slow}/variable", "range"),
-        "first: by ranges, fixed size": lambda: first_batch(f"{slow}/fixed", "range"),
-        "first: by shards": lambda: first_batch(f"{slow}/variable", "shard"),
+    np.save(root / "ids.npy", ids)
+    dataset = StreamingDataset(local=str(bench / "variable"))
+    places = []
+    for number in ids.tolist():
+        _, shard, _, place = dataset._reader.locate(number)
+        places.append((shard, *dataset._reader.open(shard).reader.byte_range(place)))
+    np.save(root / "places.npy", np.array(places))
+    if find_spec("litdata"):
+        import litdata
+
+        litdata.optimize(
+            fn=partial(row, samples),
+            inputs=list(range(samples)),
+            output_dir=str(bench / "litdata"),
+            chunk_bytes=SHARD_BYTES,
+            num_workers=1,
+            verbose=False,
+        )
+
+
+def in_process(group: str, name: str, port: int, root: Path, passes: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--group", group, "--side", name, "--port", str(port)]
+    command += ["--root", str(root), "--passes", str(passes)]
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    keys |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+    began = time.time()
+    environment = {**os.environ, **keys}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        sys.exit(f"{group}, {name}:\n{done.stderr}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    first, *later = found["seconds"]
+    cold, processor = found["at"] - began, found["processor"][1:]
+    return {"cold": cold, "first": first, "later": later, "processor": processor}
+
+
+def measure_one(options: argparse.Namespace) -> None:
+    side, seconds, at = remote_sides.sides()[options.group][options.side], [], 0.0
+    processor: list[float] = []
+    for _ in range(options.passes):
+        busy = time.process_time()
+        seconds.append(side(options.port, options.root))
+        processor.append(time.process_time() - busy)
+        at = at or time.time()
+    print(json.dumps({"at": at, "seconds": seconds, "processor": processor}), flush=True)
+    os._exit(0)  # some leave threads behind that take long to end
+
+
+def measure(samples: int, rounds: int, groups: list[str]) -> dict[str, Any]:
+    root = Path(tempfile.mkdtemp())
+    found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    try:
+        write(root, samples)
+        with servers.files(root) as (server, near), servers.distant(near, 0.02) as far:
+            for turn in range(rounds):
+                for group, members in remote_sides.sides().items():
+                    for name in members if group in groups else ():
+                        if not all(find_spec(NEEDS[n]) for n in NEEDS if n in name):
+                            continue
+                        port, passes = (far, 6) if group == "first batch" else (near, 4)
+                        found[group][name].append(in_process(group, name, port, root, passes))
+                print(f"round {turn + 1} of {rounds}", file=sys.stderr)
+    finally:
+        shutil.rmtree(root)
+    total = sum(noise(samples)[1])
+    amounts = {"shards": total, "epoch by ranges": total, "ranges": total // 2}
+    figures = {
+        group: {name: figure(members[name], amounts.get(group)) for name in members}
+        for group, members in found.items()
     }
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(rounds + 1):
-        for name, side in sides.items():
-            seconds = side()
-            if turn:  # the first warms up
-                times[name].append(seconds)
-    median = {name: statistics.median(values) for name, values in times.items()}
-    total, part = samples * SAMPLE, len(ids) * SAMPLE
-    rates = dict.fromkeys(("shards: GET loop", "shards: streamed", "ranges: epoch"), total)
-    rates |= dict.fromkeys(("ranges: GET loop", "ranges: samples"), part)
-    return {
-        "seconds": median,
-        "MB/s": {name: rates[name] / median[name] / 1e6 for name in rates},
-        "shards": median["shards: GET loop"] / median["shards: streamed"],
-        "ranges": median["ranges: GET loop"] / median["ranges: samples"],
-        "first batch by ranges": median["first: by ranges"] / median["first: index and range"],
-        "first batch by ranges, fixed size": median["first: by ranges, fixed size"]
-        / median["first: index and range"],
-        "all": times,
+    return {"server": server, "samples": samples, "figures": figures, "rounds": found}
+
+
+def figure(turns: list[dict[str, Any]], amount: int | None) -> dict[str, float]:
+    later = [second for turn in turns for second in turn["later"]]
+    found = {
+        "cold": statistics.median(turn["cold"] for turn in turns),
+        "first": statistics.median(turn["first"] for turn in turns),
+        "later": statistics.median(later),
+        "best": min(later),
+        "processor": statistics.median(s for turn in turns for s in turn["processor"]),
     }
+    return found if amount is None else {**found, "MB/s": amount / found["best"] / 1e6}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--groups", nargs="+", default=list(remote_sides.sides()))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--group", help=argparse.SUPPRESS)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--root", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--passes", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    found = measure(options.samples, options.rounds)
-    for name, seconds in found["seconds"].items():
-        rate = f"{found['MB/s'][name]:8.0f} MB/s" if name in found["MB/s"] else ""
-        print(f"{name:32} {seconds:8.3f} s {rate}")
-    for name in ("shards", "ranges", "first batch by ranges", "first batch by ranges, fixed size"):
-        print(f"{name:40} {found[name]:.2f}")
+    if options.side:
+        measure_one(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the servers, too
+    found = measure(options.samples, options.rounds, options.groups)
+    print(f"from {found['server']}, {found['samples']} samples; seconds")
+    for group, members in found["figures"].items():
+        print(
+            f"{group:36} {'process':>8} {'first':>8} {'later':>8} {'best':>8} {'cpu':>8} {'MB/s':>8}"
+        )
+        for name, each in members.items():
+            times = " ".join(
+                f"{each[t]:8.3f}" for t in ("cold", "first", "later", "best", "processor")
+            )
+            rate = f"{each['MB/s']:8.0f}" if "MB/s" in each else ""
+            print(f"  {name:34} {times} {rate}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
 

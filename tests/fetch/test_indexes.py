@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.errors import CacheConflictError, InvalidIndexError, NotFound
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import CacheConflictError, InvalidIndexError, NotFound, StorageError
 from streamplug.fetch import indexes
 from streamplug.fetch.companions import build_companion, check_companion
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.index.mapped import MappedArray
+from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
 
 def write(folder: Path, count: int = 40, **kwargs) -> Path:
@@ -73,6 +75,27 @@ def test_a_set_is_the_same_through_its_companion(folder):
 def test_a_small_index_is_read_without_looking_for_a_companion(built, monkeypatch):
     monkeypatch.setattr(indexes, "LARGE_INDEX", (built / INDEX_NAME).stat().st_size + 1)
     assert not is_mapped(StreamingDataset(local=str(built)))
+
+
+@pytest.mark.parametrize("short", [1, 10**6])
+def test_a_short_index_comes_in_one_request(folder, tmp_path, monkeypatch, short):
+    monkeypatch.setattr(indexes, "LARGE_INDEX", 1 << 24)
+    monkeypatch.setattr(indexes, "_SHORT_INDEX", short)
+    storage = CountingStorage(AnyFsspec(str(folder)))
+    index = indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=0)
+    assert index.size == 40
+    assert (tmp_path / "cache" / INDEX_NAME).read_bytes() == (folder / INDEX_NAME).read_bytes()
+    wanted = {"read_range": 1} if short > 1 else {"read_range": 1, "stat": 1, "read": 1}
+    assert storage.counts == wanted
+
+
+def test_an_index_is_read_where_parts_cannot_be(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(indexes, "LARGE_INDEX", 1 << 24)
+    storage = FlakyStorage(
+        AnyFsspec(str(folder)), fail=lambda name, key: name == "read_range", error=StorageError
+    )
+    index = indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=0)
+    assert index.size == 40
 
 
 def test_two_streams_have_one_sequence_of_samples(built, tmp_path):

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.builtin.formats import mds_guess
+from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
 from streamplug.fetch import RangeStore
-from streamplug.fetch.spans import coalesced
+from streamplug.fetch.spans import coalesced, located
 from streamplug.read import OpenShards, RangeShards, Reader, ranges
 from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
@@ -60,15 +62,21 @@ def same(one, other):
     st.integers(600, 3000),
     st.sampled_from([COLUMNS, FIXED, {"text": "str"}]),
     st.sampled_from([0, 10, ranges.GAP]),
+    st.sampled_from([0, 20, 300, mds_guess._SLACK]),
+    st.sampled_from([0, mds_guess._WHOLE]),
     st.data(),
 )
-def test_values_are_those_of_whole_shards(tmp_path_factory, count, limit, columns, gap, data):
+def test_values_are_those_of_whole_shards(
+    tmp_path_factory, count, limit, columns, gap, slack, small, data
+):
     folder = write(tmp_path_factory.mktemp("set"), count, columns, limit)
     wanted = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=40)), np.int64)
     stream = Stream(local=str(folder)).open()
     whole = Reader([stream.index.starts], [OpenShards(stream.index, stream.store, None)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "GAP", gap)
+        patch.setattr(mds_guess, "_SLACK", slack)
+        patch.setattr(mds_guess, "_WHOLE", small)
         parts, _ = opened(folder)
         assert same(parts.rows(wanted), whole.rows(wanted))
         assert same([parts.row(i) for i in wanted[:5]], [whole.row(i) for i in wanted[:5]])
@@ -96,25 +104,23 @@ def test_joined_ranges_hold_what_was_asked_for(asked, gap):
 
 
 def test_only_what_is_asked_for_is_read(tmp_path):
-    folder = write(tmp_path, 200, {"text": "str"}, 1 << 20, size=4000)
-    files = sum(path.stat().st_size for path in folder.glob("*.mds"))
-    reader, counting = opened(folder)
+    reader, counting = opened(write(tmp_path, 1000, {"text": "str"}, 1 << 24, size=4000))
+    assert (tmp_path / "shard.00000.mds").stat().st_size > 5_000_000
     assert counting.bytes_read == 0
     reader.row(20)
-    heads = counting.bytes_read
-    assert heads < 4 * 202 + 20 * 12 + 4
+    assert counting.counts["read_ranges"] <= 2
+    assert counting.bytes_read < 200_000  # where it was likely to lie
+    before = counting.bytes_read
     reader.row(150)
-    assert counting.counts["read_ranges"] <= 4
-    assert counting.bytes_read < files / 20
-    reader.row(20)
-    assert counting.counts["read_ranges"] <= 5  # its head is known
+    assert counting.counts["read_ranges"] <= 3  # its head is known
+    assert counting.bytes_read - before == 4 + len("sample 150 " * 150)
 
 
 def test_near_samples_come_in_one_request(tmp_path):
     reader, counting = opened(write(tmp_path, 100, FIXED, 1 << 20))
     reader.rows(np.arange(100))
-    assert counting.counts["read_ranges"] == 2
-    assert counting.bytes_read == 4 * 102 + 100 * 12
+    assert counting.counts["read_ranges"] == 1
+    assert counting.bytes_read == (tmp_path / "shard.00000.mds").stat().st_size
 
 
 def test_pieces_that_were_fetched_ahead_are_used_and_forgotten(tmp_path):
@@ -143,7 +149,7 @@ def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):
     for _ in range(2):
         for shard in range(shards):
             reader.row(int(reader.starts[shard]))
-    assert counting.counts["read_ranges"] == 4 * shards
+    assert counting.counts["read_ranges"] == 2 * shards  # with its first sample
     assert reader._streams[0]._memory._bytes <= 200
 
 
@@ -162,6 +168,149 @@ def test_a_copy_in_another_process_starts_anew(tmp_path):
     memory.lock.acquire()  # as a fork finds it while another thread reads
     memory.pid = os.getpid() + 1
     assert reader.row(3)["id"] == 3
+
+
+# -- what comes with a head ----------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 9)), max_size=9),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), min_size=1, max_size=9),
+    st.integers(0, 9),
+)
+def test_ranges_are_found_in_what_is_there(there, asked, gap):
+    file = np.arange(120)
+    parts = np.array([(start, start + size) for start, size in there], np.int64).reshape(-1, 2)
+    spans = coalesced(parts, gap)[0] if there else parts
+    data = np.concatenate([file[:0], *(file[start:stop] for start, stop in spans)])
+    wanted = np.array([(start, start + size) for start, size in asked])
+    for (start, stop), place in zip(wanted.tolist(), located(wanted, spans).tolist()):
+        if place >= 0:
+            assert data[place : place + stop - start].tolist() == list(range(start, stop))
+        else:
+            assert not any(low <= start and stop <= high for low, high in spans.tolist())
+
+
+def test_samples_of_one_size_come_with_the_head(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "GAP", 0)
+    reader, counting = opened(write(tmp_path, 1000, FIXED, 1 << 20))
+    assert [row["id"] for row in reader.rows(np.array([900, 3, 500]))] == [900, 3, 500]
+    assert counting.counts["read_ranges"] == 1
+    assert counting.bytes_read == 4 * 1002 + 3 * 12
+
+
+def test_a_small_shard_comes_with_its_head(tmp_path, monkeypatch):
+    monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
+    reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
+    assert reader.row(50)["id"] == 50
+    assert counting.counts["read_ranges"] == 1
+    assert reader.row(51)["id"] == 51
+    assert counting.counts["read_ranges"] == 2  # nothing but the head is kept
+
+
+def test_samples_of_nearly_one_size_come_with_the_head(tmp_path):
+    with MDSWriter(columns={"text": "str"}, out=tmp_path, size_limit=1 << 24) as writer:
+        for number in range(3000):
+            writer.write({"text": f"{number:04}" * (200 + number % 7)})
+    reader, counting = opened(tmp_path)
+    for number in (0, 1700, 2999):
+        copy = pickle.loads(pickle.dumps(reader))  # knows no head
+        shards = copy._streams[0]
+        assert copy.row(number)["text"].startswith(f"{number:04}")
+        assert shards._store.storage.counts["read_ranges"] == 1
+        assert shards._store.storage.bytes_read < 100_000
+    assert counting.counts["read_ranges"] == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-50, 5000), st.integers(-9, 5000)), min_size=12, max_size=12),
+    st.lists(st.integers(0, 59), min_size=1, max_size=12),
+)
+def test_any_guess_gives_the_same_values(tmp_path_factory, guess, wanted):
+    folder = write(tmp_path_factory.mktemp("set"), 60, COLUMNS, 3000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "GAP", 7)
+        patch.setattr(
+            MDS,
+            "likely_ranges",
+            lambda self, info, rows, columns: np.array([(a, a + n) for a, n in guess[: len(rows)]]),
+        )
+        reader, _ = opened(folder)
+        assert [row["id"] for row in reader.rows(np.array(wanted))] == wanted
+        assert reader.row(wanted[0])["id"] == wanted[0]
+
+
+def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "_LUCK", 3)
+    asked = []
+    monkeypatch.setattr(
+        MDS,
+        "likely_ranges",
+        lambda self, info, rows, columns: (
+            asked.append(info.number) or np.zeros((len(rows), 2), int)
+        ),
+    )
+    reader, _ = opened(write(tmp_path, 100, FIXED, 450))
+    shards = len(reader.starts) - 1
+    assert shards > 6
+    for shard in range(shards):
+        assert reader.row(int(reader.starts[shard]))["id"] == reader.starts[shard]
+    assert asked == [0, 1, 2]
+
+
+def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
+    reader, counting = opened(write(tmp_path, 1000, COLUMNS, 1 << 20))
+    (need,) = reader.needs(np.array([700, 20, 21]))
+    reader.ensure(need)
+    assert counting.counts["read_ranges"] == 1
+    assert len(need.data) < 2000 < counting.bytes_read
+    assert [row["id"] for row in reader.rows(np.array([21, 700, 20]))] == [21, 700, 20]
+    assert counting.counts["read_ranges"] == 1
+
+
+def test_a_head_keeps_nothing_else_in_memory(tmp_path):
+    reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
+    reader.row(50)
+    offsets = reader._streams[0]._memory.head(0).offsets
+    while offsets.base is not None:
+        offsets = offsets.base
+    assert offsets.nbytes == 4 * 102 < counting.bytes_read
+
+
+@pytest.mark.parametrize("columns", [FIXED, COLUMNS])
+def test_a_damaged_head_is_an_error_though_the_guess_was_right(tmp_path, columns):
+    reader, _ = opened(write(tmp_path, columns=columns))
+    path = tmp_path / "shard.00000.mds"
+    data = bytearray(path.read_bytes())
+    data[5] ^= 0x40
+    path.write_bytes(bytes(data))
+    with pytest.raises(CorruptShardError, match=r"shard 0 \(.*00000.mds\): .*the file is damaged"):
+        reader.row(0)
+
+
+@pytest.mark.parametrize("columns", [FIXED, COLUMNS])
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_file_without_a_whole_head_is_an_error(tmp_path, columns, left):
+    reader, _ = opened(write(tmp_path, 200, columns, 1 << 20))
+    path = tmp_path / "shard.00000.mds"
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(
+        CorruptShardError, match=r"00000.mds\): .* got \d+ bytes from 0 on .* cut short"
+    ):
+        reader.row(0)
+
+
+@pytest.mark.parametrize("columns", [FIXED, COLUMNS])
+def test_a_guess_beyond_the_end_of_a_file_names_the_sample(tmp_path, columns):
+    reader, _ = opened(write(tmp_path, 200, columns, 1 << 20))
+    path = tmp_path / "shard.00000.mds"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptShardError, match=r"00000.mds\): sample 199: .* cut short"):
+        reader.row(199)
+    assert reader.row(198)["id"] == 198
 
 
 # -- what cannot be read, or is damaged --------------------------------------------------
@@ -232,11 +381,9 @@ def test_a_file_that_is_gone_is_named(tmp_path):
 
 def test_a_damaged_sample_is_named(tmp_path):
     reader, _ = opened(write(tmp_path))
-    start, _ = (
-        reader.open(0)
-        .reader._shards._head(reader.open(0).reader._info)
-        .byte_ranges(np.array([2]))[0]
-    )
+    shards, rows = reader._streams[0], np.array([2])
+    head, _ = shards._head(reader.open(0).reader._info, rows)
+    start, _ = head.byte_ranges(rows)[0]
     path = tmp_path / shard_of(reader, 0)
     data = bytearray(path.read_bytes())
     data[start : start + 4] = b"\xff\xff\xff\x7f"

@@ -9,7 +9,7 @@ import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
+from streamplug.errors import AccessDenied, ConfigError, CorruptShardError, NotFound, StorageError
 from streamplug.plugin import open_storage
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
@@ -53,6 +53,26 @@ def test_a_stream_is_read_through_it_also_by_forked_workers(s3, tmp_path):
     assert ours.poll(60), "the child hangs"
     assert ours.recv() == list(range(100))
     child.join()
+
+
+def test_samples_are_read_by_range(s3):
+    url, options = f"obstore+{s3.url}/set", s3.options
+    columns = {"id": "int", "text": "str"}
+    with MDSWriter(out=url, columns=columns, size_limit=400_000, storage_options=options) as out:
+        for n in range(600):
+            out.write({"id": n, "text": f"{n} " * n})
+    dataset = StreamingDataset(
+        remote=url, fetch="range", batch_size=8, shuffle=True, storage_options=options
+    )
+    assert len(dataset.samples_per_shard) > 1
+    rows = list(dataset)
+    assert sorted(row["id"] for row in rows) == list(range(600))
+    assert all(row["text"] == f"{row['id']} " * row["id"] for row in rows)
+    key = "set/shard.00000.mds"
+    s3.put(key, s3.get(key)[:-1])
+    last = int(dataset.samples_per_shard[0]) - 1
+    with pytest.raises(CorruptShardError, match=rf"{key}\): sample {last}: .* cut short"):
+        dataset[last]
 
 
 # -- S3 -----------------------------------------------------------------------
@@ -104,6 +124,9 @@ def test_ranges_far_apart_are_read_apart(s3):
     ]
     ranges += [(len(data) - 5, len(data) + 5), (3 * len(data), 3 * len(data) + 1)]
     assert storage.read_ranges("k", ranges) == [data[a:b] for a, b in ranges]
+    assert storage.read_ranges("k", ranges[:5]) == [data[a:b] for a, b in ranges[:5]]
+    with pytest.raises(NotFound, match="/gone"):
+        storage.read_ranges("gone", ranges)
 
 
 def test_a_missing_bucket_is_not_found(s3):

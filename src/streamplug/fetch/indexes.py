@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from streamplug.errors import InvalidIndexError, NotFound, StorageError
+from streamplug.errors import InvalidIndexError, NotFound, StorageError, Transient
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.origin import claim, in_use, take_into_use
@@ -30,6 +30,9 @@ LARGE_INDEX = 1 << 24
 
 _CHECKED = 64 << 20
 """Bytes of a cached companion up to which it is checked whenever it is opened; others when they come."""
+_SHORT_INDEX = 1 << 20
+"""Bytes up to which an index.json comes with the first request."""
+
 _LOG = logging.getLogger("streamplug.fetch")
 
 
@@ -47,10 +50,12 @@ def open_index(storage: Storage, directory: Path, *, in_place: bool, retries: in
         InvalidIndexError: If it cannot be used.
         CacheConflictError: If the directory serves another data set.
     """
-    index = _through_companion(storage, directory, in_place=in_place, retries=retries)
-    if index is not None:
-        return index
-    data = _content(storage, retries)
+    data = None if in_place else _short(storage, retries)
+    if data is None:
+        index = _through_companion(storage, directory, in_place=in_place, retries=retries)
+        if index is not None:
+            return index
+        data = _content(storage, retries)
     index = parse_index(data, storage.url_of(INDEX_NAME))
     if not in_place:
         take_into_use(directory, storage.url, data)
@@ -65,6 +70,20 @@ def read_index(storage: Storage, retries: int) -> Index:
         InvalidIndexError: If it cannot be used.
     """
     return parse_index(_content(storage, retries), storage.url_of(INDEX_NAME))
+
+
+def _short(storage: Storage, retries: int) -> bytes | None:
+    """Return the index.json if it is short, as most are, in one request."""
+    most = min(_SHORT_INDEX, LARGE_INDEX)
+    if not most:
+        return None
+    try:
+        data = retrying(lambda: storage.read_range(INDEX_NAME, 0, most), retries)
+    except Transient:
+        raise
+    except StorageError:  # reading all of it will tell what is wrong, or work
+        return None
+    return data if 0 < len(data) < most else None
 
 
 def _content(storage: Storage, retries: int) -> bytes:

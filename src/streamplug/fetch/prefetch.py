@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from streamplug.fetch.workers import Job, Workers
 
 T = TypeVar("T")
+V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)
 
 _BLOCKS = 8
@@ -76,31 +77,39 @@ class Needs(Generic[T, K]):
 
 
 def prefetched(
-    blocks: Iterable[T], needs: Needs[T, K], limits: Limits | None = None
-) -> Generator[T, None, None]:
-    """Yield blocks once what they need is ready, fetching for later blocks meanwhile.
+    blocks: Iterable[T],
+    needs: Needs[T, K],
+    use: Callable[[T], Iterable[V]],
+    limits: Limits | None = None,
+) -> Generator[V, None, None]:
+    """Use blocks once what they need is ready, fetching for later blocks meanwhile.
 
     Args:
         blocks: Pieces of the plan, in the order of their use.
         needs: What they need.
+        use: Makes of a block what is yielded; one for which something failed comes in parts, up to
+            the one that needs that.
         limits: How far ahead to fetch.
 
     Yields:
-        The blocks; one for which something failed comes in parts, up to the one that needs that.
+        What `use` makes of the blocks.
 
     Raises:
         StreamplugError: What `ensure` raised, at the part of a block that needs it first.
     """
     window = _Window(iter(blocks), needs, limits or Limits())
+    begun = False
     try:
         while window.look():
             block, wanted, failed = window.pop()
-            # Only now, so that nothing competes with what the first block needs.
-            window.fill()
-            if not failed:
-                yield block
-            else:
-                yield from _until_failure(block, needs, failed)
+            for part in _until_failure(block, needs, failed) if failed else (block,):
+                if begun:
+                    window.fill()
+                for value in use(part):
+                    if not begun:  # only now, so that nothing competes with the very first one
+                        begun = True
+                        window.fill()
+                    yield value
             window.forget(wanted)
     finally:
         window.close()

@@ -33,3 +33,24 @@ def coalesced(ranges: Int64, gap: int) -> tuple[Int64, Int64]:
     places = np.empty(len(order), np.int64)
     places[order] = bases[span_of] + starts - spans[span_of, 0]
     return spans, places
+
+
+def located(ranges: Int64, spans: Int64) -> Int64:
+    """Find ranges in parts of a file that lie back to back.
+
+    Args:
+        ranges: Where each begins and ends in the file, shape ``[n, 2]``.
+        spans: The same of the parts, shape ``[m, 2]``; ascending and apart.
+
+    Returns:
+        Where each begins in the parts, shape ``[n]``; -1 for one that is not whole in one of them.
+
+    >>> located(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
+    array([12, -1,  3])
+    """
+    if not len(spans):
+        return np.full(len(ranges), -1, np.int64)
+    bases = np.cumsum(spans[:, 1] - spans[:, 0]) - (spans[:, 1] - spans[:, 0])
+    part = np.maximum(np.searchsorted(spans[:, 0], ranges[:, 0], side="right") - 1, 0)
+    inside = (ranges[:, 0] >= spans[part, 0]) & (ranges[:, 1] <= spans[part, 1])
+    return np.where(inside, bases[part] + ranges[:, 0] - spans[part, 0], -1)

@@ -279,6 +279,24 @@ class Format(ABC):
         """
         return None
 
+    def likely_ranges(
+        self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]
+    ) -> Int64 | None:
+        """Guess from the index where samples lie, so that they can be asked for along with the head.
+
+        A sample that turns out to lie elsewhere is asked for again. The default is None: no idea.
+
+        Args:
+            shard: What the index says of it.
+            rows: Which samples, shape ``[n]``.
+            columns: All of its columns, as `columns` returned them.
+
+        Returns:
+            Bytes of the data file that hold each: int64, shape ``[n, 2]``; what is outside of the file
+            is left out.
+        """
+        return None
+
     def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
         """Open a shard of which only the head was read; called if `head_range` is not None.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -13,12 +14,13 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.fetch import RangeStore
 from streamplug.fetch.ranged import CutShortError
-from streamplug.fetch.spans import coalesced
+from streamplug.fetch.spans import coalesced, located
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
+from streamplug.read.early import Early
 from streamplug.read.shards import MappedFiles, OpenShard, Wanted
-from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import Bytes1D, ColumnValues, FileInfo, Int64, Sample
 
 GAP = 32 << 10
 """Bytes between two samples up to which they are asked for in one request."""
@@ -27,6 +29,9 @@ HEAD_BYTES = 64 << 20
 """Bytes of the heads of shards that are kept."""
 
 _LOCKS = 64
+
+_LUCK = 16
+"""How many more guesses may be wrong than right before none are made."""
 
 
 class Piece:
@@ -64,6 +69,7 @@ class _Memory:
         self.lock = Lock()
         self.pieces: dict[int, list[Piece]] = {}
         self.fetching = [Lock() for _ in range(_LOCKS)]
+        self.luck = _LUCK
         self._heads: OrderedDict[int, tuple[ShardHead, int]] = OrderedDict()
         self._bytes = 0
 
@@ -73,6 +79,12 @@ class _Memory:
                 return None
             self._heads.move_to_end(shard)
             return self._heads[shard][0]
+
+    def judge(self, early: Early, found: bool) -> None:
+        """Note whether a guess was right, so that few are made where most are wrong."""
+        if early.guessed:
+            with self.lock:
+                self.luck = min(self.luck + (1 if found else -1), _LUCK)
 
     def keep_head(self, shard: int, head: ShardHead, size: int) -> None:
         with self.lock:
@@ -201,7 +213,7 @@ class RangeShards:
             self._fill(piece, info)
             found = piece, np.searchsorted(piece.rows, rows)
         piece, places = found
-        return self._head(info).take(rows, piece.data, piece.starts[places], columns)
+        return self._head(info, piece.rows)[0].take(rows, piece.data, piece.starts[places], columns)
 
     def _find(self, shard: int, rows: Int64) -> tuple[Piece, Int64] | None:
         memory = self._mine()
@@ -214,16 +226,28 @@ class RangeShards:
         return None
 
     def _fill(self, piece: Piece, info: ShardInfo) -> None:
-        file = info.files["data"].raw
-        ranges = self._head(info).byte_ranges(piece.rows)
-        self._check_bounds(piece, ranges, file.bytes)
-        if not len(ranges):
+        if not len(piece.rows):
             return
+        head, early = self._head(info, piece.rows)
+        file = info.files["data"].raw
+        ranges = head.byte_ranges(piece.rows)
+        self._check_bounds(piece, ranges, file.bytes)
+        here = early.has(ranges)
+        self._mine().judge(early, bool(here.all()))
+        piece.starts = np.empty(len(ranges), np.int64)
+        piece.data, piece.starts[here] = early.kept(ranges[here])
+        if not here.all():
+            more, starts = self._read_rows(file, piece.rows[~here], ranges[~here])
+            piece.starts[~here] = len(piece.data) + starts
+            piece.data = np.concatenate([piece.data, more]) if here.any() else more
+
+    def _read_rows(self, file: FileInfo, rows: Int64, ranges: Int64) -> tuple[Bytes1D, Int64]:
+        """Fetch the bytes of samples; returns them, and where in them each begins."""
         spans, starts = coalesced(ranges, GAP)
         try:
-            piece.data, piece.starts = self._store.read(file, spans), starts
+            return self._store.read(file, spans), starts
         except CutShortError as error:
-            row = int(piece.rows[(ranges[:, 1] > error.at).argmax()])
+            row = int(rows[(ranges[:, 1] > error.at).argmax()])
             raise CorruptShardError(f"sample {row}: {error}") from error
 
     def _check_bounds(self, piece: Piece, ranges: Int64, size: int) -> None:
@@ -235,28 +259,44 @@ class RangeShards:
                 f"of {size}; the file is damaged, write or copy it again"
             )
 
-    def _head(self, info: ShardInfo) -> ShardHead:
+    def _head(self, info: ShardInfo, rows: Int64) -> tuple[ShardHead, Early]:
+        """Return the head of a shard, and what came with it: it may be that of samples to be read."""
         memory = self._mine()
-        head = memory.head(info.number)
+        head, early = memory.head(info.number), Early()
         if head is None:
             with memory.fetching[info.number % _LOCKS]:  # what several threads need, one fetches
                 head = memory.head(info.number)
                 if head is None:
-                    head, size = self._read_head(info)
+                    head, size, early = self._read_head(info, rows)
                     memory.keep_head(info.number, head, size)
-        return head
+        return head, early
 
-    def _read_head(self, info: ShardInfo) -> tuple[ShardHead, int]:
+    def _read_head(self, info: ShardInfo, rows: Int64) -> tuple[ShardHead, int, Early]:
         schema = self._index.schema(info.number)
         wanted = schema.format.head_range(info)
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
-        file = info.files["data"].raw
-        data = self._store.read(file, np.array([wanted], np.int64))
+        place = np.array([wanted], np.int64)
+        early = self._read_early(info, place, rows)
+        start = int(located(place, early.spans)[0])
+        # A copy, lest what came with it stays in memory for as long.
+        data = early.data[start : start + wanted[1] - wanted[0]].copy()
         try:
-            return schema.format.open_head(info, data, schema.columns), len(data)
+            return schema.format.open_head(info, data, schema.columns), len(data), early
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
+
+    def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
+        """Fetch a head, and with it the bytes where some samples are likely to lie."""
+        file, schema = info.files["data"].raw, self._index.schema(info.number)
+        likely = None
+        if self._mine().luck > 0:
+            likely = schema.format.likely_ranges(info, rows, schema.columns)
+        if likely is not None:
+            spans, _ = coalesced(np.concatenate([head, np.clip(likely, 0, file.bytes)]), GAP)
+            with suppress(CutShortError):  # the head alone may do, or tell what is wrong
+                return Early(spans, self._store.read(file, spans), guessed=True)
+        return Early(head, self._store.read(file, head))
 
     def _mine(self) -> _Memory:
         # A fork's copy may have been made while another thread held a lock of it.

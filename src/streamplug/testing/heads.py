@@ -34,8 +34,13 @@ def check_head(
     format_: Format, data: bytes, reader: ShardReader, columns: Sequence[Column]
 ) -> None:
     """Check that samples read by ranges are those of the whole shard, which has seven."""
-    head = head_of(format_, info_of(len(reader), {"data": data}), data, columns)
+    info = info_of(len(reader), {"data": data})
+    head = head_of(format_, info, data, columns)
     for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
+        likely = format_.likely_ranges(info, np.array(rows, np.int64), columns)
+        if likely is not None:
+            assert likely.shape == (len(rows), 2)
+            assert likely.dtype == np.int64
         for wanted in (columns, columns[::-1], columns[:1]):
             found = take_by_ranges(head, data, rows, wanted)
             assert same(found, reader.take(np.array(rows, np.int64), wanted))

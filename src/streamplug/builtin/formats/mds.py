@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.builtin.formats.mds_guess import likely_ranges
 from streamplug.builtin.formats.mds_reader import MDSHead, MDSLayout, MDSReader, head_size
 from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError
 from streamplug.interfaces import (
@@ -79,6 +80,9 @@ class MDS(Format):
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)
+
+    def likely_ranges(self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]) -> Int64:
+        return likely_ranges(shard.samples, shard.files["data"].raw.bytes, rows, columns)
 
     def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
         return MDSHead(shard.samples, head, shard.files["data"].raw.bytes, columns)
