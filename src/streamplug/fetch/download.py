@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.errors import HashMismatchError, NotFound, StorageError, Transient
 from streamplug.fetch import ranged
 from streamplug.fetch.files import FULL
 from streamplug.fetch.retry import retrying
@@ -29,7 +29,15 @@ class StalledError(Transient):
     """Nothing arrived for too long."""
 
 
-def download(storage: Storage, file: FileInfo, path: Path, *, retries: int, timeout: float) -> None:
+def download(
+    storage: Storage,
+    file: FileInfo,
+    path: Path,
+    *,
+    retries: int,
+    timeout: float,
+    check_copy: Callable[[Path], None] = lambda _: None,
+) -> None:
     """Download a file, a large one in several parts at once if the storage can.
 
     Args:
@@ -39,28 +47,48 @@ def download(storage: Storage, file: FileInfo, path: Path, *, retries: int, time
             with its.
         retries: How often an attempt that fails in passing is repeated.
         timeout: Seconds after which an attempt fails during which nothing arrived.
+        check_copy: Raises a CorruptShardError if a copy is not what it should be; that attempt then
+            has failed, too.
 
     Raises:
         StorageError: If it cannot be had.
-        CorruptShardError: If it comes in parts and is shorter than the index says.
+        CorruptShardError: If what comes is not what it should be.
         OSError: If the local file cannot be written.
     """
-    if file.bytes >= ranged.LARGE and _in_parts(storage, file, path, retries, timeout):
-        return
+    if file.bytes >= ranged.LARGE:
+        try:
+            if _in_parts(storage, file, path, retries, timeout, check_copy):
+                return
+        except HashMismatchError as error:
+            if not retries:
+                raise
+            _LOG.warning("%s: downloading it as a whole", error)
+            retries -= 1
 
     def whole(part: Path) -> bool:
         storage.download(file.basename, part)
+        check_copy(part)
         return True
 
     url = storage.url_of(file.basename)
     retrying(lambda: _attempt(whole, url, path, timeout), retries)
 
 
-def _in_parts(storage: Storage, file: FileInfo, path: Path, retries: int, timeout: float) -> bool:
+def _in_parts(
+    storage: Storage,
+    file: FileInfo,
+    path: Path,
+    retries: int,
+    timeout: float,
+    check_copy: Callable[[Path], None],
+) -> bool:
     """Download a file in parts; returns whether that worked."""
 
     def parts(part: Path) -> bool:
-        return ranged.download_parts(storage, file, part, retries)
+        worked = ranged.download_parts(storage, file, part, retries)
+        if worked:
+            check_copy(part)
+        return worked
 
     try:
         return _attempt(parts, storage.url_of(file.basename), path, timeout)
