@@ -162,7 +162,10 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _answers(url: str) -> bool:
-    with suppress(urllib.error.HTTPError), suppress(OSError):
-        with urllib.request.urlopen(url, timeout=5):
-            return True
+    with (
+        suppress(urllib.error.HTTPError),
+        suppress(OSError),
+        urllib.request.urlopen(url, timeout=5),
+    ):
+        return True
     return False

@@ -86,8 +86,10 @@ def main():
 
         source = StreamingDataLoader(dataset, batch_size=8, num_workers=TASK["workers"])
     with Path(TASK["out"]).open("w") as out:
-        for _ in range(TASK["epochs"]):
-            out.write(" ".join(map(str, epoch(source, batches=bool(TASK["workers"])))) + "\n")
+        out.writelines(
+            " ".join(map(str, epoch(source, batches=bool(TASK["workers"])))) + "\n"
+            for _ in range(TASK["epochs"])
+        )
 
 
 main()
