@@ -3,7 +3,8 @@
     python faulty.py --root DIRECTORY | --upstream URL  [--rate 0.1] [--seed 1] [--kinds reset stall]
 
 It prints its port. What becomes of the n-th request for a path depends on nothing but the seed, the path
-and n. ``GET /-/counts`` tells what it did; ``GET /-/aim/NAME/KIND`` lets every request for a file fail.
+and n. ``GET /-/counts`` tells what it did; ``GET /-/aim/NAME/KIND`` lets every request for a file fail,
+``KIND-once`` the next, "none" no more.
 """
 
 from __future__ import annotations
@@ -100,11 +101,14 @@ class Fates:
         """Return what becomes of a request whose answer has a body of so many bytes."""
         path = request.path
         self.requests[f"{request.method} {path}"] += 1
-        kind = self.aimed.get(path.rpartition("/")[2]) or self._drawn(path)
+        name = path.rpartition("/")[2]
+        kind = self.aimed.get(name) or self._drawn(path)
         if kind is None:
             return None
-        shard = path.rpartition("/")[2].startswith("shard.")
-        if (kind in _OF_BODIES and size < 2) or (kind in _OF_CHECKED and not shard):
+        if kind.endswith("-once"):
+            kind = self.aimed.pop(name).removesuffix("-once")
+        checked = name.startswith("shard.")
+        if (kind in _OF_BODIES and size < 2) or (kind in _OF_CHECKED and not checked):
             kind = "reset"
         self.faults[kind] += 1
         return kind
@@ -199,6 +203,8 @@ class Faulty:
         order = path.split("/")[2:]
         if order[0] == "aim":
             self._fates.aimed[order[1]] = order[2]
+            if order[2] == "none":
+                del self._fates.aimed[order[1]]
         counts = {"faults": self._fates.faults, "requests": self._fates.requests}
         return Answer(200, json.dumps(counts).encode())
 
