@@ -67,11 +67,10 @@ def download(
 
     def whole(part: Path) -> bool:
         storage.download(file.basename, part)
-        check_copy(part)
         return True
 
     url = storage.url_of(file.basename)
-    retrying(lambda: _attempt(whole, url, path, timeout), retries)
+    retrying(lambda: _attempt(whole, url, path, timeout, check_copy), retries)
 
 
 def _in_parts(
@@ -85,25 +84,29 @@ def _in_parts(
     """Download a file in parts; returns whether that worked."""
 
     def parts(part: Path) -> bool:
-        worked = ranged.download_parts(storage, file, part, retries)
-        if worked:
-            check_copy(part)
-        return worked
+        return ranged.download_parts(storage, file, part, retries)
 
     try:
-        return _attempt(parts, storage.url_of(file.basename), path, timeout)
+        return _attempt(parts, storage.url_of(file.basename), path, timeout, check_copy)
     except StalledError as error:
         # Parts are seen only when they are complete; as a whole, a slow one is told from none.
         _LOG.warning("%s: downloading it as a whole", error)
         return False
 
 
-def _attempt(work: Callable[[Path], bool], url: str, path: Path, timeout: float) -> bool:
+def _attempt(
+    work: Callable[[Path], bool],
+    url: str,
+    path: Path,
+    timeout: float,
+    check_copy: Callable[[Path], None],
+) -> bool:
     # Not to `path` itself: an attempt that was given up may write on for as long as it likes.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
     try:
         worked = _watched(work, url, part, timeout)
         if worked:
+            check_copy(part)
             part.replace(path)
         return worked
     except StorageError as error:

@@ -137,7 +137,9 @@ def _denied(url: str) -> AccessDenied:
 
 
 def _missing(url: str) -> NotFound:
-    return NotFound(f"{url} does not exist; check the URL, and region and endpoint if there are any")
+    return NotFound(
+        f"{url} does not exist; check the URL, and region and endpoint if there are any"
+    )
 
 
 def _reason(error: BaseException) -> str:
