@@ -55,31 +55,32 @@ def download(
         CorruptShardError: If what comes is not what it should be.
         OSError: If the local file cannot be written.
     """
+    url = storage.url_of(file.basename)
+
+    def attempt(work: Callable[[Path], bool]) -> bool:
+        return _attempt(work, url, path, timeout, check_copy)
+
+    def whole(part: Path) -> bool:
+        storage.download(file.basename, part)
+        return True
+
     if file.bytes >= ranged.LARGE:
         try:
-            if _in_parts(storage, file, path, retries, timeout, check_copy):
+            if _in_parts(storage, file, retries, attempt):
                 return
         except HashMismatchError as error:
             if not retries:
                 raise
             _LOG.warning("%s: downloading it as a whole", error)
             retries -= 1
-
-    def whole(part: Path) -> bool:
-        storage.download(file.basename, part)
-        return True
-
-    url = storage.url_of(file.basename)
-    retrying(lambda: _attempt(whole, url, path, timeout, check_copy), retries)
+    retrying(lambda: attempt(whole), retries)
 
 
 def _in_parts(
     storage: Storage,
     file: FileInfo,
-    path: Path,
     retries: int,
-    timeout: float,
-    check_copy: Callable[[Path], None],
+    attempt: Callable[[Callable[[Path], bool]], bool],
 ) -> bool:
     """Download a file in parts; returns whether that worked."""
 
@@ -87,7 +88,7 @@ def _in_parts(
         return ranged.download_parts(storage, file, part, retries)
 
     try:
-        return _attempt(parts, storage.url_of(file.basename), path, timeout, check_copy)
+        return attempt(parts)
     except StalledError as error:
         # Parts are seen only when they are complete; as a whole, a slow one is told from none.
         _LOG.warning("%s: downloading it as a whole", error)
