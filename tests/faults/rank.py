@@ -84,7 +84,9 @@ def main():
     if TASK["workers"]:
         from streamplug import StreamingDataLoader
 
-        source = StreamingDataLoader(dataset, batch_size=8, num_workers=TASK["workers"])
+        # By fork, so that workers wait and tally as this process does.
+        how = {"num_workers": TASK["workers"], "multiprocessing_context": "fork"}
+        source = StreamingDataLoader(dataset, batch_size=8, **how)
     with Path(TASK["out"]).open("w") as out:
         out.writelines(
             " ".join(map(str, epoch(source, batches=bool(TASK["workers"])))) + "\n"

@@ -176,6 +176,7 @@ def test_every_sample_arrives_once_in_every_epoch(
     )
     faults, requests = counts["faults"], sum(counts["requests"].values())
     assert sum(faults.values()) > campaign.rate * requests / 2
+    assert messages["retry"] > 0
     if figures is not None:
         figures.setdefault("epochs", {})[str(campaign)] = {
             "name": campaign.name,
