@@ -72,6 +72,16 @@ def epochs_table(runs: list[dict[str, Any]]) -> str:
     return table([*head, "Samples", "Errors"], rows)
 
 
+def cut_off(runs: list[dict[str, Any]]) -> str:
+    """Say which runs were ended before their time; what they read until then was checked all the same."""
+    early = [run for run in runs if run["epochs"] < run.get("planned", 0)]
+    return "".join(
+        f"\n\nThe run of {run['name']}, {run['rate']:.0%} was ended after {run['epochs']} of its "
+        f"{run['planned']} epochs."
+        for run in early
+    )
+
+
 def kills_table(kills: dict[str, Any]) -> str:
     order = ("download", "check", "decompression", "eviction", "admission", "something else")
     rows = [
@@ -96,7 +106,7 @@ def main() -> None:
         figures["epochs"].values(), key=lambda run: (run["name"] != "shards", run["rate"])
     )
     draw(runs, DOCS / "_static" / "faults.svg")
-    page = between(PAGE.read_text(), "epochs", epochs_table(runs))
+    page = between(PAGE.read_text(), "epochs", epochs_table(runs) + cut_off(runs))
     PAGE.write_text(between(page, "kills", kills_table(figures["kills"])))
 
 
