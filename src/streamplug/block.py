@@ -95,6 +95,7 @@ def made_ready(
     blocks: Iterator[Block],
     reader: Reader,
     read: Callable[[Int64], T],
+    *,
     predownload: int | None,
     stride: int,
     observer: Observer,

@@ -269,8 +269,8 @@ class StreamingDataset:
         place = in_worker(self._found_world(), world)
         if self._remote:
             stride = self._row_bytes * place.ranks_per_node * place.workers_per_rank
-            told = self._watch.observer
-            parts = made_ready(blocks, self._reader, read, self.predownload, stride, told)
+            ahead = {"predownload": self.predownload, "observer": self._watch.observer}
+            parts = made_ready(blocks, self._reader, read, stride=stride, **ahead)
         else:
             parts = (part for block in blocks for part in read_in_parts(block, read))
         with self._watch.loop(epoch, first, place, self._remote), closing(parts):

@@ -53,7 +53,13 @@ class AccessDenied(StorageError, PermissionError):
 
 
 class Transient(StorageError, ConnectionError):
-    """The operation failed in a way that may pass: it is worth retrying."""
+    """The operation failed in a way that may pass: it is worth retrying.
+
+    Attributes:
+        retry_after: Seconds before which the server does not want to be asked again.
+    """
+
+    retry_after: float = 0.0
 
 
 # -- data ---------------------------------------------------------------------

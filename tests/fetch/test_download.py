@@ -9,7 +9,7 @@ import pytest
 from tenacity import wait_none
 
 from streamplug.builtin.storages.any import AnyFsspec
-from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.errors import HashMismatchError, NotFound, StorageError, Transient
 from streamplug.fetch import ranged
 from streamplug.fetch.download import download
 from streamplug.fetch.locks import cache_lock
@@ -47,9 +47,9 @@ def whole(path):
     path.write_bytes(b"whole")
 
 
-def get(far, tmp_path, retries=0, timeout=0.2, size=5):
+def get(far, tmp_path, retries=0, timeout=0.2, size=5, **more):
     target = tmp_path / "part"
-    download(far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout)
+    download(far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout, **more)
     return target.read_bytes()
 
 
@@ -175,6 +175,50 @@ def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, cap
     assert get(InParts(gate.wait, whole), tmp_path) == b"whole"
     assert "nothing arrived for 0.2 s, 0 bytes before" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+class Damaged:
+    """Finds so many copies damaged."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def __call__(self, path):
+        assert path.read_bytes() == b"whole"
+        self.times -= 1
+        if self.times >= 0:
+            raise HashMismatchError("damaged")
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_damaged_copy_is_downloaded_again(tmp_path, times):
+    far = Far(whole, whole, whole)
+    assert get(far, tmp_path, retries=2, check_copy=Damaged(times)) == b"whole"
+    assert len(far.paths) == times + 1
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_copy_that_is_always_damaged_is_an_error(tmp_path, retries):
+    far = Far(*[whole] * 5)
+    with pytest.raises(HashMismatchError, match=f"^damaged; gave up after {retries + 1} attempt"):
+        get(far, tmp_path, retries=retries, check_copy=Damaged(9))
+    assert len(far.paths) == retries + 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_in_parts_that_is_damaged_gives_way_to_the_whole(tmp_path, small_parts, caplog):
+    far = InParts(lambda: None, whole)
+    assert get(far, tmp_path, retries=1, check_copy=Damaged(1)) == b"whole"
+    assert len(far.paths) == 1
+    assert "damaged: downloading it as a whole" in caplog.text
+
+
+def test_a_copy_in_parts_that_is_damaged_is_an_error_without_retries(tmp_path, small_parts):
+    far = InParts(lambda: None, whole)
+    with pytest.raises(HashMismatchError, match=r"^damaged"):
+        get(far, tmp_path, check_copy=Damaged(1))
+    assert far.paths == []
 
 
 def stopped(work, begun):

@@ -5,7 +5,7 @@ import logging
 import pytest
 from tenacity import RetryCallState, Retrying, wait_none
 
-from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, HashMismatchError, NotFound, StorageError, Transient
 from streamplug.fetch import retry
 from streamplug.fetch.retry import retrying
 
@@ -31,17 +31,24 @@ class Failing:
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 3])
-def test_a_passing_failure_is_tried_again(times):
-    operation = Failing(times, Transient("busy"))
+@pytest.mark.parametrize("kind", [Transient, HashMismatchError])
+def test_a_passing_failure_is_tried_again(kind, times):
+    operation = Failing(times, kind("busy"))
     assert retrying(operation, 3) == "done"
     assert operation.calls == times + 1
 
 
-@pytest.mark.parametrize("retries", [0, 1, 4])
-def test_after_the_last_retry_the_error_itself_is_raised(retries):
-    operation = Failing(100, Transient("s3://bucket/key: busy"))
-    with pytest.raises(Transient, match=r"^s3://bucket/key: busy$"):
+@pytest.mark.parametrize(
+    ("retries", "made"), [(0, "1 attempt"), (1, "2 attempts"), (4, "5 attempts")]
+)
+@pytest.mark.parametrize("kind", [Transient, HashMismatchError])
+def test_after_the_last_retry_the_error_itself_is_raised(kind, retries, made):
+    operation = Failing(100, kind("s3://bucket/key: busy"))
+    with pytest.raises(kind) as caught:
         retrying(operation, retries)
+    assert caught.value is operation.error
+    text = f"s3://bucket/key: busy; gave up after {made}, see download_retry="
+    assert str(caught.value) == text
     assert operation.calls == retries + 1
 
 
@@ -58,6 +65,16 @@ def test_waits_grow_and_are_bounded():
         state = RetryCallState(Retrying(), None, (), {})
         state.attempt_number = attempt
         assert least <= WAIT(state) <= least + 0.5
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(0.0, 0.0), (7.0, 7.0), (1e6, 60.0)])
+def test_waits_as_long_as_the_server_asks_for_within_reason(monkeypatch, asked, waited):
+    waits = []
+    monkeypatch.setattr(retry, "sleep", waits.append)
+    error = Transient("busy")
+    error.retry_after = asked
+    assert retrying(Failing(1, error), 1) == "done"
+    assert waits == [waited]
 
 
 def test_each_retry_is_logged(caplog):

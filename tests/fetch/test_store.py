@@ -217,7 +217,35 @@ def test_a_failure_that_does_not_pass_is_raised_after_the_retries(plain):
         raise Transient(f"{key}: busy")
 
     plain.remote.hook = fail
-    with pytest.raises(Transient, match=r"^shard.0: busy$"):
+    with pytest.raises(Transient, match=r"^shard.0: busy; gave up after 3 attempts"):
+        plain.store(retries=2).ensure(0)
+    assert plain.remote.downloads == {"shard.0": 3}
+    assert plain.names() == []
+
+
+def damaging(place, *, times: int, change: Callable[[bytes], bytes]):
+    """Let the first downloads of the first shard bring something else."""
+    whole = {name: (place.far / name).read_bytes() for name in ("shard.0",)}
+
+    def hook(key: str, path: Path) -> None:
+        damaged = place.remote.downloads[key] <= times
+        (place.far / key).write_bytes(change(whole[key]) if damaged else whole[key])
+
+    place.remote.hook = hook
+
+
+@pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d[:-1] + b"?"])
+def test_what_arrives_damaged_is_downloaded_again(plain, change):
+    damaging(plain, times=2, change=change)
+    plain.store(retries=2).ensure(0)
+    assert plain.remote.downloads == {"shard.0": 3}
+    assert (plain.near / "shard.0").read_bytes() == RAW[0]
+
+
+@pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d[:-1] + b"?"])
+def test_what_always_arrives_damaged_is_an_error_after_the_retries(plain, change):
+    damaging(plain, times=9, change=change)
+    with pytest.raises(CorruptShardError, match=r"^shard 0: .*; gave up after 3 attempts"):
         plain.store(retries=2).ensure(0)
     assert plain.remote.downloads == {"shard.0": 3}
     assert plain.names() == []

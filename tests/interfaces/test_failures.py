@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import client_exceptions as aio
+from aiohttp.http_exceptions import ContentLengthError
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.interfaces.failures import error_of_status, status_of, storage_error
@@ -27,8 +28,12 @@ def caused(error, cause):
     return error
 
 
-def response_error(status):
-    return aio.ClientResponseError(REQUEST, (), status=status)  # type: ignore[arg-type]
+def response_error(status, **headers):
+    return aio.ClientResponseError(REQUEST, (), status=status, headers=headers)  # type: ignore[arg-type]
+
+
+def broken_off():
+    return caused(aio.ClientPayloadError("secret"), ContentLengthError("secret"))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +49,7 @@ def response_error(status):
         (ServiceError(response={}), None),
         (ServiceError(response=None), None),
         (ServiceError(status="broken", code=1), None),
+        (broken_off(), None),
         (OSError(), None),
     ],
 )
@@ -81,6 +87,7 @@ def test_a_status_decides(status, wanted):
         (OSError(errno.ESTALE, "secret"), Transient),
         (OSError(errno.ENOSPC, "secret"), StorageError),
         (aio.ClientPayloadError("secret"), Transient),
+        (broken_off(), Transient),
         (aio.ServerDisconnectedError("secret"), Transient),
         (aio.InvalidURL("secret"), StorageError),
         (ssl.SSLCertVerificationError("secret"), StorageError),
@@ -96,6 +103,50 @@ def test_exceptions_become_ours_without_their_text(error, wanted):
     assert type(ours) is wanted
     assert URL in str(ours)
     assert "secret" not in str(ours)
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "secret"), "its host was not found; check the URL"),
+        (ConnectionRefusedError("secret"), "nothing listens there; check the URL or endpoint"),
+        (asyncio.TimeoutError("secret"), "nothing came in time; check the network"),
+        (ConnectionResetError("secret"), "the connection failed; it may be tried again"),
+        (response_error(403), "check the credentials, its access rules, and region and endpoint"),
+        (response_error(404), "does not exist; check the URL, and region and endpoint"),
+        (response_error(503), "the server answered 503; it may be tried again"),
+    ],
+)
+def test_says_what_to_look_at(error, hint):
+    assert hint in str(storage_error(error, URL))
+    behind = storage_error(caused(RuntimeError("secret"), error), URL)
+    assert hint in str(behind)
+    assert "secret" not in str(behind)
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (response_error(429, **{"retry-after": "7"}), 7.0),
+        (response_error(429), 0.0),
+        (response_error(503, **{"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}), 0.0),
+        (response_error(503, **{"retry-after": "-1"}), 0.0),
+        (
+            ServiceError(
+                response={
+                    "ResponseMetadata": {"HTTPStatusCode": 503, "HTTPHeaders": {"retry-after": "2"}}
+                }
+            ),
+            2.0,
+        ),
+        (
+            ServiceError(response=SimpleNamespace(status_code=503, headers={"retry-after": "3"})),
+            3.0,
+        ),
+    ],
+)
+def test_keeps_what_the_server_asks_for(error, seconds):
+    assert storage_error(error, URL).retry_after == seconds
 
 
 def test_tells_the_reason_where_it_is_harmless():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import NotFound, StorageError
+from streamplug.errors import HashMismatchError, NotFound, StorageError
 from streamplug.fetch import ranged
 from streamplug.fetch.files import FULL
 from streamplug.fetch.retry import retrying
@@ -21,7 +21,15 @@ _NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 _LOG = logging.getLogger("streamplug.fetch")
 
 
-def download(storage: Storage, file: FileInfo, path: Path, *, retries: int, timeout: float) -> None:
+def download(
+    storage: Storage,
+    file: FileInfo,
+    path: Path,
+    *,
+    retries: int,
+    timeout: float,
+    check_copy: Callable[[Path], None] = lambda _: None,
+) -> None:
     """Download a file, a large one in several parts at once if the storage can.
 
     Args:
@@ -31,50 +39,74 @@ def download(storage: Storage, file: FileInfo, path: Path, *, retries: int, time
             with its.
         retries: How often an attempt that fails in passing is repeated.
         timeout: Seconds after which an attempt fails during which nothing arrived.
+        check_copy: Raises a CorruptShardError if a copy is not what it should be; that attempt then
+            has failed, too.
 
     Raises:
         StorageError: If it cannot be had.
-        CorruptShardError: If it comes in parts and is shorter than the index says.
+        CorruptShardError: If what comes is not what it should be.
         OSError: If the local file cannot be written.
     """
-    if file.bytes >= ranged.LARGE and _in_parts(storage, file, path, retries, timeout):
-        return
+    url = storage.url_of(file.basename)
+
+    def attempted(work: Callable[[Path], bool]) -> bool:
+        return attempt(work, url, path, timeout, check_copy)
 
     def whole(part: Path) -> bool:
         storage.download(file.basename, part)
         return True
 
-    url = storage.url_of(file.basename)
-    retrying(lambda: attempt(whole, url, path, timeout), retries)
+    if file.bytes >= ranged.LARGE:
+        try:
+            if _in_parts(storage, file, retries, attempted):
+                return
+        except HashMismatchError as error:
+            if not retries:
+                raise
+            _LOG.warning("%s: downloading it as a whole", error)
+            retries -= 1
+    retrying(lambda: attempted(whole), retries)
 
 
-def _in_parts(storage: Storage, file: FileInfo, path: Path, retries: int, timeout: float) -> bool:
+def _in_parts(
+    storage: Storage,
+    file: FileInfo,
+    retries: int,
+    attempted: Callable[[Callable[[Path], bool]], bool],
+) -> bool:
     """Download a file in parts; returns whether that worked."""
 
     def parts(part: Path) -> bool:
         return ranged.download_parts(storage, file, part, retries)
 
     try:
-        return attempt(parts, storage.url_of(file.basename), path, timeout)
+        return attempted(parts)
     except StalledError as error:
         # Parts are seen only when they are complete; as a whole, a slow one is told from none.
         _LOG.warning("%s: downloading it as a whole", error)
         return False
 
 
-def attempt(work: Callable[[Path], bool], url: str, path: Path, timeout: float) -> bool:
+def attempt(
+    work: Callable[[Path], bool],
+    url: str,
+    path: Path,
+    timeout: float,
+    check_copy: Callable[[Path], None] = lambda _: None,
+) -> bool:
     """Have a file made by something that says whether it did, unless that stalls.
 
     Raises:
         StalledError: If nothing arrived for too long.
         OSError: If the local file cannot be written.
-        BaseException: What `work` raised.
+        BaseException: What `work` or `check_copy` raised.
     """
     # Not to `path` itself: an attempt that was given up may write on for as long as it likes.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
     try:
         worked = unless_stalled(lambda: work(part), url, timeout, lambda: bytes_of(part))
         if worked:
+            check_copy(part)
             part.replace(path)
         return worked
     except StorageError as error:

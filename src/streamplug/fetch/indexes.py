@@ -92,7 +92,7 @@ def _content(storage: Storage, retries: int) -> bytes:
     except NotFound:
         raise NotFound(
             f"{storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has not "
-            "finished; check remote=, local= and split="
+            "finished; check remote=, local= and split=, and region and endpoint if there are any"
         ) from None
 
 

@@ -76,7 +76,11 @@ def read_ranges(
         StorageError: If they cannot be had.
         CutShortError: If one is not as long as it must be.
     """
-    parts = retrying(lambda: storage.read_ranges(file.basename, ranges), retries)
+    return retrying(lambda: _read_once(storage, file, ranges), retries)
+
+
+def _read_once(storage: Storage, file: FileInfo, ranges: list[tuple[int, int]]) -> list[bytes]:
+    parts = storage.read_ranges(file.basename, ranges)
     for (start, stop), part in zip(ranges, parts):
         if len(part) != stop - start:
             error = CutShortError(

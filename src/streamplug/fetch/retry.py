@@ -15,34 +15,51 @@ from tenacity import (
     wait_random,
 )
 
-from streamplug.errors import Transient
+from streamplug.errors import CorruptShardError, Transient
 from streamplug.fetch.observe import retried
 from streamplug.interfaces.cancel import sleep
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.fetch")
 _WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
+_LONGEST_ASKED_FOR = 60.0
+# What arrived and is not what the index says may have been damaged on its way.
+_PASSING = (Transient, CorruptShardError)
 
 
 def retrying(operation: Callable[[], T], retries: int) -> T:
-    """Return what `operation` returns, trying again after a `Transient` error.
+    """Return what `operation` returns, trying again after a `Transient` error, or damage.
 
     Args:
         operation: What to do.
-        retries: How often to try again; waits grow from half a second to 30, with jitter.
+        retries: How often to try again; waits grow from half a second to 30, with jitter, and are no
+            shorter than the server asks for, up to a minute.
 
     Raises:
-        StorageError: The last error once the retries are used up, or any that is not `Transient`.
+        StorageError: The last error once the retries are used up, which then says how many attempts
+            there were, or any that is not `Transient`.
+        CorruptShardError: Likewise, if the operation raises it.
     """
     attempts = Retrying(
-        retry=retry_if_exception_type(Transient),
+        retry=retry_if_exception_type(_PASSING),
         stop=stop_after_attempt(retries + 1),
-        wait=_WAIT,
+        wait=_wait,
         sleep=sleep,
         before_sleep=_tell,
         reraise=True,
     )
-    return attempts(operation)
+    try:
+        return attempts(operation)
+    except _PASSING as error:
+        made = f"{retries + 1} attempt{'s'[: retries > 0]}"
+        error.args = (f"{error}; gave up after {made}, see download_retry=",)
+        raise
+
+
+def _wait(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    asked = error.retry_after if isinstance(error, Transient) else 0.0
+    return max(_WAIT(state), min(asked, _LONGEST_ASKED_FOR))
 
 
 def _tell(state: RetryCallState) -> None:

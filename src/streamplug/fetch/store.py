@@ -295,9 +295,16 @@ class ShardStore:
     def _download(self, file: FileInfo, part: Path) -> None:
         remote, options = self._remote, self._options
         if remote is not None:
-            with fetching(remote.url_of(file.basename), file.bytes):
-                download(remote, file, part, retries=options.retries, timeout=options.timeout)
-            check_file(part, file, options.validate_hash, self._where(file.basename))
+            where = self._where(file.basename)
+            with fetching(where, file.bytes):
+                download(
+                    remote,
+                    file,
+                    part,
+                    retries=options.retries,
+                    timeout=options.timeout,
+                    check_copy=lambda copy: check_file(copy, file, options.validate_hash, where),
+                )
 
     def _unpack_kept(
         self, shard: int, file: ShardFile, kept: Path, path: Path, admit: Admit

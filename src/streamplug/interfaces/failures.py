@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 
@@ -38,13 +38,15 @@ def storage_error(error: BaseException, url: str) -> StorageError:
     """
     status = status_of(error)
     if status is not None:
-        return error_of_status(status, url)
+        ours = error_of_status(status, url)
+        if isinstance(ours, Transient):
+            ours.retry_after = _retry_after(error)
+        return ours
     for cause in _chain(error):
         if _passes(cause):
-            name = type(cause).__name__
-            return Transient(f"{url}: {name}: the connection failed; it may be tried again")
+            return Transient(f"{url}: {type(cause).__name__}: {connection_hint(error)}")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
-        return NotFound(f"{url} does not exist")
+        return _missing(url)
     if isinstance(error, PermissionError):
         return _denied(url)
     return StorageError(f"{url}: {_reason(error)}")
@@ -53,12 +55,24 @@ def storage_error(error: BaseException, url: str) -> StorageError:
 def error_of_status(status: int, url: str) -> StorageError:
     """Return our error for an HTTP status."""
     if status in (404, 410):
-        return NotFound(f"{url} does not exist")
+        return _missing(url)
     if status in (401, 403, 407):
         return _denied(url)
     if status in _PASSING_STATUS:
         return Transient(f"{url}: the server answered {status}; it may be tried again")
     return StorageError(f"{url}: the server answered {status}")
+
+
+def connection_hint(error: BaseException) -> str:
+    """Say what is wrong with the connection, and what to look at."""
+    for cause in _chain(error):
+        if isinstance(cause, socket.gaierror):
+            return "the name of its host was not found; check the URL, its region and endpoint"
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens there; check the URL or endpoint, and its port"
+        if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
+            return "nothing came in time; check the network and the endpoint, or try again"
+    return "the connection failed; it may be tried again"
 
 
 def status_of(error: BaseException) -> int | None:
@@ -71,6 +85,9 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _candidates(error: BaseException) -> Iterator[object]:
+    # Of a body that breaks off, aiohttp says the status that a server would give its like: 400.
+    if type(error).__module__ == "aiohttp.http_exceptions":
+        return
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # botocore
         yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -79,6 +96,20 @@ def _candidates(error: BaseException) -> Iterator[object]:
     yield getattr(error, "status_code", None)  # azure
     yield getattr(response, "status_code", None)  # requests
     yield getattr(error, "code", None)  # google
+
+
+def _retry_after(error: BaseException) -> float:
+    """Return the seconds that a server asked to wait, if it gave a number."""
+    for cause in _chain(error):
+        response = getattr(cause, "response", None)
+        if isinstance(response, dict):
+            headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
+        else:
+            headers = getattr(cause, "headers", None) or getattr(response, "headers", None)
+        asked = headers.get("retry-after") if isinstance(headers, Mapping) else None
+        if isinstance(asked, str) and re.fullmatch("[0-9]{1,6}", asked):
+            return float(asked)
+    return 0.0
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -100,7 +131,15 @@ def _passes(error: BaseException) -> bool:
 
 
 def _denied(url: str) -> AccessDenied:
-    return AccessDenied(f"no permission for {url}; check the credentials and its access rules")
+    return AccessDenied(
+        f"no permission for {url}; check the credentials, its access rules, and region and endpoint"
+    )
+
+
+def _missing(url: str) -> NotFound:
+    return NotFound(
+        f"{url} does not exist; check the URL, and region and endpoint if there are any"
+    )
 
 
 def _reason(error: BaseException) -> str:

@@ -159,7 +159,7 @@ class FsspecStorage(Storage):
                 raise NotFound(f"{self.url_of(key)} does not exist")
             self.call("get_file", remote, str(path))
             if not path.is_file():
-                raise NotFound(f"{self.url_of(key)} does not exist")
+                raise FileNotFoundError(path)
 
     def write(self, key: str, data: Buffer) -> None:
         with self.translated(key), self._appearing(key) as target:

@@ -156,7 +156,9 @@ def test_a_query_goes_with_every_request_and_is_not_shown(server, tmp_path):
     assert storage.stat("k").size == 4
     storage.download("k", tmp_path / "k")
     assert {path for _, path, _ in server.seen} == {"/a/k?sig=s%2Bcret&v=1"}
-    with pytest.raises(NotFound, match=r"^http://127.0.0.1:\d+/a/gone does not exist$"):
+    with pytest.raises(
+        NotFound, match=r"^http://127.0.0.1:\d+/a/gone does not exist; check the URL, "
+    ):
         storage.read("gone")
     with pytest.raises(StorageError, match="/a: a URL with a query cannot be listed"):
         storage.list()

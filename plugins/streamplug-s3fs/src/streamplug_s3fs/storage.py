@@ -71,6 +71,11 @@ class S3Storage(FsspecStorage):
             return StorageError(
                 f"{url}: the server's certificate is not trusted; name its issuer's in AWS_CA_BUNDLE"
             )
+        if isinstance(error, (boto.EndpointConnectionError, boto.ConnectTimeoutError)):
+            return Transient(
+                f"{url}: {type(error).__name__}: the server cannot be reached; check endpoint_url= and "
+                "the region"
+            )
         if isinstance(
             error,
             (
@@ -83,7 +88,9 @@ class S3Storage(FsspecStorage):
             return Transient(f"{url}: {type(error).__name__}; it may be tried again")
         code = _code(error)
         if code in _DENIED:
-            return AccessDenied(f"no permission for {url} ({code}); check the credentials")
+            return AccessDenied(
+                f"no permission for {url} ({code}); check the credentials, the region and endpoint_url="
+            )
         if code in _PASSING:
             return Transient(f"{url}: the server answered {code}; it may be tried again")
         return None

@@ -1,0 +1,159 @@
+"""Without a retry the first fault is the error, in the batch that needs what failed; what errors say."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from aiohttp import ClientTimeout
+
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import (
+    AccessDenied,
+    CorruptShardError,
+    HashMismatchError,
+    NotFound,
+    Transient,
+)
+from streamplug.fetch.download import StalledError
+
+FAULTS = [
+    ("reset", Transient, "ServerDisconnectedError: the connection failed"),
+    ("reset-middle", Transient, "ClientPayloadError: the connection failed"),
+    ("truncated", Transient, "ClientPayloadError: the connection failed"),
+    ("short", CorruptShardError, "bytes, the index says"),
+    ("flipped", HashMismatchError, "has xxh64 "),
+    ("stall", StalledError, "nothing arrived for 0.4 s, 0 bytes before; see the connection"),
+    ("stall-middle", StalledError, "nothing arrived for 0.4 s, "),
+    *((str(s), Transient, f"the server answered {s}; it may be tried") for s in (500, 503, 429)),
+]
+SECRETS = "http://me:secret@127.0.0.1:{port}/?signature=secret"
+
+
+@pytest.fixture
+def six(tmp_path, write, faulty):
+    """A server of six shards of 16 samples, and a function that opens them."""
+    write(tmp_path / "far", 6, hashes=["xxh64"])
+    server = faulty("--root", tmp_path / "far", "--stall", 20)
+
+    def open_(**options):
+        url = SECRETS.format(port=server.url.rpartition(":")[2])
+        settings = {"remote": url, "batch_size": 4, "download_timeout": 0.4, "download_retry": 0}
+        if options.get("fetch") != "range":
+            settings["local"] = str(tmp_path / "near")
+        return StreamingDataset(**settings | options)
+
+    return server, open_
+
+
+def until_error(dataset, kind):
+    seen = []
+    with pytest.raises(kind) as caught:
+        seen.extend(sample["id"] for sample in dataset)
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+    return seen, caught.value
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("fault", "kind", "cause"), FAULTS)
+def test_the_first_fault_is_raised_in_the_batch_that_needs_it(six, fault, kind, cause):
+    server, open_ = six
+    server.aim("shard.00003.mds", fault)
+    dataset = open_()
+    seen, error = until_error(dataset, kind)
+    assert seen == list(range(48))
+    assert type(error) is kind
+    assert f"{server.url}/shard.00003.mds" in str(error)
+    assert cause in str(error)
+    assert str(error).endswith("; gave up after 1 attempt, see download_retry=")
+    server.aim("shard.00003.mds", "none")
+    assert {sample["id"] for sample in dataset} == set(range(91))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("fault", "kind", "cause"), [f for f in FAULTS if "stall" not in f[0]])
+def test_so_it_is_by_range(six, fault, kind, cause):
+    if fault == "flipped":
+        pytest.skip("parts of a file have no digest")
+    server, open_ = six
+    server.aim("shard.00003.mds", fault)
+    seen, error = until_error(open_(fetch="range"), kind)
+    assert seen == list(range(48))
+    assert f"{server.url}/shard.00003.mds" in str(error)
+    assert str(error).endswith("; gave up after 1 attempt, see download_retry=")
+
+
+@pytest.mark.parametrize("fault", ["flipped", "short"])
+def test_damage_on_the_way_is_fetched_again(six, fault):
+    server, open_ = six
+    server.aim("shard.00003.mds", f"{fault}-once")
+    assert {sample["id"] for sample in open_(download_retry=1)} == set(range(91))
+    assert server.ask()["requests"]["GET /shard.00003.mds"] == 2
+
+
+def test_a_range_that_is_cut_short_on_the_way_is_fetched_again(six):
+    server, open_ = six
+    server.aim("shard.00003.mds", "short-once")
+    dataset = open_(download_retry=1, fetch="range")
+    assert {sample["id"] for sample in dataset} == set(range(91))
+    assert server.ask()["faults"] == {"short": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "hint"),
+    [
+        (403, AccessDenied, "check the credentials, its access rules, and region and endpoint"),
+        (404, NotFound, "does not exist; check the URL, and region and endpoint"),
+    ],
+)
+def test_what_is_refused_is_not_tried_again(six, status, kind, hint):
+    server, open_ = six
+    server.aim("shard.00003.mds", str(status))
+    seen, error = until_error(open_(download_retry=3), kind)
+    assert seen == list(range(48))
+    assert f"{server.url}/shard.00003.mds" in str(error)
+    assert hint in str(error)
+    assert server.ask()["requests"]["GET /shard.00003.mds"] == 1
+
+
+def opening(kind, url, **options):
+    with pytest.raises(kind) as caught:
+        StreamingDataset(remote=url, download_retry=0, fetch="range", **options)
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+    return str(caught.value)
+
+
+def test_an_index_that_is_missing_says_where_to_look(six):
+    server, open_ = six
+    server.aim("index.json", "404")
+    with pytest.raises(NotFound, match="check remote=, local= and split=, and region and endpoint"):
+        open_()
+    server.aim("index.json", "403")
+    with pytest.raises(AccessDenied, match="check the credentials"):
+        open_()
+
+
+def test_a_server_that_is_gone_says_to_check_the_endpoint(faulty, tmp_path):
+    server = faulty("--root", tmp_path)
+    server.stop()
+    text = opening(Transient, SECRETS.format(port=server.url.rpartition(":")[2]))
+    assert text.startswith(
+        f"{server.url}/index.json: ClientConnectorError: nothing listens there; "
+    )
+    assert "check the URL or endpoint, and its port; gave up after 1 attempt" in text
+
+
+def test_a_host_without_an_address_says_to_check_the_url():
+    text = opening(Transient, "http://me:secret@nowhere.invalid/set?signature=secret")
+    assert text.startswith("http://nowhere.invalid/set/index.json: ")
+    assert "the name of its host was not found; check the URL, its region and endpoint" in text
+
+
+def test_a_server_that_says_nothing_is_told_from_one_that_is_gone(six):
+    server, _ = six
+    server.aim("index.json", "stall")
+    options = {"client_kwargs": {"timeout": ClientTimeout(total=None, sock_read=0.3)}}
+    url = SECRETS.format(port=server.url.rpartition(":")[2])
+    text = opening(Transient, url, storage_options=options)
+    assert text.startswith(f"{server.url}/index.json: ")
+    assert "nothing came in time; check the network and the endpoint" in text
