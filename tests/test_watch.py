@@ -195,8 +195,8 @@ def test_ranges_are_counted(make, noted):
     assert dataset[[3, 70]][1]["n"] == 70
     stats = dataset.stats()
     assert (stats.downloads, stats.cache_hits, stats.samples) == (0, 0, 0)
-    assert stats.range_requests == 4  # the head of each shard, and one sample
-    assert 2000 < stats.ranged_bytes < 2600
+    assert stats.range_requests == 2  # small shards come whole, with their heads
+    assert 2000 < stats.ranged_bytes < 25_000
     ranged = noted.of(Ranged)
     assert sum(event.bytes for event in ranged) == stats.ranged_bytes
     assert sum(event.requests for event in ranged) == stats.range_requests

@@ -30,7 +30,7 @@ class Tally(logging.Handler):
     """Writes down, for whatever process it happens in, that something was tried again."""
 
     def emit(self, record):
-        kind = "retry" if record.getMessage().startswith("Retrying ") else "other"
+        kind = "retry" if " follows in " in record.getMessage() else "other"
         with Path(TASK["log"]).open("a") as file:
             file.write(f"{kind} {record.getMessage()[:300]}\n")
 

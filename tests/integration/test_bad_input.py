@@ -271,7 +271,7 @@ def test_a_missing_index_says_what_may_be_wrong(tmp_path):
         StreamingDataset(local=str(tmp_path), split="train")
     assert str(caught.value) == (
         f"{tmp_path}/train/index.json does not exist: there is no data set, or its writer has not "
-        "finished; check remote=, local= and split="
+        "finished; check remote=, local= and split=, and region and endpoint if there are any"
     )
 
 

@@ -11,6 +11,7 @@ from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.origin import claim, in_use, take_into_use
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.scratch import arriving
+from streamplug.fetch.stall import StalledError
 from streamplug.index import (
     COMPANION_NAME,
     HEAD_BYTES,
@@ -77,8 +78,15 @@ def _short(storage: Storage, retries: int) -> bytes | None:
     most = min(_SHORT_INDEX, LARGE_INDEX)
     if not most:
         return None
+
+    def asked() -> bytes:
+        try:
+            return storage.read_range(INDEX_NAME, 0, most)
+        except StalledError:  # it may come slowly, which is seen only in a file
+            return b""
+
     try:
-        data = retrying(lambda: storage.read_range(INDEX_NAME, 0, most), retries)
+        data = retrying(asked, retries)
     except Transient:
         raise
     except StorageError:  # reading all of it will tell what is wrong, or work

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamplug.fetch.download import attempt
 from streamplug.fetch.files import local_errors
-from streamplug.fetch.stall import StalledError, unless_stalled
+from streamplug.fetch.stall import unless_stalled
 from streamplug.interfaces import Storage
 from streamplug.types import Buffer, ObjectInfo
-
-_LOG = logging.getLogger("streamplug.fetch")
 
 
 def patient(storage: Storage, timeout: float) -> Storage:
@@ -34,11 +31,7 @@ class _Patient(Storage):
         return self._storage.url_of(key)
 
     def read(self, key: str) -> bytes:
-        try:
-            return unless_stalled(lambda: self._storage.read(key), self.url_of(key), self._timeout)
-        except StalledError as error:
-            # In a file a long object that comes slowly is told from one that does not come.
-            _LOG.warning("%s: downloading it as a file", error)
+        # In a file, a long object that comes slowly is told from one that does not come.
         with (
             local_errors(Path(tempfile.gettempdir())),
             tempfile.TemporaryDirectory(prefix="streamplug-", ignore_cleanup_errors=True) as folder,

@@ -293,7 +293,9 @@ class RangeShards:
         if self._mine().luck > 0:
             likely = schema.format.likely_ranges(info, rows, schema.columns)
         if likely is not None:
-            spans, _ = coalesced(np.concatenate([head, np.clip(likely, 0, file.bytes)]), GAP)
+            likely = np.clip(likely, 0, file.bytes)
+            likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
+            spans, _ = coalesced(np.concatenate([head, likely]), GAP)
             with suppress(CutShortError):  # the head alone may do, or tell what is wrong
                 return Early(spans, self._store.read(file, spans), guessed=True)
         return Early(head, self._store.read(file, head))
