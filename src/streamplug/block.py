@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from streamplug.errors import StreamplugError
 from streamplug.fetch import Limits, Needs, Observer, prefetched
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Reader
+from streamplug.stream import OpenStream
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
@@ -23,11 +25,6 @@ _BYTES = 4 << 20
 _ROWS = 1024
 _VALUES = 1 << 14
 """More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
-
-
-def block_rows(row_bytes: int, columns: int) -> int:
-    """Return about how many samples to read at once, from the size of one and its columns."""
-    return max(min(_ROWS, _BYTES // max(row_bytes, 1), _VALUES // max(columns, 1)), 1)
 
 
 class Block:
@@ -91,44 +88,90 @@ def planned(
         start, count = start + count, min(2 * count, each)
 
 
-def made_ready(
-    blocks: Iterator[Block],
-    reader: Reader,
-    read: Callable[[Int64], T],
-    *,
-    predownload: int | None,
-    stride: int,
-    observer: Observer,
-) -> Generator[tuple[Block, T], None, None]:
-    """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetched`.
+@dataclass(frozen=True)
+class Source:
+    """What the blocks of a data set are read from.
 
-    Args:
-        blocks: Those of a worker.
-        reader: Fetches what they need.
-        read: Reads the samples of some ids.
+    Attributes:
+        reader: Reads samples.
+        remote: Whether anything may have to be fetched.
+        row_bytes: About how many bytes a sample takes.
+        columns: How many columns are read.
         predownload: How many samples ahead to fetch; None adapts.
-        stride: Bytes that all processes of this machine read while this one reads a sample.
-        observer: Told of what is waited for.
     """
-    needs = Needs(
-        of=lambda block: reader.needs(block.ids),
-        samples=lambda block: block.ids.size,
-        bytes=reader.weight,
-        ensure=reader.ensure,
-        claim=reader.claim,
-        release=reader.release,
-        split=Block.split,
-        waiting=lambda need: observer.waiting(*reader.file_of(need)),
-    )
-    limits = _OF_RANGES if reader.ranged else Limits()
-    if reader.cache_limit is not None:
-        share = _Share(reader, reader.cache_limit // 2, stride)
-        limits = replace(
-            limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
+
+    reader: Reader
+    remote: bool
+    row_bytes: int
+    columns: int
+    predownload: int | None
+
+    @classmethod
+    def of(
+        cls,
+        streams: Sequence[OpenStream],
+        reader: Reader,
+        columns: Sequence[str] | None,
+        predownload: int | None,
+    ) -> Source:
+        """Describe streams that `reader` reads, and of them these columns, or all for None."""
+        size = sum(stream.index.raw_bytes for stream in streams)
+        schemas = [schema for stream in streams for schema in stream.index.schemas]
+        return cls(
+            reader,
+            remote=any(stream.store.fetches for stream in streams),
+            row_bytes=max(size // max(int(reader.starts[-1]), 1), 1),
+            columns=max((len(columns or schema.columns) for schema in schemas), default=1),
+            predownload=predownload,
         )
-        blocks = share.fitting(blocks)
-    limits = replace(limits, samples=predownload)
-    return prefetched(blocks, needs, lambda block: read_in_parts(block, read), limits)
+
+    @property
+    def rows(self) -> int:
+        """About how many samples to read at once."""
+        return max(min(_ROWS, _BYTES // self.row_bytes, _VALUES // self.columns), 1)
+
+    def parts(
+        self,
+        blocks: Iterator[Block],
+        read: Callable[[Int64], T],
+        place: World,
+        observer: Observer,
+        *,
+        threads: int,
+    ) -> Generator[tuple[Block, T], None, None]:
+        """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetched`.
+
+        Args:
+            blocks: Those of a worker.
+            read: Reads the samples of some ids.
+            place: Where the worker stands; what all of its node read is fetched at the same time.
+            observer: Told of what is waited for.
+            threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
+        """
+        if not self.remote and not threads:
+            return (part for block in blocks for part in read_in_parts(block, read))
+        reader = self.reader
+        needs = Needs(
+            of=lambda block: reader.needs(block.ids),
+            samples=lambda block: block.ids.size,
+            bytes=reader.weight,
+            ensure=reader.ensure,
+            claim=reader.claim,
+            release=reader.release,
+            split=Block.split,
+            waiting=lambda need: observer.waiting(*reader.file_of(need)),
+        )
+        limits = _OF_RANGES if reader.ranged else Limits()
+        if reader.cache_limit is not None:
+            stride = self.row_bytes * place.ranks_per_node * place.workers_per_rank
+            share = _Share(reader, reader.cache_limit // 2, stride)
+            limits = replace(
+                limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
+            )
+            blocks = share.fitting(blocks)
+        limits = replace(limits, samples=self.predownload)
+        use = partial(read_in_parts, read=read)
+        return prefetched(blocks, needs, use, limits, threads=threads)
 
 
 class _Share:

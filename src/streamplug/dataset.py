@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from streamplug.block import Block, block_rows, made_ready, planned, read_in_parts
+from streamplug.block import Block, Source, planned
 from streamplug.clock import Loop
 from streamplug.config import detect_world, whole_number
 from streamplug.explain import Use, explain, where
@@ -168,14 +168,11 @@ class StreamingDataset:
         opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
-        self._remote = any(stream.store.fetches for stream in opened)
         self._reader = Reader(
             [stream.index.starts for stream in opened],
             [stream.shards(columns) for stream in opened],
         )
-        self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
-        schemas = [schema for stream in opened for schema in stream.index.schemas]
-        self._width = max((len(columns or s.columns) for s in schemas), default=1)
+        self._source = Source.of(opened, self._reader, columns, self.predownload)
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
 
@@ -240,11 +237,14 @@ class StreamingDataset:
         """Whether a subclass changes samples on their way out, as with mosaicml-streaming."""
         return type(self).__getitem__ is not StreamingDataset.__getitem__
 
-    def batches(self, batch_size: int | None = None) -> Iterator[dict[str, ColumnValues]]:
+    def batches(
+        self, batch_size: int | None = None, *, threads: int = 0
+    ) -> Iterator[dict[str, ColumnValues]]:
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
 
         Args:
             batch_size: Samples per batch; None for the data set's, which takes it over if it has none.
+            threads: How many threads read and decode ahead of use; 0 does so when a batch is asked for.
 
         Yields:
             The values of each column by its name: an array whose first axis has length
@@ -254,26 +254,23 @@ class StreamingDataset:
             ConfigError: If there is no batch size, or it is not the data set's.
         """
         self._run.use_batch_size(batch_size)
-        for epoch, block, columns in self._blocks(self._reader.batch):
+        threads = whole_number("threads", threads, 0) or 0
+        for epoch, block, columns in self._blocks(self._reader.batch, threads):
             for step, part in block.batches():
                 self._run.moved_to(epoch, step + 1)
                 yield {name: values[part] for name, values in columns.items()}
 
-    def _blocks(self, read: Callable[[Int64], T]) -> Iterator[tuple[int, Block, T]]:
+    def _blocks(
+        self, read: Callable[[Int64], T], threads: int = 0
+    ) -> Iterator[tuple[int, Block, T]]:
         """Yield epoch, block, and what it reads, for this worker's next epoch."""
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
-        rows = block_rows(self._row_bytes, self._width)
-        blocks = planned(plan, world, self._run.batch, first, rows)
+        blocks = planned(plan, world, self._run.batch, first, self._source.rows)
         place = in_worker(self._found_world(), world)
-        if self._remote:
-            stride = self._row_bytes * place.ranks_per_node * place.workers_per_rank
-            ahead = {"predownload": self.predownload, "observer": self._watch.observer}
-            parts = made_ready(blocks, self._reader, read, stride=stride, **ahead)
-        else:
-            parts = (part for block in blocks for part in read_in_parts(block, read))
-        with self._watch.loop(epoch, first, place, self._remote), closing(parts):
+        parts = self._source.parts(blocks, read, place, self._watch.observer, threads=threads)
+        with self._watch.loop(epoch, first, place, self._source.remote), closing(parts):
             for part, values in parts:
                 with self._watch.giving(part):
                     yield epoch, part, values

@@ -104,6 +104,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         batch_transform: Applied to each batch where it is read: takes the values of each column by its
             name, an array whose first axis has length `batch_size` or a list, and returns the batch.
         collate_fn: Makes a batch of a list of samples; None collates as torch does.
+        threads: How many threads of each process that reads do so ahead of use.
         device: Where batches are moved, one ahead of use, on a stream of their own; None leaves them in
             the memory of the host. A CUDA device implies `pin_memory`.
         **kwargs: As for `torch.utils.data.DataLoader`.
@@ -121,12 +122,21 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         transform: Callable[[Sample], Any] | None = None,
         batch_transform: Callable[[dict[str, ColumnValues]], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        threads: int = 0,
         device: str | torch.device | None = None,
         **kwargs: Any,
     ) -> None:
+        if not isinstance(dataset, StreamingDataset):
+            raise ConfigError(
+                f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r}"
+            )
         dataset._run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
+        if threads and (transform or collate_fn) is not None:
+            raise ConfigError(
+                "threads= read batches of columns, transform= and collate_fn= samples"
+            )
         if batch_transform is not None and (transform or collate_fn) is not None:
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
@@ -138,6 +148,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         own = dataset._own or type(dataset).__iter__ is not StreamingDataset.__iter__
         self._by_sample = transform is not None or collate_fn is not None or own
         self._transform = transform if self._by_sample else batch_transform
+        self._threads = threads
         self._version = dataset._run.version
         # Epoch, first step and batches handed out of the loop that is under way, and when it began.
         self._loop: tuple[int, int, int, int] | None = None
@@ -150,6 +161,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
             self.batch_size or 1,
             drop_last=self.drop_last,
             arenas=self._arenas(),
+            threads=self._threads,
         )
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
@@ -181,7 +193,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
     def _line(self) -> AbstractContextManager[None]:
         data: StreamingDataset = self.dataset  # type: ignore[assignment]
         # Without workers the data set itself is iterated over here, and shows what it downloads.
-        return data._watch.line(data._found_world(), data._remote and self.num_workers > 0)
+        return data._watch.line(data._found_world(), data._source.remote and self.num_workers > 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""
@@ -214,12 +226,13 @@ class _Batches(IterableDataset):  # type: ignore[type-arg]
         *,
         drop_last: bool,
         arenas: list[Arena],
+        threads: int,
     ) -> None:
         """Read columns, or samples if there is a `collate`."""
         self.dataset = dataset
         self._transform, self._collate = transform, collate
         self._size, self._drop_last = batch_size, drop_last
-        self._arenas = arenas
+        self._arenas, self._threads = arenas, threads
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
@@ -231,7 +244,7 @@ class _Batches(IterableDataset):  # type: ignore[type-arg]
 
     def _of_columns(self) -> Iterator[Any]:
         finish = self._transform or _collated
-        for columns in self.dataset.batches():
+        for columns in self.dataset.batches(threads=self._threads):
             if not self._drop_last or len(next(iter(columns.values()))) == self._size:
                 yield finish(columns)
 

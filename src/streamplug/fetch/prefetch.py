@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
+from streamplug.fetch.makers import Makers
 from streamplug.fetch.workers import Job, Workers
 
 T = TypeVar("T")
@@ -81,6 +82,8 @@ def prefetched(
     needs: Needs[T, K],
     use: Callable[[T], Iterable[V]],
     limits: Limits | None = None,
+    *,
+    threads: int = 0,
 ) -> Generator[V, None, None]:
     """Use blocks once what they need is ready, fetching for later blocks meanwhile.
 
@@ -90,6 +93,7 @@ def prefetched(
         use: Makes of a block what is yielded; one for which something failed comes in parts, up to
             the one that needs that.
         limits: How far ahead to fetch.
+        threads: How many blocks to use at once, on threads of their own; 0 for one, on this thread.
 
     Yields:
         What `use` makes of the blocks.
@@ -98,13 +102,22 @@ def prefetched(
         StreamplugError: What `ensure` raised, at the part of a block that needs it first.
     """
     window = _Window(iter(blocks), needs, limits or Limits())
+    makers: Makers[T, V, Sequence[K]] = Makers(use, threads)
     begun = False
     try:
-        while window.look():
+        while window.look() or makers:
+            if makers and (makers.busy or not window.ready()):
+                window.forget((yield from makers.next()))
+                continue
             block, wanted, failed = window.pop()
+            if begun:
+                window.fill()
+            if begun and threads and not failed:
+                makers.add(block, wanted)
+                continue
+            while makers:
+                window.forget((yield from makers.next()))
             for part in _until_failure(block, needs, failed) if failed else (block,):
-                if begun:
-                    window.fill()
                 for value in use(part):
                     if not begun:  # only now, so that nothing competes with the very first one
                         begun = True
@@ -112,6 +125,7 @@ def prefetched(
                     yield value
             window.forget(wanted)
     finally:
+        makers.stop()
         window.close()
 
 
@@ -144,6 +158,10 @@ class _Window(Generic[T, K]):
             if block is not None:
                 self._append(block)
         return bool(self._ahead)
+
+    def ready(self) -> bool:
+        """Say whether there is a next block, and all that it needs."""
+        return self.look() and all(self._jobs[key].done for key in self._ahead[0][1])
 
     def fill(self) -> None:
         """Look at as many of the blocks after the current one as it takes."""
