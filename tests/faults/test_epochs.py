@@ -63,7 +63,7 @@ BUCKET = Campaign("s3fs", 0.1, 10, 5, 60, 0.1, keeps=24, written=HASHED, scheme=
 CAMPAIGNS = [
     Campaign("shards", 0.01, 6, 100, written=HASHED),
     Campaign("shards", 0.1, 10, 100, haste=0.1, written=HASHED),
-    Campaign("shards", 0.3, 20, 30, haste=0.1, kinds=NO_WAITS, written=HASHED),
+    Campaign("shards", 0.3, 20, 100, haste=0.1, kinds=NO_WAITS, written=HASHED),
     Campaign("zstd", 0.1, 10, 20, haste=0.1, written=PACKED, needs=("streamplug_zstandard",)),
     RANGE,
     replace(LOADER, haste=0.1),
