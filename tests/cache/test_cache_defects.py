@@ -158,7 +158,7 @@ def test_a_group_that_is_killed_leaves_nothing_that_blocks(tmp_path, far):
     began = time.monotonic()
     dataset = StreamingDataset(remote=str(far), local=str(tmp_path / "near"), cache_limit=30_000)
     assert ids(dataset) == list(range(32))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # a lock that did not die with its holder lasts for longer
     assert list((tmp_path / "near" / ".streamplug" / "tmp").iterdir()) == []
 
 

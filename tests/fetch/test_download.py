@@ -62,7 +62,7 @@ def test_nothing_that_arrives_is_given_up(tmp_path, gate):
     began = time.monotonic()
     with pytest.raises(Transient) as caught:
         get(Far(lambda path: gate.wait()), tmp_path)
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < 30
     assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, 0 bytes before; ")
     assert "download_timeout=" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -232,22 +232,25 @@ def stopped(work, begun):
     return job.error, time.monotonic() - began
 
 
-def test_a_download_ends_when_nobody_waits_for_it(tmp_path):
+def test_a_download_ends_when_nobody_waits_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.stall._GLANCE", 60.0)
+    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 60.0)
     begun = threading.Event()
 
     def listen(path):
         path.write_bytes(b"half")
         begun.set()
-        current().wait(30)
+        current().wait(120)
         raise Cancelled
 
-    error, seconds = stopped(lambda: get(Far(listen), tmp_path, timeout=60), begun)
+    error, seconds = stopped(lambda: get(Far(listen), tmp_path, timeout=600), begun)
     assert isinstance(error, Cancelled)
-    assert seconds < 0.8  # at once, not when it is next looked at
+    assert seconds < 30  # at once, not when it is next looked at
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_client_that_cannot_be_interrupted_is_left_alone(tmp_path, gate):
+def test_a_client_that_cannot_be_interrupted_is_left_alone(tmp_path, gate, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 60.0)
     begun = threading.Event()
 
     def hang(path):
@@ -256,10 +259,11 @@ def test_a_client_that_cannot_be_interrupted_is_left_alone(tmp_path, gate):
 
     error, seconds = stopped(lambda: get(Far(hang), tmp_path, timeout=60), begun)
     assert isinstance(error, Cancelled)
-    assert seconds < 3
+    assert seconds < 30
 
 
-def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path):
+def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 60.0)
     begun = threading.Event()
 
     def wait():
@@ -270,4 +274,4 @@ def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path):
     with cache_lock(tmp_path, "shard"):
         error, seconds = stopped(wait, begun)
     assert isinstance(error, Cancelled)
-    assert seconds < 1
+    assert seconds < 30

@@ -198,7 +198,7 @@ def test_stopping_does_not_wait_for_the_network(server, tmp_path, fetch):
     assert is_stuck(server)
     began = time.monotonic()
     samples.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30  # the server would hold it for longer
     assert threads() == []
     assert not list(tmp_path.glob("**/*.tmp"))
     again = far(server, fetch=fetch, local=str(tmp_path), batch_size=1)
@@ -222,8 +222,10 @@ def test_an_exception_in_the_loop_leaves_nothing(server, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, method):
+def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, method, monkeypatch):
     torch_data = pytest.importorskip("torch.utils.data")
+    # After so many seconds torch would end them itself.
+    monkeypatch.setattr(torch_data._utils, "MP_STATUS_CHECK_INTERVAL", 50.0)
     server.holds = later_shards
     loader = torch_data.DataLoader(
         far(server, local=str(tmp_path), batch_size=1),
@@ -236,8 +238,8 @@ def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, meth
     began = time.monotonic()
     workers = batches._workers
     batches._shutdown_workers()
-    assert time.monotonic() - began < 4
-    assert not any(worker.is_alive() for worker in workers)
+    assert time.monotonic() - began < 40  # a busy machine takes some
+    assert [worker.exitcode for worker in workers] == [0, 0]
     assert not list(tmp_path.glob("**/*.tmp"))
 
 
@@ -267,7 +269,7 @@ def test_a_program_that_ends_in_mid_epoch_ends_at_once(server, tmp_path):
     assert is_stuck(server)
     started = time.monotonic()
     _, errors = program.communicate("\n", timeout=60)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # the server would hold it for longer
     assert (program.returncode, errors) == (0, "")
     assert not list(Path(tmp_path).glob("**/*.tmp"))
 

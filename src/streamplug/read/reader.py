@@ -194,8 +194,10 @@ class Reader:
             names = [column.name for column in shard.columns]
             split = [c.encoding.split(v) for c, v in zip(shard.columns, values)]
             samples = [dict(zip(names, row)) for row in zip(*split)]
-            if places is None:
+            if places is None and names:
                 return samples
+            if places is None:  # samples without columns are all the same
+                continue
             for place, sample in zip(places.tolist(), samples):
                 out[place] = sample
         return out
