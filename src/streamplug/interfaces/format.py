@@ -292,8 +292,8 @@ class Format(ABC):
             columns: All of its columns, as `columns` returned them.
 
         Returns:
-            Bytes of the data file that hold each: int64, shape ``[n, 2]``; what is outside of the file
-            is left out.
+            Where in the data file each may begin and end, int64, shape ``[n, 2]``; what is outside of
+            the file is left out.
         """
         return None
 
