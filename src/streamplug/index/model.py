@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamplug.errors import InvalidIndexError
 from streamplug.index.basename import safe_basename
 from streamplug.index.columns import Lookup, Same
-from streamplug.interfaces import Column, Format, ShardFile, ShardInfo
+from streamplug.interfaces import Column, Decoder, Format, ShardFile, ShardInfo
 from streamplug.types import FileInfo, Int64
 
 
@@ -27,12 +27,14 @@ class Schema:
         columns: Their columns, in stored order.
         compression: Spec of the compression of their stored files, or None.
         entry: The keys of an index.json's entry that it was made from.
+        decoders: Those that `columns` are decoded by in place of what the entry says, by column.
     """
 
     format: Format
     columns: tuple[Column, ...]
     compression: str | None
     entry: Mapping[str, Any] = field(default_factory=dict)
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
 
     def column(self, name: str) -> Column | None:
         """Return a column by name, or None."""

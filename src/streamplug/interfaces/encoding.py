@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,6 +163,14 @@ class Encoding(ABC):
     def split(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` would give it."""
         return batch  # type: ignore[return-value]
+
+
+Decoder: TypeAlias = "Callable[[Encoding], Encoding]"
+"""What a user reads a column with: given its encoding, returns the one to decode it by.
+
+It sizes values as the given one does. It is called once for each schema of a stream, and pickles, or
+can be pickled by cloudpickle. Two that are equal must decode alike.
+"""
 
 
 def unpack(rows: Bytes1D, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
