@@ -26,7 +26,12 @@ _VALUES = 1 << 14
 
 
 def block_rows(row_bytes: int, columns: int) -> int:
-    """Return about how many samples to read at once, from the size of one and its columns."""
+    """Return about how many samples to read at once, from the size of one and its columns.
+
+    Args:
+        row_bytes: What a sample takes, stored or decoded, whichever is more.
+        columns: How many there are.
+    """
     return max(min(_ROWS, _BYTES // max(row_bytes, 1), _VALUES // max(columns, 1)), 1)
 
 

@@ -40,6 +40,11 @@ class Schema:
         """Return a column by name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
+    @property
+    def decoded_bytes(self) -> int:
+        """What is known of the memory that a decoded sample takes."""
+        return sum(column.encoding.decoded_bytes or 0 for column in self.columns)
+
 
 @dataclass(frozen=True)
 class FileTable:

@@ -95,12 +95,15 @@ class Encoding(ABC):
         dtype: For values that are the plain memory of a numpy scalar or array of fixed shape: its
             dtype (a subarray dtype such as ``("<u2", (2048,))`` for arrays). Batches of such a
             column are filled by copying, without a call per value.
+        decoded_bytes: What a decoded value takes in memory, where it is known and may be far more than
+            the stored one; batches are then decoded fewer at a time.
     """
 
     api_version: ClassVar[int] = 1
     unsafe: ClassVar[bool] = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None
+    decoded_bytes: int | None = None
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Encoding:

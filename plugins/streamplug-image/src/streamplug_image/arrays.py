@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,8 @@ class _Arrays(Encoding):
         self._threads = wish.threads
         self._channels_first = wish.layout == "NCHW"
         self._decoder = Decoder(wish.mode, wish.size, wish.fit, wish.max_pixels)
+        if wish.size is not None:
+            self.decoded_bytes = prod(self._decoder.shape(wish.size))
 
     def encode(self, value: Any) -> bytes:
         return self._stored.encode(value)
@@ -157,4 +160,5 @@ def _checked_size(size: Any) -> tuple[int, int]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and int(value) >= 1

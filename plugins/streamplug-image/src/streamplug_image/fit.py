@@ -32,6 +32,10 @@ class Fit(NamedTuple):
         wide = ceil(size[1] * width / (right - left) - 1e-6)
         return min(high, size[0]), min(wide, size[1])
 
+    def whole(self, size: tuple[int, int]) -> bool:
+        """Say whether all of an image of this height and width is shown."""
+        return self.box == (0, 0, size[1], size[0])
+
     def scaled(self, size: tuple[int, int], to: tuple[int, int]) -> Fit:
         """Return the same for an image that was scaled from one height and width to another."""
         if size == to:

@@ -19,7 +19,8 @@ Pixels = NDArray[np.uint8]
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 """The modes of arrays, and how many channels each has."""
 
-_JPEG_SPACES = {"L": "GRAY", "RGB": "RGB", "RGBA": "RGBA"}
+_SPACES = {"L": "GRAY", "RGB": "RGB", "RGBA": "RGBA"}
+_ORDINARY = ("YCbCr", "RGB", "Gray")
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 
@@ -57,7 +58,7 @@ class Decoder:
             DecodeError: If it is damaged, too large, or has values of more than 8 bits.
         """
         try:
-            pixels = self._jpeg(data, out) if data[:3] == b"\xff\xd8\xff" else None
+            pixels = self._jpeg(data, out) if bytes(data[:3]) == b"\xff\xd8\xff" else None
             return self._image(opened(data), out) if pixels is None else pixels
         except DecodeError:
             raise
@@ -74,31 +75,35 @@ class Decoder:
             high, wide, space, _ = simplejpeg.decode_jpeg_header(data)
         except ValueError:
             return None
-        size = int(high), int(wide)
+        size = (high, wide)
         self._check(size)
-        if space not in ("YCbCr", "RGB", "Gray"):
+        if space not in _ORDINARY:
             return None
-        placed = None if self.size is None else fit(size, self.size, self.fit)
-        height, width = size if placed is None else placed.needed(size)
-        whole = (height, width) == size
-        if not whole:
-            scaled = simplejpeg.decode_jpeg_header(data, height, width)
-            height, width = int(scaled[0]), int(scaled[1])
-        direct = placed is None or _unchanged(placed, size, (height, width), self.size)
-        try:
-            pixels = simplejpeg.decode_jpeg(
-                data,
-                _JPEG_SPACES[self.mode],
-                min_height=0 if whole else height,
-                min_width=0 if whole else width,
-                buffer=out if direct else None,
-            )
-        except ValueError:  # it takes a warning of libjpeg as an error
+        if self.size is None or size == self.size:
+            return self._decompressed(data, (0, 0), out)
+        placed = fit(size, self.size, self.fit)
+        to = placed.needed(size)
+        if to != size:
+            high, wide, _, _ = simplejpeg.decode_jpeg_header(data, *to)
+        if (high, wide) == self.size and placed.whole(size):
+            return self._decompressed(data, to, out)
+        pixels = self._decompressed(data, to if to != size else (0, 0), None)
+        if pixels is None:
             return None
-        if direct or placed is None:
-            return pixels
         picture = Image.fromarray(pixels if pixels.shape[2] > 1 else pixels[..., 0])
-        return self._placed(picture, placed.scaled(size, (height, width)), out)
+        return self._placed(picture, placed.scaled(size, (high, wide)), out)
+
+    def _decompressed(
+        self, data: memoryview, least: tuple[int, int], out: Pixels | None
+    ) -> Pixels | None:
+        """Decode a JPEG file, scaled to no less than a height and width; (0, 0) as it is."""
+        try:
+            found: Pixels = simplejpeg.decode_jpeg(
+                data, _SPACES[self.mode], min_height=least[0], min_width=least[1], buffer=out
+            )
+        except ValueError:  # it takes a warning of libjpeg-turbo as an error
+            return None
+        return found
 
     # -- other images -----------------------------------------------------------------
 
@@ -135,13 +140,6 @@ class Decoder:
             )
         if not size[0] * size[1]:
             raise DecodeError(f"an image of {size[1]} x {size[0]} pixels has nothing to decode")
-
-
-def _unchanged(
-    placed: Fit, size: tuple[int, int], scaled: tuple[int, int], to: tuple[int, int] | None
-) -> bool:
-    """Say whether an image, as it was scaled, is the result."""
-    return scaled == to and placed.box == (0, 0, size[1], size[0])
 
 
 def _converted(picture: Image.Image, mode: str) -> Image.Image:
