@@ -169,10 +169,10 @@ class Encoding(ABC):
 
 
 Decoder: TypeAlias = "Callable[[Encoding], Encoding]"
-"""What a user reads a column with: given its encoding, returns the one to decode it by.
+"""What a user reads a column with: called with its encoding, returns the one to decode by.
 
-It sizes values as the given one does. It is called once for each schema of a stream, and pickles, or
-can be pickled by cloudpickle. Two that are equal must decode alike.
+That takes values of the same size. Decoders pickle, by cloudpickle if need be, and two that are equal
+decode alike.
 """
 
 
