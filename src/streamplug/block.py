@@ -20,19 +20,22 @@ _OF_RANGES = Limits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
 """Pieces of shards are held in memory, and most are small: more of them at once, fewer bytes ahead."""
 
 _BYTES = 4 << 20
+_DECODED = 32 << 20
 _ROWS = 1024
 _VALUES = 1 << 14
 """More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
 
 
-def block_rows(row_bytes: int, columns: int) -> int:
-    """Return about how many samples to read at once, from the size of one and its columns.
+def block_rows(row_bytes: int, decoded: int, columns: int) -> int:
+    """Return about how many samples to read at once.
 
     Args:
-        row_bytes: What a sample takes, stored or decoded, whichever is more.
-        columns: How many there are.
+        row_bytes: What one takes as it is stored.
+        decoded: What is known of the memory that it takes when it is decoded.
+        columns: How many columns it has.
     """
-    return max(min(_ROWS, _BYTES // max(row_bytes, 1), _VALUES // max(columns, 1)), 1)
+    fitting = min(_BYTES // max(row_bytes, 1), _DECODED // max(decoded, 1))
+    return max(min(_ROWS, fitting, _VALUES // max(columns, 1)), 1)
 
 
 class Block:

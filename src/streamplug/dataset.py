@@ -177,7 +177,7 @@ class StreamingDataset:
         self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
         schemas = [schema for stream in opened for schema in stream.index.schemas]
         self._width = max((len(columns or s.columns) for s in schemas), default=1)
-        self._memory = max([self._row_bytes, *(schema.decoded_bytes for schema in schemas)])
+        self._decoded = max((schema.decoded_bytes for schema in schemas), default=0)
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
 
@@ -266,7 +266,7 @@ class StreamingDataset:
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
-        rows = block_rows(self._memory, self._width)
+        rows = block_rows(self._row_bytes, self._decoded, self._width)
         blocks = planned(plan, world, self._run.batch, first, rows)
         place = in_worker(self._found_world(), world)
         if self._remote:

@@ -124,7 +124,7 @@ class Large(Encoding):
     """A number as a large array."""
 
     size = 8
-    decoded_bytes = 1 << 20
+    decoded_bytes = 8 << 20
 
     def __init__(self, stored):
         self._stored = stored
@@ -133,7 +133,7 @@ class Large(Encoding):
         return self._stored.encode(value[0])
 
     def decode(self, data):
-        return np.full(1 << 20, self._stored.decode(data) % 256, np.uint8)
+        return np.full(8, self._stored.decode(data) % 256, np.uint8)
 
     def decode_batch(self, buffer, starts, sizes):
         counts.append(len(starts))
