@@ -26,7 +26,8 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
 autodoc_type_aliases = {
-    name: name for name in ("Buffer", "Bytes1D", "ColumnValues", "Int64", "NDArray", "Sample")
+    name: name
+    for name in ("Buffer", "Bytes1D", "ColumnValues", "Decoder", "Int64", "NDArray", "Sample")
 }
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -36,7 +37,7 @@ napoleon_use_ivar = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections\.abc|typing|types|numpy|np|pathlib|pytest|torch|hypothesis|st)\..*"),
     ("py:.*", r"(Any|BinaryIO|Callable|ClassVar|Iterable|Iterator|Mapping|NDArray|Path|Sequence)"),
-    ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Int64|Sample|TracebackType|dtype|optional)"),
+    ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Decoder|Int64|Sample|TracebackType|dtype|optional)"),
     ("py:class", r"TypeAliasForwardRef"),
     # The same class as streamplug.dataset.StreamingDataset, which is described.
     ("py:class", r"streamplug\.adapters\.torch\.StreamingDataset"),

@@ -22,6 +22,7 @@ _OF_RANGES = Limits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
 """Pieces of shards are held in memory, and most are small: more of them at once, fewer bytes ahead."""
 
 _BYTES = 4 << 20
+_DECODED = 32 << 20
 _ROWS = 1024
 _VALUES = 1 << 14
 """More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
@@ -96,6 +97,7 @@ class Source:
         reader: Reads samples.
         remote: Whether anything may have to be fetched.
         row_bytes: About how many bytes a sample takes.
+        decoded: What is known of the memory that a sample takes when it is decoded.
         columns: How many columns are read.
         predownload: How many samples ahead to fetch; None adapts.
     """
@@ -103,6 +105,7 @@ class Source:
     reader: Reader
     remote: bool
     row_bytes: int
+    decoded: int
     columns: int
     predownload: int | None
 
@@ -121,6 +124,7 @@ class Source:
             reader,
             remote=any(stream.store.fetches for stream in streams),
             row_bytes=max(size // max(int(reader.starts[-1]), 1), 1),
+            decoded=max((schema.decoded_bytes for schema in schemas), default=0),
             columns=max((len(columns or schema.columns) for schema in schemas), default=1),
             predownload=predownload,
         )
@@ -128,7 +132,8 @@ class Source:
     @property
     def rows(self) -> int:
         """About how many samples to read at once."""
-        return max(min(_ROWS, _BYTES // self.row_bytes, _VALUES // self.columns), 1)
+        fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
+        return max(min(_ROWS, fitting, _VALUES // self.columns), 1)
 
     def parts(
         self,

@@ -14,7 +14,7 @@ from streamplug.config import detect_world, whole_number
 from streamplug.explain import Use, explain, where
 from streamplug.fetch import Observer
 from streamplug.index import shards_digest
-from streamplug.interfaces.callback import Callback, Stats
+from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.mixing import Sampling, mix
 from streamplug.plan import Planner
 from streamplug.plugin.registry import blank, make, registrations, restore
@@ -78,6 +78,7 @@ class StreamingDataset:
             mosaicml-streaming does, where what is repeated near the end depends on the world.
         allow_unsafe_types: Whether columns whose decoding can run code may be read.
         columns: Names of the columns to read; None for all.
+        decoders: What decodes columns in place of their own encodings, by name.
         storage_options: Settings of the storages of all streams that have none of their own.
         replication: Groups of so many ranks in a row get the same samples, as tensor or sequence
             parallelism needs; a global batch is what the groups read together.
@@ -118,6 +119,7 @@ class StreamingDataset:
         partition_algo: str = "elastic",
         allow_unsafe_types: bool = False,
         columns: Sequence[str] | None = None,
+        decoders: Mapping[str, Decoder] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         replication: int | None = None,
         callbacks: Sequence[Callback | str] = (),
@@ -136,6 +138,7 @@ class StreamingDataset:
             cache_limit=cache_limit,
             storage_options=storage_options,
             fetch=fetch,
+            decoders=decoders,
         )
         batch_size = whole_number("batch_size", batch_size, 1)
         self.predownload = whole_number("predownload", predownload, 0)
@@ -145,9 +148,7 @@ class StreamingDataset:
         self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
-        digest = self._open_streams(
-            list(columns) if columns is not None else None, allow_unsafe_types
-        )
+        digest = self._open_streams(columns and list(columns), allow_unsafe_types)
         wishes = Wishes(
             shuffle_algo=shuffle_algo if shuffle else None,
             shuffle_seed=whole_number("shuffle_seed", shuffle_seed, 0),
@@ -163,7 +164,7 @@ class StreamingDataset:
         planner = Planner(starts, shards, mixture, algo, shuffled=shuffle)
         self._run = Run(planner, digest, batch_size, wishes)
 
-    def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> str:
+    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> str:
         """Open what is read; returns the digest of the shards' sizes."""
         opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:

@@ -24,10 +24,10 @@ from streamplug.fetch import (
 )
 from streamplug.fetch.observe import observing
 from streamplug.index import INDEX_NAME, Index
-from streamplug.interfaces import Storage
+from streamplug.interfaces import Decoder, Storage
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.read import OpenShards, RangeShards
+from streamplug.read import OpenShards, RangeShards, decoded_by
 
 _LOG = logging.getLogger("streamplug")
 
@@ -56,6 +56,7 @@ class Stream:
             which needs shards that are not compressed. It keeps nothing, but the index in `local` if
             that is given.
         storage_options: Settings of the remote's storage, such as credentials; not part of the repr.
+        decoders: What decodes columns in place of the encodings that they were written by, by name.
     """
 
     remote: str | None = None
@@ -71,6 +72,7 @@ class Stream:
     cache_limit: int | str | None = None
     fetch: str | None = None
     storage_options: Mapping[str, Any] | None = None
+    decoders: Mapping[str, Decoder] | None = None
 
     def __post_init__(self) -> None:
         if self.remote is None and self.local is None:
@@ -143,6 +145,7 @@ class Stream:
                 index = read_index(asked, retries)
             else:
                 index = open_index(asked, directory, in_place=in_place, retries=retries)
+        index = decoded_by(index, self.decoders)
         where = storage.url_of(INDEX_NAME)
         if self.fetch == "range":
             return OpenStream(self, index, RangeStore(asked, retries, observer), where)
@@ -241,7 +244,7 @@ class OpenStream:
             return RangeShards(self.index, self.store, columns)
         return OpenShards(self.index, self.store, columns)
 
-    def check_columns(self, wanted: list[str] | None, *, allow_unsafe: bool) -> None:
+    def check_columns(self, wanted: Sequence[str] | None, *, allow_unsafe: bool) -> None:
         """Check the columns that will be read.
 
         Raises:

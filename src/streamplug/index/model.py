@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamplug.errors import InvalidIndexError
 from streamplug.index.basename import safe_basename
 from streamplug.index.columns import Lookup, Same
-from streamplug.interfaces import Column, Format, ShardFile, ShardInfo
+from streamplug.interfaces import Column, Decoder, Format, ShardFile, ShardInfo
 from streamplug.types import FileInfo, Int64
 
 
@@ -27,16 +27,23 @@ class Schema:
         columns: Their columns, in stored order.
         compression: Spec of the compression of their stored files, or None.
         entry: The keys of an index.json's entry that it was made from.
+        decoders: Those that `columns` are decoded by in place of what the entry says, by column.
     """
 
     format: Format
     columns: tuple[Column, ...]
     compression: str | None
     entry: Mapping[str, Any] = field(default_factory=dict)
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
 
     def column(self, name: str) -> Column | None:
         """Return a column by name, or None."""
         return next((column for column in self.columns if column.name == name), None)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What is known of the memory that a decoded sample takes."""
+        return sum(column.encoding.decoded_bytes or 0 for column in self.columns)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from streamplug.interfaces.callback import (
     Waited,
 )
 from streamplug.interfaces.compression import Compression
-from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.format import (
     Column,
     Format,
@@ -36,6 +36,7 @@ __all__ = [
     "Callback",
     "Column",
     "Compression",
+    "Decoder",
     "EagerOrder",
     "Encoding",
     "EpochBegun",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,12 +95,15 @@ class Encoding(ABC):
         dtype: For values that are the plain memory of a numpy scalar or array of fixed shape: its
             dtype (a subarray dtype such as ``("<u2", (2048,))`` for arrays). Batches of such a
             column are filled by copying, without a call per value.
+        decoded_bytes: What a decoded value takes in memory, where it is known and may be far more than
+            the stored one; batches are then decoded fewer at a time.
     """
 
     api_version: ClassVar[int] = 1
     unsafe: ClassVar[bool] = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None
+    decoded_bytes: int | None = None
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Encoding:
@@ -163,6 +166,14 @@ class Encoding(ABC):
     def split(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` would give it."""
         return batch  # type: ignore[return-value]
+
+
+Decoder: TypeAlias = "Callable[[Encoding], Encoding]"
+"""What a user reads a column with: called with its encoding, returns the one to decode by.
+
+That takes values of the same size. Decoders pickle, by cloudpickle if need be, and two that are equal
+decode alike.
+"""
 
 
 def unpack(rows: Bytes1D, dtype: np.dtype[Any], count: int) -> NDArray[Any]:

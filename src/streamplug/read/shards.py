@@ -50,9 +50,9 @@ class Wanted:
     def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
         self.columns = tuple(c for c in schema.columns if columns is None or c.name in columns)
         self.layout = schema.format.layout(schema.columns)
-        # Encodings of one spec and class decode alike.
+        # Encodings of one spec and class decode alike, by one decoder.
         same = ((c.name, c.spec, type(c.encoding)) for c in schema.columns)
-        self.kind = (type(schema.format), *same)
+        self.kind = (type(schema.format), schema.decoders, *same)
 
 
 class OpenShard:

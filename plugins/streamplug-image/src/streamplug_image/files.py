@@ -17,7 +17,7 @@ _READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """What a column may hold: other writers store any bytes that they are given, whatever its name."""
 
 
-class _File(Encoding):
+class File(Encoding):
     """An image file; it decodes to an image whose pixels are read when they are first used."""
 
     _format: ClassVar[str]
@@ -45,25 +45,32 @@ class _File(Encoding):
         return data
 
     def decode(self, data: memoryview) -> Image.Image:
-        try:
-            return Image.open(BytesIO(data), formats=_READABLE)
-        except UnidentifiedImageError:
-            kinds = ", ".join(_READABLE)
-            raise DecodeError(
-                f"not an image ({kinds}): it begins with {bytes(data[:8])!r}"
-            ) from None
-        except Exception as error:  # the parsers of a damaged file raise what they run into
-            raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error
+        return open_file(data)
 
 
-class PNG(_File):
+def open_file(data: memoryview) -> Image.Image:
+    """Open an image file; its pixels are read when they are first used.
+
+    Raises:
+        DecodeError: If it is none, or too large for Pillow.
+    """
+    try:
+        return Image.open(BytesIO(data), formats=_READABLE)
+    except UnidentifiedImageError:
+        kinds = ", ".join(_READABLE)
+        raise DecodeError(f"not an image ({kinds}): it begins with {bytes(data[:8])!r}") from None
+    except Exception as error:  # the parsers of a damaged file raise what they run into
+        raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error
+
+
+class PNG(File):
     """``png``: a PNG file, made by Pillow with its defaults unless given as bytes."""
 
     _format = "PNG"
     _magic = b"\x89PNG\r\n\x1a\n"
 
 
-class JPEG(_File):
+class JPEG(File):
     """``jpeg``: a JPEG file.
 
     Bytes are stored as they are, and so is the file that an image was opened from. An image made

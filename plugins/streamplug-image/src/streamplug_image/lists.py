@@ -16,21 +16,33 @@ from streamplug_image.pil import PIL
 _COUNT = struct.Struct("<I")
 
 
-class _Images(Encoding):
-    """A head; the number of images and the size of each, as uint32; the images."""
+class Images(Encoding):
+    """A head; the number of images and the size of each, as uint32; the images.
+
+    Attributes:
+        image: How each of them is stored.
+    """
 
     _name: ClassVar[str]
     _head: ClassVar[bytes] = bytes(4)  # kept free for later versions by those who designed it
-    _image: ClassVar[Encoding]
+    image: ClassVar[Encoding]
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (list, tuple)):
             raise wrong_type(self._name, "a list of images", value)
-        images = [self._image.encode(image) for image in value]
+        images = [self.image.encode(image) for image in value]
         counts = struct.pack(f"<{len(images) + 1}I", len(images), *map(len, images))
         return b"".join((self._head, counts, *images))
 
     def decode(self, data: memoryview) -> list[Image.Image]:
+        return [self.image.decode(part) for part in self.parts(data)]
+
+    def parts(self, data: memoryview) -> list[memoryview]:
+        """Return the bytes of each image.
+
+        Raises:
+            DecodeError: If this is no list.
+        """
         start = len(self._head) + _COUNT.size
         if len(data) < start:
             raise DecodeError(f"a list of images has at least {start} bytes, got {len(data)}")
@@ -42,33 +54,33 @@ class _Images(Encoding):
         ends = list(accumulate(sizes, initial=images))
         if ends[-1] != len(data):
             raise DecodeError(f"images of {sum(sizes)} bytes in a list of {len(data) - images}")
-        return [self._image.decode(data[begin:end]) for begin, end in pairwise(ends)]
+        return [data[begin:end] for begin, end in pairwise(ends)]
 
 
-class JPEGArray(_Images):
+class JPEGArray(Images):
     """``jpeg_array``: a list of JPEG files, as bytes or as images."""
 
     _name = "jpeg_array"
     _head = b""
-    _image = JPEG()
+    image = JPEG()
 
 
-class ListPIL(_Images):
+class ListPIL(Images):
     """``list[pil]``: a list of images as raw pixels."""
 
     _name = "list[pil]"
-    _image = PIL()
+    image = PIL()
 
 
-class ListJPEG(_Images):
+class ListJPEG(Images):
     """``list[jpeg]``: a list of images as JPEG files."""
 
     _name = "list[jpeg]"
-    _image = JPEG()
+    image = JPEG()
 
 
-class ListPNG(_Images):
+class ListPNG(Images):
     """``list[png]``: a list of images as PNG files."""
 
     _name = "list[png]"
-    _image = PNG()
+    image = PNG()

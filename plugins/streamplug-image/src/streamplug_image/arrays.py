@@ -1,0 +1,164 @@
+"""Columns of images, read as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces.encoding import Encoding, slices
+from streamplug.plugin import resolve
+from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug_image.files import File, open_file
+from streamplug_image.fit import FITS
+from streamplug_image.lists import Images
+from streamplug_image.pil import PIL
+from streamplug_image.pixels import CHANNELS, Decoder, Pixels
+from streamplug_image.threads import each
+
+_MAX_PIXELS = 178_956_970
+"""What Pillow refuses as a decompression bomb; it warns from half of that on."""
+
+Opener = Callable[[memoryview], Image.Image]
+
+
+@dataclass(frozen=True)
+class ImageArrays:
+    """Reads a column of images as arrays; see `decoders` of `streamplug.StreamingDataset`.
+
+    For columns of `jpeg`, `png` and `pil`, lists of them, and `bytes` that are image files. Images are
+    uint8 arrays of shape ``[height, width, channels]``. With a `size`, a batch of them is one array
+    of shape ``[n, height, width, channels]``, and so is a list of images; without, it is a list.
+
+    JPEG files are decoded by libjpeg-turbo, to the same pixels as by Pillow. With a `size`, they are
+    scaled down while they are decoded, by eighths, and then resized. All else is done by Pillow:
+    other files, and JPEG files that are CMYK, or not quite in order. An orientation in EXIF data is
+    left to you. Alpha is dropped where `mode` has none.
+
+    Attributes:
+        size: Height and width of the arrays; None for those of each image.
+        mode: ``"RGB"``, ``"RGBA"``, or ``"L"`` for shades of grey.
+        fit: How an image of other proportions comes to its size: ``"stretch"``; ``"crop"`` shows the
+            middle of it; ``"pad"`` shows all of it, with zeros beside it.
+        layout: ``"NHWC"``, or ``"NCHW"`` for channels first: the same memory with other strides, as
+            torch has it for its memory format `channels_last`.
+        threads: How many threads decode a batch, of those that this process has for that: one for
+            each core, shared by all columns and data sets.
+        max_pixels: Images of more pixels are refused before they are decoded. Images that Pillow
+            opens have to keep to its own limit, too.
+
+    Raises:
+        ConfigError: If an argument has no meaning.
+    """
+
+    size: tuple[int, int] | None = None
+    mode: str = "RGB"
+    fit: str = "stretch"
+    layout: str = "NHWC"
+    threads: int = 1
+    max_pixels: int = _MAX_PIXELS
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            object.__setattr__(self, "size", _checked_size(self.size))
+        for name, known in (("mode", CHANNELS), ("fit", FITS), ("layout", ("NHWC", "NCHW"))):
+            if (value := getattr(self, name)) not in known:
+                raise ConfigError(f"{name}={value!r}: expected one of {', '.join(known)}")
+        for name in ("threads", "max_pixels"):
+            if not _is_number(value := getattr(self, name)):
+                raise ConfigError(f"{name}={value!r}: must be a whole number of 1 or more")
+        if self.fit != "stretch" and self.size is None:
+            raise ConfigError(f"fit={self.fit!r} needs a size=, such as (224, 224)")
+
+    def __call__(self, encoding: Encoding) -> Encoding:
+        """Return the encoding that reads as arrays what `encoding` stores.
+
+        Raises:
+            ConfigError: If that is not images.
+        """
+        if isinstance(encoding, Images):
+            return _ListsOfArrays(encoding, _opener(encoding.image), self)
+        return _Arrays(encoding, _opener(encoding), self)
+
+
+class _Arrays(Encoding):
+    """Images as arrays, stored as another encoding stores them."""
+
+    def __init__(self, stored: Encoding, opened: Opener, wish: ImageArrays) -> None:
+        self._stored = stored
+        self._opened = opened
+        self._threads = wish.threads
+        self._channels_first = wish.layout == "NCHW"
+        self._decoder = Decoder(wish.mode, wish.size, wish.fit, wish.max_pixels)
+        if wish.size is not None:
+            self.decoded_bytes = prod(self._decoder.shape(wish.size))
+
+    def encode(self, value: Any) -> bytes:
+        return self._stored.encode(value)
+
+    def decode(self, data: memoryview) -> Any:
+        return self._laid_out(self._decoder.decode(data, self._opened, None))
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        return self._decoded(slices(buffer, starts, sizes))
+
+    def _decoded(self, values: Sequence[memoryview]) -> ColumnValues:
+        """Decode images: to one array if they have one size, else to a list of arrays."""
+        decode, opened, size = self._decoder.decode, self._opened, self._decoder.size
+        if size is not None:
+            batch = np.empty((len(values), *self._decoder.shape(size)), np.uint8)
+            each(len(values), lambda i: decode(values[i], opened, batch[i]), self._threads)
+            return self._laid_out(batch)
+        arrays: dict[int, Pixels] = {}
+
+        def work(i: int) -> None:
+            arrays[i] = self._laid_out(decode(values[i], opened, None))
+
+        each(len(values), work, self._threads)
+        return [arrays[i] for i in range(len(values))]
+
+    def _laid_out(self, pixels: Pixels) -> Pixels:
+        return np.moveaxis(pixels, -1, -3) if self._channels_first else pixels
+
+
+class _ListsOfArrays(_Arrays):
+    """The same for lists of images."""
+
+    _stored: Images
+
+    def decode(self, data: memoryview) -> Any:
+        return self._decoded(self._stored.parts(data))
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        lists = [self._stored.parts(data) for data in slices(buffer, starts, sizes)]
+        images = self._decoded([image for images in lists for image in images])
+        ends = accumulate(map(len, lists), initial=0)
+        return [images[start:end] for start, end in pairwise(ends)]
+
+
+def _opener(encoding: Encoding) -> Opener:
+    if isinstance(encoding, PIL):
+        return encoding.decode
+    if isinstance(encoding, (File, resolve("encoding", "bytes"))):
+        return open_file
+    raise ConfigError(
+        f"ImageArrays reads columns of images (jpeg, png, pil, lists of them) or bytes, "
+        f"not {type(encoding).__name__}"
+    )
+
+
+def _checked_size(size: Any) -> tuple[int, int]:
+    if not isinstance(size, (tuple, list)) or len(size) != 2 or not all(map(_is_number, size)):
+        raise ConfigError(f"size={size!r}: expected a height and a width, such as (224, 224)")
+    return int(size[0]), int(size[1])
+
+
+def _is_number(value: Any) -> bool:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and int(value) >= 1

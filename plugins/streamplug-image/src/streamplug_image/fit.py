@@ -1,0 +1,70 @@
+"""How an image of some size becomes one of another."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+FITS = ("stretch", "crop", "pad")
+
+
+class Fit(NamedTuple):
+    """What of an image is shown, and where.
+
+    Attributes:
+        box: Left, top, right and bottom edge of the part that is shown, in pixels of the image.
+        shown: Top, left, height and width of where it is shown, in pixels of the result.
+    """
+
+    box: tuple[float, float, float, float]
+    shown: tuple[int, int, int, int]
+
+    def needed(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the least height and width at which the image has as many pixels as are shown.
+
+        Args:
+            size: Height and width of the image; never exceeded.
+        """
+        left, top, right, bottom = self.box
+        _, _, height, width = self.shown
+        # The edges of a box may be off by an ulp, which must not ask for one more line.
+        high = ceil(size[0] * height / (bottom - top) - 1e-6)
+        wide = ceil(size[1] * width / (right - left) - 1e-6)
+        return min(high, size[0]), min(wide, size[1])
+
+    def whole(self, size: tuple[int, int]) -> bool:
+        """Say whether all of an image of this height and width is shown."""
+        return self.box == (0, 0, size[1], size[0])
+
+    def scaled(self, size: tuple[int, int], to: tuple[int, int]) -> Fit:
+        """Return the same for an image that was scaled from one height and width to another."""
+        if size == to:
+            return self
+        down, across = to[0] / size[0], to[1] / size[1]
+        left, top, right, bottom = self.box
+        return self._replace(box=(left * across, top * down, right * across, bottom * down))
+
+
+def fit(size: tuple[int, int], to: tuple[int, int], how: str) -> Fit:
+    """Fit an image of a height and width into one of another.
+
+    Args:
+        size: Height and width of the image.
+        to: Height and width of the result.
+        how: ``"stretch"``: all of the image on all of the result. ``"crop"``: the middle of it, its
+            proportions kept. ``"pad"``: all of it in the middle of the result, its proportions kept.
+    """
+    (high, wide), (height, width) = size, to
+    whole = (0.0, 0.0, float(wide), float(high))
+    if how == "crop":
+        scale = max(height / high, width / wide)
+        box = min(width / scale, wide), min(height / scale, high)
+        left, top = (wide - box[0]) / 2, (high - box[1]) / 2
+        if scale == 1:  # pixels are copied: half a pixel aside would blur them
+            left, top = left // 1, top // 1
+        return Fit((left, top, left + box[0], top + box[1]), (0, 0, height, width))
+    if how == "pad":
+        scale = min(height / high, width / wide)
+        shown = max(round(high * scale), 1), max(round(wide * scale), 1)
+        return Fit(whole, ((height - shown[0]) // 2, (width - shown[1]) // 2, *shown))
+    return Fit(whole, (0, 0, height, width))

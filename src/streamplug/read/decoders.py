@@ -1,0 +1,54 @@
+"""Columns that are decoded otherwise than their data set says, because their reader asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+
+from streamplug.errors import ConfigError
+from streamplug.index import Index
+from streamplug.interfaces import Column, Decoder, Encoding
+
+
+def decoded_by(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
+    """Return an index whose columns are decoded by these decoders, by the names of the columns.
+
+    Raises:
+        ConfigError: If there is no such column, or a decoder cannot be used for it.
+    """
+    if not decoders:
+        return index
+    names = {column.name for schema in index.schemas for column in schema.columns}
+    if unknown := sorted(set(decoders) - names):
+        raise ConfigError(f"decoders={list(decoders)}: {index.where} has no {unknown}")
+    changed = copy(index)
+    changed.schemas = tuple(
+        replace(
+            schema,
+            columns=tuple(_decoded(c, decoders.get(c.name), index.where) for c in schema.columns),
+            decoders=dict(decoders),
+        )
+        for schema in index.schemas
+    )
+    return changed
+
+
+def _decoded(column: Column, decoder: Decoder | None, where: str) -> Column:
+    if decoder is None:
+        return column
+    what = f"{where}: column {column.name!r} ({column.spec}) with decoders={{{column.name!r}: …}}"
+    if not callable(decoder):
+        raise ConfigError(f"{what}: expected a decoder, got {type(decoder).__name__}")
+    try:
+        encoding = decoder(column.encoding)
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error}") from error
+    if not isinstance(encoding, Encoding):
+        raise ConfigError(f"{what}: the decoder gave {type(encoding).__name__}, not an encoding")
+    if encoding.size != column.encoding.size:
+        raise ConfigError(
+            f"{what}: the decoder takes values of {encoding.size} bytes, "
+            f"stored are such of {column.encoding.size}"
+        )
+    return replace(column, encoding=encoding)
