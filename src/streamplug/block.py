@@ -11,7 +11,7 @@ import numpy as np
 from streamplug.errors import StreamplugError
 from streamplug.fetch import Limits, Needs, Observer, prefetched
 from streamplug.plan import Epoch, worker_steps
-from streamplug.read import Reader
+from streamplug.read import Samples
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def planned(
 
 def made_ready(
     blocks: Iterator[Block],
-    reader: Reader,
+    reader: Samples,
     predownload: int | None,
     stride: int,
     observer: Observer,
@@ -140,7 +140,7 @@ class _Share:
         samples: How many it may have ahead.
     """
 
-    def __init__(self, reader: Reader, bytes_: int, stride: int) -> None:
+    def __init__(self, reader: Samples, bytes_: int, stride: int) -> None:
         self._reader = reader
         self.bytes = bytes_
         self.samples = bytes_ // stride

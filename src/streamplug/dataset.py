@@ -18,9 +18,9 @@ from streamplug.interfaces.callback import Callback, Stats
 from streamplug.mixing import Sampling, mix
 from streamplug.plan import Planner
 from streamplug.plugin.registry import blank, make, registrations, restore
-from streamplug.read import Reader, chosen, chosen_one
+from streamplug.read import chosen, chosen_one
 from streamplug.run import Run, Wishes
-from streamplug.stream import Stream, streams_of
+from streamplug.stream import Stream, read_all, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
 from streamplug.watch import Watch, callbacks_of, in_worker
 
@@ -163,16 +163,15 @@ class StreamingDataset:
         planner = Planner(starts, shards, mixture, algo, shuffled=shuffle)
         self._run = Run(planner, digest, batch_size, wishes)
 
+    _read = staticmethod(read_all)  # a subclass may read something else of them
+
     def _open_streams(self, columns: list[str] | None, allow_unsafe: bool) -> str:
         """Open what is read; returns the digest of the shards' sizes."""
         opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
         self._remote = any(stream.store.fetches for stream in opened)
-        self._reader = Reader(
-            [stream.index.starts for stream in opened],
-            [stream.shards(columns) for stream in opened],
-        )
+        self._reader = self._read(opened, columns)
         self._row_bytes = max(sum(s.index.raw_bytes for s in opened) // max(self.size, 1), 1)
         schemas = [schema for stream in opened for schema in stream.index.schemas]
         self._width = max((len(columns or s.columns) for s in schemas), default=1)
