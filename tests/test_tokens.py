@@ -155,7 +155,7 @@ def test_padding_belongs_to_no_document(tmp_path):
     assert first["mask"].tolist() == [False, True, True, False]
     assert second["documents"].tolist() == [1, 1, 1, 1]
     assert third["documents"].tolist() == [1, 1, -1, -1]
-    assert third["positions"].tolist() == [0, 1, 0, 0]
+    assert third["positions"].tolist() == [0, 1, 0, 1]
 
 
 def test_documents_of_one_length_are_not_counted(tmp_path):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamplug.read import Reader, chosen_one
 from streamplug.read.ranges import Piece
 from streamplug.tokens.copying import Copier, Parts
 from streamplug.tokens.ends import Ends
+from streamplug.tokens.extras import Extras, following
 from streamplug.tokens.rows import Pieces, Rows
 from streamplug.tokens.views import TokenRows
 from streamplug.types import ColumnValues, Int64, Sample
@@ -119,30 +119,22 @@ class TokenReader:
             tokens.reshape(-1)[(at + pieces.size - 1)[closed]] = view.separator
         found: dict[str, ColumnValues] = {view.column: tokens[:, :length]}
         if "targets" in view.extras:
-            found["targets"] = _next(tokens, length, view.padding)
-        if {"documents", "mask"} & set(view.extras):
-            documents = _per_token(pieces, at, len(ids) * width, pieces.document, -1)
-            documents = documents.reshape(len(ids), width)
-            found["documents"] = documents[:, :length]
-            found["mask"] = self._mask(documents)
-        if "positions" in view.extras:
-            counted = np.arange(pieces.size.sum()) - np.repeat(
-                np.cumsum(pieces.size) - pieces.size, pieces.size
-            )
-            positions = np.zeros(len(ids) * width, np.int32)
-            positions[_flat(pieces, at)] = counted
-            found["positions"] = positions.reshape(len(ids), width)[:, :length]
+            found["targets"] = following(tokens, length, view.padding)
+        if set(view.extras) - {"targets"}:
+            found |= self._extras(Extras(pieces, at, len(ids), width))
         return {name: found[name] for name in (view.column, *view.extras)}
 
-    def _mask(self, documents: Int64) -> NDArray[np.bool_]:
-        length = self._view.length
-        if "targets" in self._view.extras:
-            after = _next(documents, length, -1)
-            same: NDArray[np.bool_] = (after == documents[:, :length]) & (after >= 0)
-            return same
-        mask = np.zeros(documents.shape, bool)
-        mask[:, 1:] = (documents[:, 1:] == documents[:, :-1]) & (documents[:, 1:] >= 0)
-        return mask
+    def _extras(self, extras: Extras) -> dict[str, ColumnValues]:
+        wanted, length = self._view.extras, self._view.length
+        found: dict[str, ColumnValues] = {}
+        if "documents" in wanted:
+            found["documents"] = extras.documents()[:, :length]
+        positions = extras.positions()
+        found["positions"] = positions[:, :length]
+        if "mask" in wanted:
+            mask = extras.follows(positions)
+            found["mask"] = following(mask, length, False) if "targets" in wanted else mask
+        return found
 
     def _pieces(self, ids: Int64) -> tuple[Pieces, Int64]:
         """Return what some rows are made of, and the lengths of the documents of the pieces.
@@ -174,29 +166,3 @@ def _places(pieces: Pieces, count: int, width: int) -> Int64:
     moved = np.arange(count) * width - (np.cumsum(totals) - totals)
     found: Int64 = before + moved[pieces.row]
     return found
-
-
-def _flat(pieces: Pieces, at: Int64) -> Int64:
-    """Return where each token of each piece goes."""
-    before = np.cumsum(pieces.size) - pieces.size
-    found: Int64 = np.repeat(at - before, pieces.size)
-    found += np.arange(len(found))
-    return found
-
-
-def _per_token(pieces: Pieces, at: Int64, total: int, values: Int64, rest: int) -> Int64:
-    """Return a value for each token, from those for each piece, and `rest` for padding."""
-    if pieces.size.sum() == total:
-        return np.repeat(values, pieces.size)
-    found = np.full(total, rest, np.int64)
-    found[_flat(pieces, at)] = np.repeat(values, pieces.size)
-    return found
-
-
-def _next(tokens: NDArray[Any], length: int, padding: int) -> NDArray[Any]:
-    """Return what follows each of the first `length` of each row."""
-    if tokens.shape[1] > length:
-        return tokens[:, 1:]
-    after = np.full_like(tokens, padding)
-    after[:, :-1] = tokens[:, 1:]
-    return after

@@ -29,7 +29,8 @@ class TokenRows:
         extras: What to give besides the tokens, each of shape ``[batch, length]``:
             ``"targets"``, the tokens that follow;
             ``"documents"``, int64, the sample of the data set that a token is of, -1 for padding;
-            ``"positions"``, int32, counted from 0 at the beginning of the row and of each document in it;
+            ``"positions"``, int32, counted from 0 at the beginning of the row, of each document in it, and
+            of the padding;
             ``"mask"``, bool, whether the target, or without targets the token itself, is to be predicted
             from the same document: neither padding nor the first of its document in the row.
     """
