@@ -412,6 +412,24 @@ def test_damage_names_the_shard_and_the_sample(tmp_path):
         _ = dataset[:]
 
 
+@pytest.mark.parametrize("offset", [0, 4, 6])
+def test_a_damaged_copy_is_fetched_again(tmp_path, offset):
+    docs = documents([20] * 40)
+    options = {"remote": write(tmp_path / "set", docs), "local": str(tmp_path / "cache")}
+    view = TokenBlocks(column="tokens", length=30)
+    assert TokenDataset(tokens=view, **options)[:]
+    shard = sorted((tmp_path / "cache").glob("*.mds"))[1]
+    data = bytearray(shard.read_bytes())
+    at = int.from_bytes(data[8:12], "little") + offset
+    data[at : at + 1] = b"\xff"
+    shard.write_bytes(data)
+    found = TokenDataset(tokens=view, **options)[:]
+    expected = np.concatenate(docs)[: len(found) * 30]
+    # What is in the items themselves nobody can see without a digest.
+    same = np.concatenate([row["tokens"] for row in found]) == expected
+    assert (~same).sum() == (offset == 6)
+
+
 def test_a_document_of_another_length_than_counted_is_refused(tmp_path):
     docs = documents([20] * 40)
     folder = Path(write(tmp_path / "set", docs, "bytes", hashes=()))

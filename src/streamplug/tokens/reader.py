@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.read import Reader, chosen_one
+from streamplug.read import Reader
 from streamplug.read.ranges import Piece
 from streamplug.tokens.copying import Copier, Parts
 from streamplug.tokens.ends import Ends
@@ -97,7 +97,7 @@ class TokenReader:
 
     def row(self, sample_id: int) -> Sample:
         """Return one row."""
-        return self.rows(np.array([chosen_one(sample_id, int(self.starts[-1]))]))[0]
+        return self.rows(np.array([sample_id]))[0]
 
     def rows(self, ids: Int64) -> list[Sample]:
         """Return many rows, each a dict of arrays of shape ``[length]``."""
