@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from itertools import chain, pairwise
 from pathlib import Path
@@ -304,8 +305,9 @@ def test_a_state_of_other_rows_is_refused(tmp_path):
         other.load_state_dict(state)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("view", VIEWS[1:], ids=["within", "packs"])
+@pytest.mark.parametrize(
+    ("view", "method"), [(VIEWS[0], "fork"), (VIEWS[2], "spawn")], ids=["across", "packs"]
+)
 @pytest.mark.timeout(60)
 def test_loaders_hand_over_the_same_rows(tmp_path, view, method):
     streamplug = pytest.importorskip("streamplug.adapters.torch")
@@ -322,6 +324,15 @@ def test_loaders_hand_over_the_same_rows(tmp_path, view, method):
     again.load_state_dict(state)
     rest = [[row.numpy().tobytes() for row in batch["tokens"]] for batch in again]
     assert rest == expected[3:]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=["across", "within", "packs"])
+def test_workers_map_what_was_counted_rather_than_get_it(tmp_path, view):
+    folder = write(tmp_path / "set", documents([3] * 3000), size_limit=1 << 16)
+    dataset = TokenDataset(tokens=view, local=folder)
+    sent = pickle.dumps(dataset)
+    assert len(sent) < 10_000
+    assert pickle.loads(sent)[7]["tokens"].tolist() == dataset[7]["tokens"].tolist()
 
 
 # -- packing ------------------------------------------------------------------

@@ -117,11 +117,17 @@ class Packed(Rows):
         def make() -> Int64:
             return packed(ends.before(np.arange(ends.count + 1)), view.length, view.group)
 
-        found = kept.array(what, make)
-        # One file holds both: how many rows, where the pieces of each begin, and the pieces.
-        self.count = int(found[0])
-        self._bounds, self._places = found[1 : self.count + 2], found[self.count + 2 :]
-        self._kept = found
+        # Sent to another process, this is mapped there again; parts of it would be copied.
+        self._kept = kept.array(what, make)
+        self.count = int(self._kept[0])
+
+    @property
+    def _bounds(self) -> Int64:
+        return np.asarray(self._kept)[1 : self.count + 2]
+
+    @property
+    def _places(self) -> Int64:
+        return np.asarray(self._kept)[self.count + 2 :]
 
     def starts(self, documents: Int64) -> Int64:
         first = self._places[self._bounds[:-1]]  # rows are in the order of their first tokens
