@@ -57,9 +57,7 @@ class Across(Rows):
         self.count = _windows(np.array([ends.total]), self._width, self._stride, view.short)[0]
 
     def starts(self, documents: Int64) -> Int64:
-        first = -(-self._ends.before(documents) // self._stride)
-        first[documents == self._ends.count] = self.count
-        return np.minimum(first, self.count)
+        return np.minimum(-(-self._ends.before(documents) // self._stride), self.count)
 
     def pieces(self, rows: Int64) -> Pieces:
         begin = rows * self._stride
