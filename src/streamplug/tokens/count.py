@@ -20,7 +20,9 @@ from streamplug.tokens.kept import Kept
 from streamplug.types import Int64
 
 _AT_ONCE = 32
-"""Shards that are looked at together."""
+"""Shards whose heads are fetched at once."""
+_READ_AT_ONCE = 4
+"""Shards that are read whole at once."""
 _ROWS = 1024
 _LOG = logging.getLogger("streamplug.tokens")
 
@@ -109,20 +111,26 @@ class _Counter:
         _LOG.info("%s: counting the tokens of %d shards", self._opened.where, len(index))
         ends = np.zeros(index.size + 1, np.int64)
         starts = index.starts.tolist()
-        jobs: list[Callable[[], object]] = [
-            partial(self._count, shard, ends[start + 1 : stop + 1])
-            for shard, (start, stop) in enumerate(pairwise(starts))
-            if start < stop
+        lengths = [ends[start + 1 : stop + 1] for start, stop in pairwise(starts)]
+        silent: list[int] = []
+        heads: list[Callable[[], object]] = [
+            partial(self._look, shard, lengths[shard], silent) for shard in range(len(index))
         ]
-        run_all(jobs, _AT_ONCE)
+        run_all(heads, _AT_ONCE)
+        # Within a limit, several would only push one another out of the cache.
+        at_once = 1 if self._opened.stream.cache_limit is not None else _READ_AT_ONCE
+        run_all([partial(self._read, shard, lengths[shard]) for shard in sorted(silent)], at_once)
         return np.cumsum(ends, out=ends)
 
-    def _count(self, shard: int, lengths: Int64) -> None:
+    def _look(self, shard: int, lengths: Int64, silent: list[int]) -> None:
+        """Count from the head of a shard; one that does not tell is put among the `silent`."""
+        if not len(lengths):
+            return
         schema = self._opened.index.schema(shard)
         column = _column(self._opened, schema, self._name)
         sizes = self._sizes(shard, schema, column)
         if sizes is None:
-            self._read(shard, column, lengths)
+            silent.append(shard)
             return
         lengths[:] = _vectors(column).lengths(sizes, self._dtype)
         if (lengths < 0).any():
@@ -144,8 +152,9 @@ class _Counter:
         except DataError as error:
             raise type(error)(f"{self._opened.where}: shard {shard}: {error}") from error
 
-    def _read(self, shard: int, column: Column, lengths: Int64) -> None:
+    def _read(self, shard: int, lengths: Int64) -> None:
         """Count by reading all documents of a shard."""
+        column = _column(self._opened, self._opened.index.schema(shard), self._name)
         opened = self._shards.get(shard)
         for start in range(0, len(lengths), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(lengths)))
