@@ -179,8 +179,16 @@ def test_only_heads_are_read_to_count(tmp_path, monkeypatch):
     view = TokenBlocks(column="tokens", length=16)
     dataset = TokenDataset(tokens=view, remote=folder, local=str(tmp_path / "cache"))
     assert not list((tmp_path / "cache").glob("*.mds"))
-    assert len(list((tmp_path / "cache").rglob("tokens/*"))) == 1
+    assert len(list((tmp_path / "cache").rglob("tokens/*"))) == 2  # and its lock
     assert dataset[5]["tokens"].tolist() == np.concatenate(docs)[80:96].tolist()
+
+
+def test_no_shard_waits_for_the_lock_of_the_counting(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.locks._LOCKS", 1)  # all names of a cache share one
+    monkeypatch.setattr("streamplug.fetch.locks._LOCK_SECONDS", 2)
+    folder = write(tmp_path / "set", lognormal(20), more=True)
+    view = TokenBlocks(column="tokens", length=16)
+    assert TokenDataset(tokens=view, remote=folder, local=str(tmp_path / "cache"))[:]
 
 
 def test_what_was_counted_is_kept_and_checked(tmp_path, monkeypatch):
@@ -193,6 +201,8 @@ def test_what_was_counted_is_kept_and_checked(tmp_path, monkeypatch):
     assert np.array_equal(TokenDataset(**options)[3]["tokens"], first)
     assert not counted
     for path in (tmp_path / "cache").rglob("tokens/*"):
+        if path.suffix == ".lock":
+            continue
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)

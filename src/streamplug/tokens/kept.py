@@ -11,7 +11,7 @@ from xxhash import xxh3_128, xxh64
 
 from streamplug.errors import InvalidIndexError
 from streamplug.fetch.files import local_errors
-from streamplug.fetch.locks import STATE_DIR, cache_lock
+from streamplug.fetch.locks import STATE_DIR, cache_lock, file_lock
 from streamplug.fetch.scratch import arriving
 from streamplug.index.mapped import MappedFile
 from streamplug.plugin.location import local_path
@@ -57,7 +57,8 @@ class Kept:
         with local_errors(path):
             found = _mapped(path)
             if found is None:
-                with cache_lock(self.directory, path.name):
+                # Not a lock of the cache: names share these, and making it may fetch shards.
+                with file_lock(path.with_name(f"{path.name}.lock"), "to count tokens"):
                     found = _mapped(path)  # another process may have been quicker
                     if found is None:
                         self._write(path, make())
@@ -68,7 +69,11 @@ class Kept:
 
     def _write(self, path: Path, array: Int64) -> None:
         data = np.ascontiguousarray(array, "<i8").data.cast("B") if len(array) else b""
-        with arriving(self.directory, path.name, path) as part, part.open("wb") as file:
+        with (
+            cache_lock(self.directory, path.name),
+            arriving(self.directory, path.name, path) as part,
+            part.open("wb") as file,
+        ):
             file.write(_MARK + xxh3_128(data).digest())
             file.write(data)
 
