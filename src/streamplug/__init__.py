@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
+    from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset, TokenDataset
     from streamplug.errors import StreamplugError
     from streamplug.interfaces import (
         Callback,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         register_storage,
     )
     from streamplug.stream import Stream
+    from streamplug.tokens import TokenBlocks, TokenPacks
     from streamplug.types import World
     from streamplug.write import MDSWriter, Writer
 
@@ -47,6 +48,9 @@ _HOME = {
     "StreamingDataLoader": "adapters.torch",
     "StreamingDataset": "adapters.torch",
     "StreamplugError": "errors",
+    "TokenBlocks": "tokens",
+    "TokenDataset": "adapters.torch",
+    "TokenPacks": "tokens",
     "World": "types",
     "Writer": "write",
     "register_callback": "registration",
@@ -69,6 +73,9 @@ __all__ = [
     "StreamingDataLoader",
     "StreamingDataset",
     "StreamplugError",
+    "TokenBlocks",
+    "TokenDataset",
+    "TokenPacks",
     "World",
     "Writer",
     "register_callback",
@@ -90,7 +97,8 @@ def __getattr__(name: str) -> Any:
                 "StreamingDataLoader is a loader of torch, which is not installed: pip install torch; "
                 "without it, iterate over StreamingDataset.batches()"
             )
-        home = "dataset"  # the same class, less being a torch dataset
+        # The same classes, less being torch datasets.
+        home = "dataset" if name == "StreamingDataset" else "tokens"
     value = getattr(import_module(f"streamplug.{home}"), name)
     globals()[name] = value
     return value

@@ -12,7 +12,7 @@ import numpy as np
 from streamplug.errors import StreamplugError
 from streamplug.fetch import Limits, Needs, Observer, prefetched
 from streamplug.plan import Epoch, worker_steps
-from streamplug.read import Reader
+from streamplug.read import Samples
 from streamplug.stream import OpenStream
 from streamplug.types import Int64, World
 
@@ -102,7 +102,7 @@ class Source:
         predownload: How many samples ahead to fetch; None adapts.
     """
 
-    reader: Reader
+    reader: Samples
     remote: bool
     row_bytes: int
     decoded: int
@@ -113,7 +113,7 @@ class Source:
     def of(
         cls,
         streams: Sequence[OpenStream],
-        reader: Reader,
+        reader: Samples,
         columns: Sequence[str] | None,
         predownload: int | None,
     ) -> Source:
@@ -192,7 +192,7 @@ class _Share:
         samples: How many it may have ahead.
     """
 
-    def __init__(self, reader: Reader, bytes_: int, stride: int) -> None:
+    def __init__(self, reader: Samples, bytes_: int, stride: int) -> None:
         self._reader = reader
         self.bytes = bytes_
         self.samples = bytes_ // stride

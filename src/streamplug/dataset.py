@@ -18,9 +18,9 @@ from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.mixing import Sampling, mix
 from streamplug.plan import Planner
 from streamplug.plugin.registry import blank, make, registrations, restore
-from streamplug.read import Reader, chosen, chosen_one
+from streamplug.read import chosen, chosen_one
 from streamplug.run import Run, Wishes
-from streamplug.stream import Stream, streams_of
+from streamplug.stream import Stream, read_all, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
 from streamplug.watch import Watch, callbacks_of, in_worker
 
@@ -164,15 +164,14 @@ class StreamingDataset:
         planner = Planner(starts, shards, mixture, algo, shuffled=shuffle)
         self._run = Run(planner, digest, batch_size, wishes)
 
+    _read = staticmethod(read_all)  # a subclass may read something else of them
+
     def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> str:
         """Open what is read; returns the digest of the shards' sizes."""
         opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
-        self._reader = Reader(
-            [stream.index.starts for stream in opened],
-            [stream.shards(columns) for stream in opened],
-        )
+        self._reader = self._read(opened, columns)
         self._source = Source.of(opened, self._reader, columns, self.predownload)
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.read import Reader
+from streamplug.read import Samples
 from streamplug.run import Run
 from streamplug.types import World
 
@@ -41,7 +41,7 @@ class Use:
 
 
 def explain(
-    run: Run, reader: Reader, world: World, *, epoch: int | None, step: int, rank: int | None
+    run: Run, reader: Samples, world: World, *, epoch: int | None, step: int, rank: int | None
 ) -> list[Use]:
     """Return the samples of a global batch, rank by rank, or of one rank's part of it.
 
@@ -68,7 +68,7 @@ def explain(
 
 
 def where(
-    run: Run, reader: Reader, world: World, *, epoch: int | None, sample: int
+    run: Run, reader: Samples, world: World, *, epoch: int | None, sample: int
 ) -> Iterator[Use]:
     """Yield where a sample is handed out in an epoch, see `explain`, in the order of steps.
 

@@ -27,7 +27,7 @@ from streamplug.index import INDEX_NAME, Index
 from streamplug.interfaces import Decoder, Storage
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.read import OpenShards, RangeShards, decoded_by
+from streamplug.read import OpenShards, RangeShards, Reader, Samples, decoded_by
 
 _LOG = logging.getLogger("streamplug")
 
@@ -104,7 +104,7 @@ class Stream:
     @property
     def url(self) -> str:
         """Where the data set lies, without credentials."""
-        return self._storage().url
+        return self.storage.url
 
     @property
     def weight(self) -> Weight:
@@ -129,7 +129,7 @@ class Stream:
             InvalidIndexError: If it cannot be used.
             CacheConflictError: If the local directory serves another data set.
         """
-        storage, directory, in_place = self._storage(), self._directory(), self._in_place()
+        storage, directory, in_place = self.storage, self._directory(), self._in_place()
         retries = self.download_retry or 0
         if in_place and self.cache_limit is not None:
             _LOG.warning(
@@ -169,7 +169,9 @@ class Stream:
         root, limit = self._root(), self.cache_limit
         return root, None if limit is None else limit_bytes(limit, root)
 
-    def _storage(self) -> Storage:
+    @property
+    def storage(self) -> Storage:
+        """Where the data set lies."""
         location = self.remote if self.remote is not None else self.local
         return open_storage(join(location or "", self.split or ""), self.storage_options)
 
@@ -192,7 +194,7 @@ class Stream:
             if path is None:
                 raise ConfigError(f"local={self.local!r} must be a path on this machine")
         if path is None:
-            name = blake2s(self._storage().url.encode(), digest_size=16).hexdigest()
+            name = blake2s(self.storage.url.encode(), digest_size=16).hexdigest()
             return Path(tempfile.gettempdir()) / "streamplug" / name
         return path
 
@@ -244,6 +246,14 @@ class OpenStream:
             return RangeShards(self.index, self.store, columns)
         return OpenShards(self.index, self.store, columns)
 
+    @property
+    def ranges(self) -> RangeStore:
+        """Reads parts of the stored files."""
+        if isinstance(self.store, RangeStore):
+            return self.store
+        timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
+        return RangeStore(patient(self.stream.storage, timeout), self.stream.download_retry or 0)
+
     def check_columns(self, wanted: Sequence[str] | None, *, allow_unsafe: bool) -> None:
         """Check the columns that will be read.
 
@@ -263,3 +273,13 @@ class OpenStream:
                         "run code from the data; pass allow_unsafe_types=True if you trust its "
                         "writer, or leave the column out with columns="
                     )
+
+
+def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
+    """Return what reads these columns of the samples of some streams; all columns for None.
+
+    Raises:
+        ConfigError: If they are to be read by ranges and cannot.
+    """
+    shards = [stream.shards(columns) for stream in opened]
+    return Reader([stream.index.starts for stream in opened], shards)

@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from streamplug import dataset
+from streamplug import dataset, tokens
 from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
@@ -88,6 +88,10 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
             cells, home = cells.clone().share_memory_(), os.getpid()
             cells[CELLS:] = 0
         self._share(cells, saved["sets"], home)
+
+
+class TokenDataset(tokens.TokenDataset, StreamingDataset):  # noqa: D101 - below
+    __doc__ = tokens.TokenDataset.__doc__
 
 
 class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]

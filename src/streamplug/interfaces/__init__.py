@@ -30,6 +30,7 @@ from streamplug.interfaces.format import (
 from streamplug.interfaces.fsspec import FsspecStorage
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
+from streamplug.interfaces.vectors import Vectors
 
 __all__ = [
     "Cached",
@@ -59,6 +60,7 @@ __all__ = [
     "ShuffleAlgorithm",
     "Stats",
     "Storage",
+    "Vectors",
     "Waited",
     "WriteSettings",
 ]

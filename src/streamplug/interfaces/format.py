@@ -129,6 +129,13 @@ class ShardHead(ABC):
             DecodeError: As for `ShardReader.take`.
         """
 
+    def sizes(self, column: Column) -> Int64 | None:
+        """Return the bytes of each sample's encoded value of one column, shape ``[samples]``.
+
+        The default is None: the samples themselves have to be read for that.
+        """
+        return None
+
 
 class Layout(ABC):
     """How samples lie in whole shards of one schema, to read those of many shards at once.
@@ -155,6 +162,15 @@ class Layout(ABC):
         Raises:
             Exception: Any, if a sample is damaged. Who called asks `ShardReader.take` which one.
         """
+
+    def values(
+        self, data: Bytes1D, shards: Int64, rows: Int64, column: Column
+    ) -> tuple[Int64, Int64] | None:
+        """Return where the encoded values of one column begin, and their sizes, each of shape ``[n]``.
+
+        The default is None: they do not lie in one piece each. Arguments and errors are those of `take`.
+        """
+        return None
 
 
 class ShardWriter(ABC):

@@ -2,8 +2,19 @@
 
 from streamplug.read.chosen import chosen, chosen_one
 from streamplug.read.decoders import decoded_by
+from streamplug.read.encoded import Encoded
 from streamplug.read.ranges import RangeShards
 from streamplug.read.reader import Reader
+from streamplug.read.samples import Samples
 from streamplug.read.shards import OpenShards
 
-__all__ = ["OpenShards", "RangeShards", "Reader", "chosen", "chosen_one", "decoded_by"]
+__all__ = [
+    "Encoded",
+    "OpenShards",
+    "RangeShards",
+    "Reader",
+    "Samples",
+    "chosen",
+    "chosen_one",
+    "decoded_by",
+]

@@ -14,6 +14,7 @@ import numpy as np
 from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
 from streamplug.interfaces import Column
+from streamplug.read.encoded import Encoded
 from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
 from streamplug.read.ranges import Piece, RangeShards
@@ -227,6 +228,28 @@ class Reader:
             column.name: _merge(len(ids), [(p, c[i], v[i]) for p, c, v in merged])
             for i, column in enumerate(columns)
         }
+
+    def encoded(self, ids: Int64, name: str) -> Iterator[Encoded]:
+        """Yield where the values of one column lie in memory, in parts.
+
+        Samples of which that cannot be said are left out; `batch` reads them all the same.
+
+        Args:
+            ids: Which samples; repeats are allowed.
+            name: Of the column, one of those that are read.
+
+        Raises:
+            Exception: Any, if a shard cannot be had or a sample is damaged; `batch` says which.
+        """
+        groups = Groups(np.asarray(self.starts), ids)
+        stop = 0
+        while stop < len(groups.shards):
+            shards = self._open_alike(groups.shards, stop)
+            part = slice(stop, stop + len(shards))
+            stop = part.stop
+            found = Encoded.of(shards, groups, part, name)
+            if found is not None:
+                yield found
 
     def _taken(self, ids: Int64) -> Iterator[_Taken]:
         """Yield the values of some samples, in parts."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces.encoding import Encoding, gather, wrong_type
+from streamplug.interfaces.vectors import Vectors
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {
@@ -31,12 +32,14 @@ _NAMES = ", ".join(_CODES)
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 _CODE_OF = {dtype.newbyteorder(order): code for code, dtype in _DTYPES.items() for order in "<>"}
 _DIMENSION = "BHIQ"
+_HELD = [(0, 0xFF), (1 << 8, 0xFFFF), (1 << 16, 0xFFFF_FFFF), (1 << 32, (1 << 63) - 1)]
+"""Lengths that a dimension of 1, 2, 4 and 8 bytes is taken for."""
 _MAX_NDIM = 63
 _MAX_WIDTH = 4
 """Bytes of a vector's length up to which many are decoded at once."""
 
 
-class NDArrayEncoding(Encoding):
+class NDArrayEncoding(Encoding, Vectors):
     """``ndarray``, ``ndarray:DTYPE`` or ``ndarray:DTYPE:D0,D1,...``: a numpy array.
 
     What the spec leaves open is stored in front of the values, which are in C order::
@@ -56,7 +59,7 @@ class NDArrayEncoding(Encoding):
         if dtype is not None and dtype not in _CODES:
             raise ConfigError(f"ndarray dtype must be one of {_NAMES}, got {dtype!r}")
         self._values = None if dtype is None else _DTYPES[_CODES[dtype]]
-        self._shape = shape
+        self.item, self._shape = self._values, shape
         if shape is not None:
             self.dtype = _subarray(self._values, shape)
             self.size = self.dtype.itemsize
@@ -150,6 +153,39 @@ class NDArrayEncoding(Encoding):
             np.ndarray(length, dtype, data, start).copy()
             for start, length in zip(begin.tolist(), lengths.tolist())
         ]
+
+    def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
+        counts = np.full(len(sizes), -1, np.int64)
+        if self._shape is not None:
+            if len(self._shape) == 1:
+                counts[sizes == self.size] = self._shape[0]
+            return counts
+        for k, (least, most) in enumerate(_HELD):
+            found, rest = np.divmod(sizes - self._lead - (1 << k), dtype.itemsize)
+            fits = (rest == 0) & (found >= least) & (found <= most)
+            counts[fits] = found[fits]
+        return counts
+
+    def are_vectors(
+        self, buffer: Bytes1D, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
+    ) -> NDArray[np.bool_]:
+        if self._shape is not None:
+            return super().are_vectors(buffer, starts, lengths, dtype)
+        head = gather(buffer, starts, self._lead).reshape(-1, self._lead)
+        kinds = np.searchsorted([least for least, _ in _HELD], lengths, side="right") - 1
+        right: NDArray[np.bool_] = head[:, -1] == (1 << 2 | kinds)
+        if self._values is None:
+            right &= head[:, 0] == _CODE_OF.get(dtype, 0)
+        for k in np.unique(kinds).tolist():
+            those = np.flatnonzero(kinds == k)
+            said = gather(buffer, starts[those] + self._lead, 1 << k).view(f"<u{1 << k}")
+            right[those] &= said == lengths[those]
+        return right
+
+    @property
+    def _lead(self) -> int:
+        """Bytes in front of the dimensions."""
+        return 1 + (self._values is None)
 
     def _code(self, dtype: np.dtype[Any]) -> int:
         """Return the code of an array's dtype; its byte order plays no role."""

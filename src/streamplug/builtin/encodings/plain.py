@@ -8,13 +8,14 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding, joined, slices, wrong_type
+from streamplug.interfaces.vectors import Vectors
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _SHORT = 24
 """Bytes per text up to which many are decoded sooner in one piece than one by one."""
 
 
-class Bytes(Encoding):
+class Bytes(Encoding, Vectors):
     """``bytes``: stored as they are."""
 
     def encode(self, value: Any) -> bytes:
@@ -27,6 +28,10 @@ class Bytes(Encoding):
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
         return [bytes(data) for data in slices(buffer, starts, sizes)]
+
+    def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
+        counts, rest = np.divmod(sizes, dtype.itemsize)
+        return np.where(rest == 0, counts, -1)
 
 
 class Str(Encoding):

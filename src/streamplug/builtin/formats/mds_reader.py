@@ -41,10 +41,17 @@ class MDSLayout(Layout):
     def take(
         self, data: Bytes1D, shards: Int64, rows: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
-        starts = shards + bounds[:, 0]
-        places = self.places(data, starts, bounds[:, 1] - bounds[:, 0])
+        places = self._located(data, shards, rows)
         return [column.encoding.decode_batch(data, *places[column.name]) for column in columns]
+
+    def values(
+        self, data: Bytes1D, shards: Int64, rows: Int64, column: Column
+    ) -> tuple[Int64, Int64]:
+        return self._located(data, shards, rows)[column.name]
+
+    def _located(self, data: Bytes1D, shards: Int64, rows: Int64) -> dict[str, tuple[Int64, Int64]]:
+        bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
+        return self.places(data, shards + bounds[:, 0], bounds[:, 1] - bounds[:, 0])
 
     def places(
         self, data: Bytes1D, starts: Int64, lengths: Int64
@@ -112,6 +119,13 @@ class MDSHead(ShardHead):
 
     def byte_ranges(self, rows: Int64) -> Int64:
         return np.stack([self.offsets[rows], self.offsets[rows + 1]], axis=1).astype(np.int64)
+
+    def sizes(self, column: Column) -> Int64 | None:
+        if column.encoding.size is not None:
+            return np.full(len(self.offsets) - 1, column.encoding.size, np.int64)
+        if self.layout.fixed.count(None) > 1:  # how the rest is divided stands in the samples
+            return None
+        return np.diff(self.offsets).astype(np.int64) - self.layout.rest
 
     def take(
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]

@@ -1,0 +1,54 @@
+"""Samples: what a data set reads by id, be it what is stored or what is made of that."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streamplug.read.ranges import Piece
+from streamplug.types import ColumnValues, Int64, Sample
+
+
+class Samples(Protocol):
+    """Samples by id; the methods are those of `Reader`, where they are described.
+
+    Attributes:
+        starts: First sample id of each shard over all streams, and the total.
+        stream_shards: First shard of each stream, and the total.
+        ranged: Whether all streams are read by ranges.
+        cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
+    """
+
+    starts: Int64
+    stream_shards: list[int]
+    ranged: bool
+    cache_limit: int | None
+
+    def needs(self, ids: Int64) -> list[int | Piece]:
+        """Return what must be there to read some samples."""
+
+    def weight(self, need: int | Piece) -> int:
+        """Return about how many bytes a need has."""
+
+    def ensure(self, need: int | Piece) -> None:
+        """Fetch what is needed."""
+
+    def claim(self, need: int | Piece) -> None:
+        """Have it stay."""
+
+    def release(self, need: int | Piece) -> None:
+        """Have it stay no longer."""
+
+    def file_of(self, need: int | Piece) -> tuple[int, str]:
+        """Return which shard a need is of, and the name of its first file."""
+
+    def locate(self, sample_id: int) -> tuple[int, int, str, int]:
+        """Return where a sample lies."""
+
+    def row(self, sample_id: int) -> Sample:
+        """Return one sample."""
+
+    def rows(self, ids: Int64) -> list[Sample]:
+        """Return many samples."""
+
+    def batch(self, ids: Int64) -> dict[str, ColumnValues]:
+        """Return many samples column by column."""

@@ -1,0 +1,79 @@
+"""TokenDataset: a StreamingDataset whose samples are rows of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xxhash import xxh64
+
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError
+from streamplug.index import shards_digest
+from streamplug.read import Reader, Samples
+from streamplug.stream import OpenStream
+from streamplug.tokens.count import dtype_of, ends_of
+from streamplug.tokens.ends import Ends
+from streamplug.tokens.kept import Kept
+from streamplug.tokens.reader import TokenReader
+from streamplug.tokens.rows import Across, Packed, Rows, Within
+from streamplug.tokens.views import TokenBlocks, TokenPacks
+
+
+class TokenDataset(StreamingDataset):
+    """Rows of tokens of one length, made of the documents of a data set while it is read.
+
+    A row is what a sample is elsewhere: rows are shuffled, mixed, dealt to ranks, counted by `batch_size`
+    and by states, and explained. Each is a dict of arrays of shape ``[length]``, each batch one of shape
+    ``[batch, length]``: the tokens by the name of their column, and the extras of the view by theirs.
+
+    When it is made, the tokens of each document are counted, once for a cache: of the shards' heads where
+    these tell, else by reading all of them.
+
+    Args:
+        tokens: How documents become rows.
+        **kwargs: As for `StreamingDataset`, but `columns`.
+
+    Raises:
+        StreamplugError: If an argument has no meaning, or the tokens cannot be counted.
+    """
+
+    def __init__(self, *, tokens: TokenBlocks | TokenPacks, **kwargs: Any) -> None:
+        if kwargs.get("columns") is not None:
+            raise ConfigError(
+                f"columns={kwargs['columns']!r}: rows are of the column {tokens.column!r}"
+            )
+        self.tokens = tokens
+        super().__init__(**{**kwargs, "columns": [tokens.column]})
+
+    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
+        view = self.tokens
+        dtypes = [dtype_of(stream, view.column, view.dtype) for stream in opened]
+        if len(set(dtypes)) > 1:
+            names = [dtype.name for dtype in dtypes]
+            raise ConfigError(
+                f"the streams have tokens of different dtypes, {names}: write them alike"
+            )
+        view.check(dtypes[0])
+        ends, rows = [], []
+        for stream, dtype in zip(opened, dtypes):
+            kept, extra = Kept(stream), int(view.separator is not None)
+            ends.append(ends_of(stream, kept, view.column, dtype, extra))
+            rows.append(_rows(view, ends[-1], kept, f"{view.column!r} {dtype.str} {extra}"))
+        # After the counting, which opens shards of its own.
+        documents = Reader(
+            [stream.index.starts for stream in opened],
+            [stream.shards(columns) for stream in opened],
+        )
+        return TokenReader(documents, view, dtypes[0], rows, ends)
+
+    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> str:
+        documents = super()._open_streams(columns, allow_unsafe)
+        rows = shards_digest(self._reader.starts)
+        return xxh64(f"{documents} {rows} {self.tokens!r}".encode()).hexdigest()
+
+
+def _rows(view: TokenBlocks | TokenPacks, ends: Ends, kept: Kept, what: str) -> Rows:
+    if isinstance(view, TokenPacks):
+        return Packed(ends, view, kept, what)
+    return Across(ends, view) if view.across else Within(ends, view, kept, what)
