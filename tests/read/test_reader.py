@@ -108,7 +108,7 @@ def test_columns_of_different_encodings_are_merged_into_a_list(tmp_path):
 def count_takes(monkeypatch):
     taken = []
     take = MDSLayout.take
-    monkeypatch.setattr(MDSLayout, "take", lambda *args: taken.append(len(args[2])) or take(*args))
+    monkeypatch.setattr(MDSLayout, "take", lambda *args: taken.append(len(args[4])) or take(*args))
     return taken
 
 
@@ -153,6 +153,42 @@ def test_an_error_among_many_shards_names_the_one(tmp_path, damage):
     for read in (it.rows, it.batch):
         with pytest.raises(DataError, match=rf"^shard 3 \({path}\): sample {row}[:,]"):
             read(np.arange(100))
+
+
+@pytest.mark.parametrize("offset", [0, 1 << 20, (1 << 32) - 1])
+@pytest.mark.parametrize("columns", [{"id": "int"}, {"id": "int", "text": "str"}])
+def test_offsets_that_are_overwritten_while_mapped_are_an_error(tmp_path, columns, offset):
+    folder = write(tmp_path / "one", range(100), columns, size_limit=500)
+    it = reader(folder)
+    it.batch(np.arange(100))  # opens all
+    for path in sorted((tmp_path / "one").glob("*.mds"))[3:]:
+        with path.open("r+b") as file:
+            file.seek(4 + 4 * 2)
+            file.write(offset.to_bytes(4, "little"))
+    for read in (it.rows, it.batch):
+        with pytest.raises(DataError, match=r"^shard 3 .*: "):
+            read(np.arange(100))
+
+
+def test_what_lies_between_mapped_files_is_never_read(tmp_path):
+    """Here it lies behind the file in the same buffer, so that reading it would go unnoticed."""
+    folder = write(tmp_path / "one", range(4), {"text": "str"})
+    opened = reader(folder).open(0)
+    data = np.array(opened.data)
+    size = len(data)
+    offsets = data[4:24].view("<u4")
+    start, end = int(offsets[3]), int(offsets[4])
+    offsets[3:] += size  # the last sample is said to be in the copy
+    twice = np.concatenate([data, opened.data])
+    with pytest.raises(Exception, match=r"^0$"):
+        opened.layout.take(
+            twice, np.zeros(1, np.int64), np.array([size]), np.array([3]), opened.columns
+        )
+    sound = opened.layout.take(
+        twice, np.array([size]), np.array([size]), np.array([3]), opened.columns
+    )
+    assert sound == [["sample 3"]]
+    assert twice[size + start : size + end].tobytes().endswith(b"sample 3")
 
 
 def test_a_limit_does_not_keep_what_is_evicted(tmp_path):

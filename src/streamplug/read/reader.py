@@ -316,11 +316,13 @@ def _gathered(shards: Sequence[OpenShard], groups: Groups, part: slice) -> _Take
         rows = groups.rows if places is None else groups.rows[places]
         return _Taken(first, places, first.reader.take(rows, first.columns))
     data, starts = spanned([shard.data for shard in shards])
+    sizes = np.array([shard.bytes for shard in shards], np.int64)
     if places is None:
-        at, rows = groups.in_order(starts), groups.rows
+        at, sizes, rows = groups.in_order(starts), groups.in_order(sizes), groups.rows
     else:
-        at, rows = np.repeat(starts, groups.counts[part]), groups.rows[places]
-    return _Taken(first, places, first.layout.take(data, at, rows, first.columns))
+        counts, rows = groups.counts[part], groups.rows[places]
+        at, sizes = np.repeat(starts, counts), np.repeat(sizes, counts)
+    return _Taken(first, places, first.layout.take(data, at, sizes, rows, first.columns))
 
 
 def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
