@@ -84,7 +84,9 @@ def checked(batch: dict[str, Any]) -> list[int]:
     assert (np.asarray(batch["wide"]) == np.array(ids)[:, None]).all()
     assert np.asarray(batch["wide"]).shape == (len(ids), WIDE)
     assert list(batch["text"]) == [f"text {n}" for n in ids]
-    assert np.stack([np.asarray(each) for each in batch["ragged"]]).tolist() == [[n] * 3 for n in ids]
+    assert np.stack([np.asarray(each) for each in batch["ragged"]]).tolist() == [
+        [n] * 3 for n in ids
+    ]
     return ids
 
 
@@ -142,9 +144,7 @@ def batches(data: StreamingDataset, **kwargs: Any) -> Way:
 
 def ours(data: StreamingDataset, check: Callable[[Any], list[int]] = checked, **kwargs: Any) -> Way:
     loader = StreamingDataLoader(data, **kwargs)
-    return Way(
-        lambda: map(check, loader), lambda _: loader.state_dict(), loader.load_state_dict
-    )
+    return Way(lambda: map(check, loader), lambda _: loader.state_dict(), loader.load_state_dict)
 
 
 def theirs(data: StreamingDataset, **kwargs: Any) -> Way:

@@ -112,6 +112,32 @@ def count_takes(monkeypatch):
     return taken
 
 
+def test_what_a_batch_is_does_not_depend_on_those_read_along_with_it(tmp_path):
+    for shape in (2, 3):
+        columns = {"id": "int", "vector": f"ndarray:float32:{shape}"}
+        with MDSWriter(columns=columns, out=tmp_path / str(shape), size_limit=500) as writer:
+            for number in range(64):
+                writer.write({"id": number, "vector": np.full(shape, number, np.float32)})
+
+    def make():
+        return StreamingDataset(
+            streams=[Stream(local=str(tmp_path / shape)) for shape in "23"],
+            batching_method="per_stream",
+            shuffle=True,
+            batch_size=8,
+        )
+
+    batches = list(make().batches())
+    assert {batch["vector"].shape for batch in batches} == {(8, 2), (8, 3)}
+    assert all((batch["vector"] == batch["id"][:, None]).all() for batch in batches)
+    for used in (1, 3, 6):
+        data = make()
+        data.load_state_dict(make().state_dict(used * 8))
+        for left, whole in zip(data.batches(), batches[used:], strict=True):
+            assert left["vector"].tolist() == whole["vector"].tolist()
+            assert left["vector"].dtype == whole["vector"].dtype == np.float32
+
+
 def test_shards_of_all_streams_are_read_at_once_where_their_columns_are_the_same(two, monkeypatch):
     taken = count_takes(monkeypatch)
     order = np.random.default_rng(0).permutation(150)

@@ -13,9 +13,9 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
-from streamplug.interfaces import Column
 from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
+from streamplug.read.merge import merged
 from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
@@ -218,11 +218,11 @@ class Reader:
                     f"{shard.where} has the columns {[c.name for c in shard.columns]}, others {names}; "
                     "choose those that all have with columns=, or iterate over samples"
                 )
-        merged = [
+        some = [
             (places, shard.columns, values) for shard, places, values in parts if places is not None
         ]
         return {
-            column.name: _merge(len(ids), [(p, c[i], v[i]) for p, c, v in merged])
+            column.name: merged(len(ids), [(p, c[i], v[i]) for p, c, v in some])
             for i, column in enumerate(columns)
         }
 
@@ -334,21 +334,3 @@ def _joined(starts: Sequence[Int64]) -> Int64:
     before = [0, *accumulate(int(each[-1]) for each in starts)]
     parts = [each[:-1] + first for each, first in zip(starts, before)]
     return np.concatenate([*parts, np.array(before[-1:], np.int64)])
-
-
-def _merge(count: int, parts: Sequence[tuple[Int64, Column, ColumnValues]]) -> ColumnValues:
-    """Put the values of one column that were read in parts into one array or list."""
-    first = parts[0][2]
-    if isinstance(first, np.ndarray) and all(
-        isinstance(v, np.ndarray) and v.dtype == first.dtype and v.shape[1:] == first.shape[1:]
-        for _, _, v in parts
-    ):
-        array = np.empty((count, *first.shape[1:]), first.dtype)
-        for places, _, values in parts:
-            array[places] = values
-        return array
-    merged: list[object] = [None] * count
-    for places, column, values in parts:
-        for to, value in zip(places.tolist(), column.encoding.split(values)):
-            merged[to] = value
-    return merged

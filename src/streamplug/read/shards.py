@@ -157,9 +157,10 @@ class OpenShards:
         _all.add(self)
 
     def free_in_child(self) -> None:
-        """Begin anew in a fork that was made while another thread, which it lacks, changed this."""
+        """Begin anew in a fork, if it was made while another thread, which it lacks, changed this."""
         if self._lock.locked():
-            self._lock, self._open, self._bytes = Lock(), OrderedDict(), 0
+            self._open, self._bytes = OrderedDict(), 0
+        self._lock = Lock()  # in any case: a thread that was just about to have it does not show
 
     def get(self, shard: int) -> OpenShard:
         """Return an open shard.
