@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -215,6 +218,23 @@ def test_what_lies_between_mapped_files_is_never_read(tmp_path):
     )
     assert sound == [["sample 3"]]
     assert twice[size + start : size + end].tobytes().endswith(b"sample 3")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_does_not_wait_for_a_thread_that_it_lacks(two):
+    two.batch(np.arange(150))
+    locks = [shards._lock for shards in two._streams]
+    for lock in locks:
+        lock.acquire()  # as another thread would at the moment of a fork
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if two.batch(np.arange(150))["id"].tolist() == list(range(150)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert all(lock.locked() for lock in locks)
+    for lock in locks:
+        lock.release()
+    assert two.batch(np.arange(150))["id"].tolist() == list(range(150))
 
 
 def test_a_limit_does_not_keep_what_is_evicted(tmp_path):
