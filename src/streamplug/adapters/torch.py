@@ -94,7 +94,9 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
     """A torch `DataLoader` that hands over whole batches, and whose state is exact.
 
     Workers read batches column by column and leave them in memory that they share with this process, where
-    tensors show them without a copy. With `collate_fn` or `transform`, samples are read one by one.
+    tensors show them without a copy, until the last tensor of a batch is dropped here: a process forked from
+    this one that looks at it later must be given a copy. With `collate_fn` or `transform`, samples are read
+    one by one.
 
     Args:
         dataset: A `StreamingDataset`.
