@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -223,17 +224,14 @@ def test_what_lies_between_mapped_files_is_never_read(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_does_not_wait_for_a_thread_that_it_lacks(two):
     two.batch(np.arange(150))
-    locks = [shards._lock for shards in two._streams]
-    for lock in locks:
-        lock.acquire()  # as another thread would at the moment of a fork
-    child = os.fork()
-    if not child:
-        signal.alarm(20)
-        os._exit(0 if two.batch(np.arange(150))["id"].tolist() == list(range(150)) else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert all(lock.locked() for lock in locks)
-    for lock in locks:
-        lock.release()
+    with ExitStack() as held:
+        for shards in two._streams:
+            held.enter_context(shards._lock)  # as another thread might at the moment of a fork
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            os._exit(0 if two.batch(np.arange(150))["id"].tolist() == list(range(150)) else 1)
+        assert os.waitpid(child, 0)[1] == 0
     assert two.batch(np.arange(150))["id"].tolist() == list(range(150))
 
 
