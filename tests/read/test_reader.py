@@ -229,7 +229,8 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_lacks(two):
             held.enter_context(shards._lock)  # as another thread might at the moment of a fork
         child = os.fork()
         if not child:
-            signal.alarm(20)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
             os._exit(0 if two.batch(np.arange(150))["id"].tolist() == list(range(150)) else 1)
         assert os.waitpid(child, 0)[1] == 0
     assert two.batch(np.arange(150))["id"].tolist() == list(range(150))
