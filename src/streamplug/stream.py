@@ -258,9 +258,11 @@ class OpenStream:
         """Check the columns that will be read.
 
         Raises:
-            ConfigError: If one of `wanted` does not exist.
+            ConfigError: If one of `wanted` does not exist, or none is.
             UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
         """
+        if wanted is not None and not wanted:
+            raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
         for schema in self.index.schemas:
             names = [column.name for column in schema.columns]
             if missing := sorted(set(wanted or ()) - set(names)):

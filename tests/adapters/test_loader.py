@@ -242,3 +242,62 @@ def test_batches_are_moved_to_a_device_ahead_of_use(folder, workers):
         assert (batch["wide"] == batch["id"][:, None]).all()
         ids += batch["id"].tolist()
     assert ids == [n for batch in make(folder).batches() for n in batch["id"].tolist()]
+
+
+class Changing(StreamingDataset):
+    """Changes samples on their way out, as subclasses do."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return {"id": super().__getitem__(at)["id"] + 1000}
+
+
+@pytest.mark.parametrize("wish", [{"threads": 1}, {"batch_transform": dict}])
+def test_what_reads_columns_is_refused_for_a_data_set_that_changes_samples(folder, wish):
+    data = Changing(local=folder, batch_size=BATCH)
+    with pytest.raises(ConfigError, match=r"but Changing makes samples of its own"):
+        StreamingDataLoader(data, **wish)
+    assert next(iter(StreamingDataLoader(data)))["id"].tolist() == list(range(1000, 1000 + BATCH))
+
+
+def turned(columns: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "back": columns["id"][::-1],
+        "mirrored": columns["wide"][:, ::-1],
+        "big": columns["id"].astype(">i8"),
+        "flags": columns["flag"] > 0,
+        "number": np.array(3.5),
+        "none": np.empty((0, 4), np.int64),
+        "spread": np.broadcast_to(np.float32(1), (BATCH, 2)).copy(),
+    }
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_arrays_of_any_strides_byte_order_and_shape_become_tensors(folder, workers):
+    loader = StreamingDataLoader(
+        make(folder, shuffle=False), batch_transform=turned, num_workers=workers
+    )
+    batch = next(iter(loader))
+    assert batch["back"].tolist() == list(range(BATCH))[::-1]
+    assert batch["mirrored"].tolist() == [[n] * WIDE for n in range(BATCH)]
+    assert batch["big"].tolist() == list(range(BATCH))
+    assert batch["big"].dtype == torch.int64
+    assert batch["flags"].tolist() == [n % 2 == 1 for n in range(BATCH)]
+    assert (batch["number"].shape, batch["number"].item()) == ((), 3.5)
+    assert (batch["none"].shape, batch["spread"].shape) == ((0, 4), (BATCH, 2))
+
+
+def test_loops_that_are_left_early_free_their_slots(folder):
+    loader = StreamingDataLoader(make(folder), num_workers=2, persistent_workers=True)
+    kept = []
+    for left in range(6):
+        for number, batch in enumerate(loader):
+            kept.append(batch)
+            if number == left:
+                break
+    for batch in kept:
+        check(batch)
+    kept.clear()
+    for batch in loader:  # takes what was on its way
+        check(batch)
+    del batch
+    assert [arena._taken.tolist() for arena in loader._iterator._dataset._arenas] == [[0] * 4] * 2

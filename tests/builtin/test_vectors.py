@@ -95,6 +95,7 @@ def test_mds_tells_where_values_lie_and_what_its_head_can(more):
             assert sizes is None
         else:
             assert sizes.tolist() == [len(value) for value in expected]
-        starts, sizes = MDS().layout(columns).values(data, np.zeros(5, np.int64), asked, column)
+        zeros, whole = np.zeros(5, np.int64), np.full(5, len(data))
+        starts, sizes = MDS().layout(columns).values(data, zeros, whole, asked, column)
         found = [bytes(data[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
         assert found == [expected[row] for row in asked]

@@ -312,6 +312,11 @@ def test_an_encoding_that_runs_code_is_refused_unless_allowed(tmp_path):
     assert allowed[0] == {"id": 1, "thing": {"a": (1, 2)}}
 
 
+def test_no_columns_are_refused(sets):
+    with pytest.raises(ConfigError, match=r"columns=\[\] reads nothing"):
+        StreamingDataset(local=str(next(iter(sets.values()))), columns=[])
+
+
 def test_columns_that_do_not_exist_are_named(sets):
     with pytest.raises(ConfigError, match=r"plain/index\.json has no \['no'\], only \['array'"):
         StreamingDataset(local=str(sets["plain"]), columns=["id", "no"])

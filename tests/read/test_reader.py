@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -108,8 +112,34 @@ def test_columns_of_different_encodings_are_merged_into_a_list(tmp_path):
 def count_takes(monkeypatch):
     taken = []
     take = MDSLayout.take
-    monkeypatch.setattr(MDSLayout, "take", lambda *args: taken.append(len(args[2])) or take(*args))
+    monkeypatch.setattr(MDSLayout, "take", lambda *args: taken.append(len(args[4])) or take(*args))
     return taken
+
+
+def test_what_a_batch_is_does_not_depend_on_those_read_along_with_it(tmp_path):
+    for shape in (2, 3):
+        columns = {"id": "int", "vector": f"ndarray:float32:{shape}"}
+        with MDSWriter(columns=columns, out=tmp_path / str(shape), size_limit=500) as writer:
+            for number in range(64):
+                writer.write({"id": number, "vector": np.full(shape, number, np.float32)})
+
+    def make():
+        return StreamingDataset(
+            streams=[Stream(local=str(tmp_path / shape)) for shape in "23"],
+            batching_method="per_stream",
+            shuffle=True,
+            batch_size=8,
+        )
+
+    batches = list(make().batches())
+    assert {batch["vector"].shape for batch in batches} == {(8, 2), (8, 3)}
+    assert all((batch["vector"] == batch["id"][:, None]).all() for batch in batches)
+    for used in (1, 3, 6):
+        data = make()
+        data.load_state_dict(make().state_dict(used * 8))
+        for left, whole in zip(data.batches(), batches[used:], strict=True):
+            assert left["vector"].tolist() == whole["vector"].tolist()
+            assert left["vector"].dtype == whole["vector"].dtype == np.float32
 
 
 def test_shards_of_all_streams_are_read_at_once_where_their_columns_are_the_same(two, monkeypatch):
@@ -153,6 +183,57 @@ def test_an_error_among_many_shards_names_the_one(tmp_path, damage):
     for read in (it.rows, it.batch):
         with pytest.raises(DataError, match=rf"^shard 3 \({path}\): sample {row}[:,]"):
             read(np.arange(100))
+
+
+@pytest.mark.parametrize("offset", [0, 1 << 20, (1 << 32) - 1])
+@pytest.mark.parametrize("columns", [{"id": "int"}, {"id": "int", "text": "str"}])
+def test_offsets_that_are_overwritten_while_mapped_are_an_error(tmp_path, columns, offset):
+    folder = write(tmp_path / "one", range(100), columns, size_limit=500)
+    it = reader(folder)
+    it.batch(np.arange(100))  # opens all
+    for path in sorted((tmp_path / "one").glob("*.mds"))[3:]:
+        with path.open("r+b") as file:
+            file.seek(4 + 4 * 2)
+            file.write(offset.to_bytes(4, "little"))
+    for read in (it.rows, it.batch):
+        with pytest.raises(DataError, match=r"^shard 3 .*: "):
+            read(np.arange(100))
+
+
+def test_what_lies_between_mapped_files_is_never_read(tmp_path):
+    """Here it lies behind the file in the same buffer, so that reading it would go unnoticed."""
+    folder = write(tmp_path / "one", range(4), {"text": "str"})
+    opened = reader(folder).open(0)
+    data = np.array(opened.data)
+    size = len(data)
+    offsets = data[4:24].view("<u4")
+    start, end = int(offsets[3]), int(offsets[4])
+    offsets[3:] += size  # the last sample is said to be in the copy
+    twice = np.concatenate([data, opened.data])
+    with pytest.raises(Exception, match=r"^0$"):
+        opened.layout.take(
+            twice, np.zeros(1, np.int64), np.array([size]), np.array([3]), opened.columns
+        )
+    sound = opened.layout.take(
+        twice, np.array([size]), np.array([size]), np.array([3]), opened.columns
+    )
+    assert sound == [["sample 3"]]
+    assert twice[size + start : size + end].tobytes().endswith(b"sample 3")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_does_not_wait_for_a_thread_that_it_lacks(two):
+    two.batch(np.arange(150))
+    with ExitStack() as held:
+        for shards in two._streams:
+            held.enter_context(shards._lock)  # as another thread might at the moment of a fork
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            os._exit(0 if two.batch(np.arange(150))["id"].tolist() == list(range(150)) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert two.batch(np.arange(150))["id"].tolist() == list(range(150))
 
 
 def test_a_limit_does_not_keep_what_is_evicted(tmp_path):

@@ -98,7 +98,9 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
     """A torch `DataLoader` that hands over whole batches, and whose state is exact.
 
     Workers read batches column by column and leave them in memory that they share with this process, where
-    tensors show them without a copy. With `collate_fn` or `transform`, samples are read one by one.
+    tensors show them without a copy, until the last tensor of a batch is dropped here: a process forked from
+    this one that looks at it later must be given a copy. With `collate_fn` or `transform`, samples are read
+    one by one.
 
     Args:
         dataset: A `StreamingDataset`.
@@ -115,7 +117,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
 
     Raises:
         ConfigError: If the batch sizes differ, batches are to come in another order, or
-            `batch_transform` comes with `transform` or `collate_fn`.
+            `batch_transform` comes with `transform`, `collate_fn` or a data set that changes samples.
     """
 
     def __init__(
@@ -145,11 +147,16 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
+        own = dataset._own or type(dataset).__iter__ is not StreamingDataset.__iter__
+        if own and (threads or batch_transform is not None):
+            raise ConfigError(
+                f"threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
+                "makes samples of its own"
+            )
         self._device = None if device is None else torch.device(device)
         if self._device is not None and self._device.type == "cuda":
             kwargs.setdefault("pin_memory", True)
         super().__init__(dataset, batch_size=dataset._run.batch, collate_fn=collate_fn, **kwargs)
-        own = dataset._own or type(dataset).__iter__ is not StreamingDataset.__iter__
         self._by_sample = transform is not None or collate_fn is not None or own
         self._transform = transform if self._by_sample else batch_transform
         self._threads = threads
@@ -278,7 +285,6 @@ def _plain(values: Any) -> bool:
     return (
         isinstance(values, np.ndarray)
         and values.dtype.kind in "biufc"
-        and values.dtype.isnative
         and values.dtype.itemsize <= _LARGEST[values.dtype.kind]
     )
 
@@ -286,7 +292,14 @@ def _plain(values: Any) -> bool:
 def _tensors(batch: Any) -> Any:
     if not isinstance(batch, dict):
         return batch
-    return {key: torch.from_numpy(v) if _plain(v) else v for key, v in batch.items()}
+    return {key: _tensor(value) if _plain(value) else value for key, value in batch.items()}
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    # torch has no steps back, nor those of a part of a number.
+    odd = any(step < 0 or step % native.itemsize for step in native.strides)
+    return torch.from_numpy(native.copy() if odd else native)
 
 
 def _handed(batch: Any, arena: Arena | None) -> Any:

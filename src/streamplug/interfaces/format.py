@@ -145,14 +145,21 @@ class Layout(ABC):
 
     @abstractmethod
     def take(
-        self, data: Bytes1D, shards: Int64, rows: Int64, columns: Sequence[Column]
+        self,
+        data: Bytes1D,
+        shards: Int64,
+        sizes: Int64,
+        rows: Int64,
+        columns: Sequence[Column],
     ) -> list[ColumnValues]:
         """Decode samples of several shards, in the order asked for.
 
         Args:
             data: A buffer in which the data files of all shards lie, each opened before without an
-                error. Read only, and only within these files: between them there may be nothing.
+                error. Read only, and only within these files: between them there may be nothing. What
+                they say may have changed since.
             shards: Where in it the file of each sample begins, shape ``[n]``.
+            sizes: How many bytes that file has, shape ``[n]``.
             rows: Which sample of that file, shape ``[n]``.
             columns: Which of the shards' columns.
 
@@ -164,7 +171,7 @@ class Layout(ABC):
         """
 
     def values(
-        self, data: Bytes1D, shards: Int64, rows: Int64, column: Column
+        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
     ) -> tuple[Int64, Int64] | None:
         """Return where the encoded values of one column begin, and their sizes, each of shape ``[n]``.
 

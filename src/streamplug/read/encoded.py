@@ -43,6 +43,8 @@ class Encoded(NamedTuple):
             return None
         column = next(column for column in first.columns if column.name == name)
         data, starts = spanned([shard.data for shard in shards])
-        places, at = groups.places(part), np.repeat(starts, groups.counts[part])
-        found = first.layout.values(data, at, groups.rows[places], column)
+        places, counts = groups.places(part), groups.counts[part]
+        of_files = np.array([shard.bytes for shard in shards], np.int64)
+        at, sizes = np.repeat(starts, counts), np.repeat(of_files, counts)
+        found = first.layout.values(data, at, sizes, groups.rows[places], column)
         return None if found is None else cls(column, places, data, *found, shards)

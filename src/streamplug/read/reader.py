@@ -13,10 +13,10 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
-from streamplug.interfaces import Column
 from streamplug.read.encoded import Encoded
 from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
+from streamplug.read.merge import merged
 from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
@@ -221,11 +221,11 @@ class Reader:
                     f"{shard.where} has the columns {[c.name for c in shard.columns]}, others {names}; "
                     "choose those that all have with columns=, or iterate over samples"
                 )
-        merged = [
+        some = [
             (places, shard.columns, values) for shard, places, values in parts if places is not None
         ]
         return {
-            column.name: _merge(len(ids), [(p, c[i], v[i]) for p, c, v in merged])
+            column.name: merged(len(ids), [(p, c[i], v[i]) for p, c, v in some])
             for i, column in enumerate(columns)
         }
 
@@ -341,11 +341,13 @@ def _gathered(shards: Sequence[OpenShard], groups: Groups, part: slice) -> _Take
         rows = groups.rows if places is None else groups.rows[places]
         return _Taken(first, places, first.reader.take(rows, first.columns))
     data, starts = spanned([shard.data for shard in shards])
+    sizes = np.array([shard.bytes for shard in shards], np.int64)
     if places is None:
-        at, rows = groups.in_order(starts), groups.rows
+        at, sizes, rows = groups.in_order(starts), groups.in_order(sizes), groups.rows
     else:
-        at, rows = np.repeat(starts, groups.counts[part]), groups.rows[places]
-    return _Taken(first, places, first.layout.take(data, at, rows, first.columns))
+        counts, rows = groups.counts[part], groups.rows[places]
+        at, sizes = np.repeat(starts, counts), np.repeat(sizes, counts)
+    return _Taken(first, places, first.layout.take(data, at, sizes, rows, first.columns))
 
 
 def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
@@ -357,21 +359,3 @@ def _joined(starts: Sequence[Int64]) -> Int64:
     before = [0, *accumulate(int(each[-1]) for each in starts)]
     parts = [each[:-1] + first for each, first in zip(starts, before)]
     return np.concatenate([*parts, np.array(before[-1:], np.int64)])
-
-
-def _merge(count: int, parts: Sequence[tuple[Int64, Column, ColumnValues]]) -> ColumnValues:
-    """Put the values of one column that were read in parts into one array or list."""
-    first = parts[0][2]
-    if isinstance(first, np.ndarray) and all(
-        isinstance(v, np.ndarray) and v.dtype == first.dtype and v.shape[1:] == first.shape[1:]
-        for _, _, v in parts
-    ):
-        array = np.empty((count, *first.shape[1:]), first.dtype)
-        for places, _, values in parts:
-            array[places] = values
-        return array
-    merged: list[object] = [None] * count
-    for places, column, values in parts:
-        for to, value in zip(places.tolist(), column.encoding.split(values)):
-            merged[to] = value
-    return merged

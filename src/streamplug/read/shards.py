@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
-from weakref import WeakMethod
+from weakref import WeakMethod, WeakSet
 
 import numpy as np
 
@@ -144,6 +144,7 @@ class OpenShards:
         self._swept = 0.0
         store.when_full = WeakMethod(self._let_go_of_all)
         self._wanted = [Wanted(schema, columns) for schema in index.schemas]
+        _all.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         empty = {"_open": OrderedDict(), "_kept": Counter(), "_bytes": 0}
@@ -153,6 +154,13 @@ class OpenShards:
         self.__dict__.update(state)
         self._lock = Lock()
         self._store.when_full = WeakMethod(self._let_go_of_all)
+        _all.add(self)
+
+    def free_in_child(self) -> None:
+        """Begin anew in a fork, if it was made while another thread, which it lacks, changed this."""
+        if self._lock.locked():
+            self._open, self._bytes = OrderedDict(), 0
+        self._lock = Lock()  # in any case: a thread that was just about to have it does not show
 
     def get(self, shard: int) -> OpenShard:
         """Return an open shard.
@@ -330,6 +338,18 @@ class OpenShards:
                 f"{where}: {error}; the file is damaged, write or copy it again"
             ) from error
         return OpenShard(reader, self._wanted[self._index.schema_of[shard]], where, files)
+
+
+_all: WeakSet[OpenShards] = WeakSet()
+
+
+def _free_all_in_child() -> None:
+    for shards in list(_all):
+        shards.free_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_all_in_child)
 
 
 class MappedFiles:

@@ -39,19 +39,31 @@ class MDSLayout(Layout):
         self.rest = self.lengths + sum(size or 0 for size in self.fixed)
 
     def take(
-        self, data: Bytes1D, shards: Int64, rows: Int64, columns: Sequence[Column]
+        self,
+        data: Bytes1D,
+        shards: Int64,
+        sizes: Int64,
+        rows: Int64,
+        columns: Sequence[Column],
     ) -> list[ColumnValues]:
-        places = self._located(data, shards, rows)
+        places = self._located(data, shards, sizes, rows)
         return [column.encoding.decode_batch(data, *places[column.name]) for column in columns]
 
     def values(
-        self, data: Bytes1D, shards: Int64, rows: Int64, column: Column
+        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
     ) -> tuple[Int64, Int64]:
-        return self._located(data, shards, rows)[column.name]
+        return self._located(data, shards, sizes, rows)[column.name]
 
-    def _located(self, data: Bytes1D, shards: Int64, rows: Int64) -> dict[str, tuple[Int64, Int64]]:
+    def _located(
+        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64
+    ) -> dict[str, tuple[Int64, Int64]]:
         bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
-        return self.places(data, shards + bounds[:, 0], bounds[:, 1] - bounds[:, 0])
+        lengths = bounds[:, 1] - bounds[:, 0]
+        # They were checked, but who writes to a file that is mapped must not make this look outside.
+        wrong = (bounds[:, 1] > sizes) | (lengths < self.rest)
+        if wrong.any():
+            raise LengthError(int(wrong.argmax()))
+        return self.places(data, shards + bounds[:, 0], lengths)
 
     def places(
         self, data: Bytes1D, starts: Int64, lengths: Int64
