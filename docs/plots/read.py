@@ -124,9 +124,7 @@ def table(figures: list[Figure], kind: str) -> str:
     heads = ["", "", "First epoch", "Later", "Least to most", "CPU s per million", "First sample"]
     heads += ["RSS, own (MB)", *(f"× {name}" for name in PEERS_OF_RATIOS)]
     lines = [heads, ["---", "---", *["--:"] * (len(heads) - 2)]]
-    for one in figures:
-        if one["kind"] == kind:
-            lines.append(cells(figures, one))
+    lines += [cells(figures, one) for one in figures if one["kind"] == kind]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
