@@ -9,7 +9,7 @@ import resource
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,8 @@ def epoch(
         Samples, seconds until the first and from it on, those of the processor per sample, and whether
         there was not enough time.
     """
-    iterator = iter(items)
+    # Some data sets are their own iterators, and begin anew whenever one is asked for.
+    iterator = chain(items)
     take(iterator, 1)
     first, busy = time.perf_counter(), processor()
     each, rows, cut = max(_AT_ONCE // size, 1), 0, False

@@ -60,6 +60,21 @@ def test_an_epoch_is_cut_unless_enough_of_it_was_read(modules):
     assert whole["rows"] == 999
 
 
+def test_who_begins_anew_when_asked_for_an_iterator_is_asked_once(modules):
+    class Own:
+        def __iter__(self):
+            self.left = 1000
+            return self
+
+        def __next__(self):
+            if not self.left:
+                raise StopIteration
+            self.left -= 1
+            return self.left
+
+    assert modules["read_round"].epoch(Own(), 1, 0.0, seconds=60, enough=0)["rows"] == 999
+
+
 @pytest.mark.parametrize("kind", ["jpeg", "tokens", "small"])
 def test_writers_write_what_they_say(modules, tmp_path, kind):
     for side in modules["read_writers"].WRITERS:
