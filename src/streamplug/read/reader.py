@@ -17,6 +17,7 @@ from streamplug.interfaces import Column
 from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
 from streamplug.read.ranges import Piece, RangeShards
+from streamplug.read.samples import samples_of
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
 
@@ -193,7 +194,7 @@ class Reader:
         for shard, places, values in self._taken(ids):
             names = [column.name for column in shard.columns]
             split = [c.encoding.split(v) for c, v in zip(shard.columns, values)]
-            samples = [dict(zip(names, row)) for row in zip(*split)]
+            samples = samples_of(names, split)
             if places is None:
                 return samples
             for place, sample in zip(places.tolist(), samples):
