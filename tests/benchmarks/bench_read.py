@@ -6,7 +6,7 @@ Builds each data set in the format of each library, then reads it shuffled. Each
 own, bound to one core, or two where it has two workers or threads; in each round it is each one's turn,
 while the others wait. In its turn a side opens the data set and reads two epochs: the first maps files
 that are in the page cache but not yet in the process, the second finds them mapped. The second is cut
-after ``--seconds``, the first if by then not even a quarter of it was read: there is no second then. A
+after ``--seconds``, the first if by then not even an eighth of it was read: there is no second then. A
 library that is not installed, or that fails, is named.
 
 Reported are medians over all rounds: samples per second from the first one on, of the first epoch and of
@@ -285,7 +285,7 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="sides in whose names this is")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1.0, help="cut longer epochs here")
+    parser.add_argument("--seconds", type=float, default=0.5, help="cut longer epochs here")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--data", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--samples", type=int, help=argparse.SUPPRESS)

@@ -88,8 +88,8 @@ def measure(side: Side, data: Path, samples: int, seconds: float) -> dict[str, A
     found: dict[str, Any] = {}
     for name in ("first", "later"):
         items, size = next(epochs)
-        # Who reads a quarter of the first epoch in time goes on to the end, to come to the second.
-        enough = whole / 4 if name == "first" else math.inf
+        # Who reads an eighth of the first epoch in time goes on to the end, to come to the second.
+        enough = whole / 8 if name == "first" else math.inf
         found[name] = one = epoch(items, size, began, seconds, enough)
         if one["cut"]:
             break  # few can begin anew in the midst of an epoch
