@@ -13,6 +13,7 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
+from streamplug.read.dicts import samples_of
 from streamplug.read.encoded import Encoded
 from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
@@ -194,11 +195,9 @@ class Reader:
         for shard, places, values in self._taken(ids):
             names = [column.name for column in shard.columns]
             split = [c.encoding.split(v) for c, v in zip(shard.columns, values)]
-            samples = [dict(zip(names, row)) for row in zip(*split)]
-            if places is None and names:
+            samples = samples_of(names, split)
+            if places is None:
                 return samples
-            if places is None:  # samples without columns are all the same
-                continue
             for place, sample in zip(places.tolist(), samples):
                 out[place] = sample
         return out

@@ -103,6 +103,9 @@ class NDArrayEncoding(Encoding, Vectors):
     def decode(self, data: memoryview) -> NDArray[Any]:
         start = 0
         dtype, shape = self._values, self._shape
+        if shape is not None and len(data) == self.size:
+            fixed: NDArray[Any] = np.ndarray(shape, dtype, data).copy()
+            return fixed
         if dtype is None:
             dtype = _DTYPES.get(data[0]) if len(data) else None
             if dtype is None:

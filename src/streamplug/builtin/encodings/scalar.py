@@ -25,12 +25,12 @@ class _Scalar(Encoding):
             cls.size = cls.dtype.itemsize
 
     def decode(self, data: memoryview) -> Any:
-        self._check_length(data)
+        if len(data) != self.size:
+            raise self._wrong_size(data)
         return np.frombuffer(data, self.dtype)[0]
 
-    def _check_length(self, data: memoryview) -> None:
-        if len(data) != self.size:
-            raise DecodeError(f"{self._name} has {self.size} bytes, got {len(data)}")
+    def _wrong_size(self, data: memoryview) -> DecodeError:
+        return DecodeError(f"{self._name} has {self.size} bytes, got {len(data)}")
 
     @property
     def _name(self) -> str:
@@ -164,7 +164,8 @@ class Int(_Integer):
     dtype = np.dtype("<i8")
 
     def decode(self, data: memoryview) -> int:
-        self._check_length(data)
+        if len(data) != self.size:
+            raise self._wrong_size(data)
         return int.from_bytes(data, "little", signed=True)
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
