@@ -32,6 +32,7 @@ from streamplug.interfaces import (
     Waited,
 )
 from streamplug.plugin.registry import unregister
+from streamplug.stream import Stream
 from streamplug.testing import FlakyStorage, isolated_plugins
 from streamplug.testing.callback import EVENTS, CallbackTests
 
@@ -232,7 +233,7 @@ def test_a_damaged_shard_that_comes_anew_is_counted(make, noted, tmp_path):
 def flaky(monkeypatch, folder):
     """Have each operation of the storage fail the first time that it is tried on a file."""
     monkeypatch.setattr(retry, "_WAIT", wait_none())
-    original = StreamingDataset.__init__.__globals__["Stream"]._storage
+    original = Stream.storage.fget
     tried = set()
 
     def first(operation, key):
@@ -243,7 +244,7 @@ def flaky(monkeypatch, folder):
     def storage(self):
         return FlakyStorage(original(self), fail=first)
 
-    monkeypatch.setattr("streamplug.stream.Stream._storage", storage)
+    monkeypatch.setattr(Stream, "storage", property(storage))
     monkeypatch.setattr("streamplug.stream.Stream._in_place", lambda self: False)
 
 
