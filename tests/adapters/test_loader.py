@@ -151,7 +151,10 @@ def test_a_worker_that_is_killed_ends_the_loop(folder):
         list(batches)
 
     try:
-        with pytest.raises(RuntimeError, match=r"killed|exited unexpectedly"):
+        # torch sees that it is gone, or that a tensor of a column of dicts cannot be had from it any more.
+        with pytest.raises(
+            (RuntimeError, OSError), match=r"killed|exited unexpectedly|[Cc]onnection|file"
+        ):
             kill()
     finally:
         # Or else torch says so once more when any other child ends, wherever this process is then.
