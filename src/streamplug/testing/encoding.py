@@ -323,6 +323,12 @@ def _there_and_back(encoding: Encoding, values: list[Any]) -> tuple[list[bytes],
 
 def _decode_garbage(encoding: Encoding, data: bytes) -> None:
     """Check that decoding some bytes ends, in whatever way, and takes little memory for it."""
+    most = 4 * _MIB + 100 * len(data)
+    # What the first attempt imports counts as its memory, too.
+    assert _peak_of_decoding(encoding, data) < most or _peak_of_decoding(encoding, data) < most
+
+
+def _peak_of_decoding(encoding: Encoding, data: bytes) -> int:
     tracemalloc.start()
     try:
         encoding.decode(memoryview(data))
@@ -331,4 +337,4 @@ def _decode_garbage(encoding: Encoding, data: bytes) -> None:
     finally:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert peak < 4 * _MIB + 100 * len(data)
+    return peak
