@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streamplug.stream import Stream
     from streamplug.tokens import TokenBlocks, TokenPacks
     from streamplug.types import World
-    from streamplug.write import MDSWriter, Writer
+    from streamplug.write import MDSWriter, Writer, merge_index
 
 __version__ = "0.1.0"
 
@@ -53,6 +53,7 @@ _HOME = {
     "TokenPacks": "tokens",
     "World": "types",
     "Writer": "write",
+    "merge_index": "write",
     "register_callback": "registration",
     "register_compression": "registration",
     "register_encoding": "registration",
@@ -78,6 +79,7 @@ __all__ = [
     "TokenPacks",
     "World",
     "Writer",
+    "merge_index",
     "register_callback",
     "register_compression",
     "register_encoding",

@@ -14,6 +14,7 @@ from streamplug.errors import StreamplugError
 COMMANDS = {
     "explain": "streamplug.cli.explain:explain",
     "index": "streamplug.cli.index:index",
+    "merge": "streamplug.cli.merge:merge",
     "plugins": "streamplug.cli.plugins:plugins",
     "quickstart": "streamplug.cli.quickstart:quickstart",
 }

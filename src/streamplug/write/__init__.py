@@ -1,5 +1,6 @@
 """Writing: samples to shards, shards to an index, and both to where they belong."""
 
+from streamplug.write.merge import merge_index
 from streamplug.write.writer import MDSWriter, Writer
 
-__all__ = ["MDSWriter", "Writer"]
+__all__ = ["MDSWriter", "Writer", "merge_index"]

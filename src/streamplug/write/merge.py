@@ -1,0 +1,133 @@
+"""Joins data sets that lie in the folders of one place: their shards stay, one index names them all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from streamplug.errors import ConfigError, NotFound
+from streamplug.fetch import DOWNLOAD_TIMEOUT, patient
+from streamplug.fetch.retry import retrying
+from streamplug.index import COMPANION_NAME, INDEX_NAME, index_bytes, parse_index
+from streamplug.interfaces import Storage
+from streamplug.plugin.location import open_storage
+
+Place = str | PathLike[str] | tuple[str | PathLike[str], str]
+"""A local path, a URL, or a pair of both."""
+
+_RETRIES = 2
+
+
+def merge_index(
+    *places: Any,
+    keep_local: bool = True,
+    download_timeout: float = DOWNLOAD_TIMEOUT,
+    storage_options: Mapping[str, Any] | None = None,
+) -> int:
+    """Write the index of a data set whose parts are data sets in folders below it.
+
+    Called as ``merge_index(parts, out)`` or as ``merge_index(out)``, which takes all folders below `out`
+    that have an index, at any depth, in the order of their names. Shards are neither read nor moved.
+
+    Args:
+        *places: `parts`: the folders of the parts, or their index files, in the order of their samples.
+            `out`: where the whole is. Each is a path, a URL, or a pair of both: then what is read is
+            the local one where it exists, and the index is written to both.
+        keep_local: Of a pair as `out`, whether the local one gets the index, too.
+        download_timeout: Seconds after which a download fails during which nothing arrived.
+        storage_options: Settings of the storages.
+
+    Returns:
+        How many shards the index names.
+
+    Raises:
+        ConfigError: If a part does not lie below `out`, or there is none.
+        NotFound: If a part has no index.
+        InvalidIndexError: If the index of a part cannot be used.
+    """
+    if len(places) not in (1, 2):
+        raise ConfigError(
+            "give merge_index(parts, out), or merge_index(out) for all parts below it"
+        )
+    homes = _opened(places[-1], storage_options)
+    asked = [patient(home, download_timeout) for home in homes]
+    if len(places) == 1:
+        found = [(asked[-1], folder) for folder in _folders(asked[-1])]
+    else:
+        if isinstance(places[0], (str, PathLike)):
+            raise ConfigError(f"parts={places[0]!r}: expected a list of places")
+        found = [_part(place, homes, asked, storage_options) for place in places[0]]
+    if not found:
+        raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
+    entries = [entry for storage, folder in found for entry in _entries(storage, folder)]
+    data = index_bytes(entries, {})
+    for home in homes if keep_local else homes[-1:]:
+        # Whoever has the old companion must not take it for that of the new index.
+        home.delete(COMPANION_NAME)
+        retrying(lambda home=home: home.write(INDEX_NAME, data), _RETRIES)
+    return len(entries)
+
+
+def _opened(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:
+    """Return the storages of a place: one, or the near and the far one."""
+    places = place if isinstance(place, tuple) else (place,)
+    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
+        raise ConfigError(f"{place!r:.80}: expected a path, a URL, or a pair of both")
+    return [open_storage(fspath(p), options) for p in places]
+
+
+def _folders(home: Storage) -> list[str]:
+    """Return the folders that have an index, but for the place itself and what lies in another."""
+    ending = f"/{INDEX_NAME}"
+    found = [info.key.removesuffix(ending) for info in home.list("") if info.key.endswith(ending)]
+    known = {f"{folder}/" for folder in found}
+    return [folder for folder in sorted(found) if not known & set(_above(folder))]
+
+
+def _above(folder: str) -> Iterator[str]:
+    return (folder[: n + 1] for n, letter in enumerate(folder) if letter == "/")
+
+
+def _part(
+    place: Any,
+    homes: Sequence[Storage],
+    asked: Sequence[Storage],
+    options: Mapping[str, Any] | None,
+) -> tuple[Storage, str]:
+    """Return where a part's index can be had, and in which folder: the nearest that exists."""
+    below: list[tuple[Storage, str]] = []
+    for storage in _opened(place, options):
+        folder = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
+        for home, reads in zip(homes, asked):
+            if folder.startswith(home.url.rstrip("/") + "/"):
+                below.append((reads, folder[len(home.url.rstrip("/")) + 1 :]))
+    if not below:
+        raise ConfigError(
+            f"{place!r:.200} does not lie below {homes[-1].url}: an index can only name what does"
+        )
+    for reads, folder in below[:-1]:
+        if reads.exists(f"{folder}/{INDEX_NAME}"):
+            return reads, folder
+    return below[-1]
+
+
+def _entries(storage: Storage, folder: str) -> Iterator[dict[str, Any]]:
+    """Return the entries of a part's index, their files named from the place of the whole."""
+    key = f"{folder}/{INDEX_NAME}"
+    try:
+        data = retrying(lambda: storage.read(key), _RETRIES)
+    except NotFound:
+        raise NotFound(
+            f"{storage.url_of(key)} does not exist: the part is not there, or its writer has not finished"
+        ) from None
+    parse_index(data, storage.url_of(key))  # refuses what is damaged
+    for entry in json.loads(data)["shards"]:
+        yield {name: _moved(value, folder) for name, value in entry.items()}
+
+
+def _moved(value: Any, folder: str) -> Any:
+    if isinstance(value, dict) and "basename" in value:
+        return {**value, "basename": f"{folder}/{value['basename']}"}
+    return value
