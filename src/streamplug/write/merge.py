@@ -64,10 +64,13 @@ def merge_index(
     entries = [entry for storage, folder in found for entry in _entries(storage, folder)]
     data = index_bytes(entries, {})
     for home in homes if keep_local else homes[-1:]:
-        # Whoever has the old companion must not take it for that of the new index.
-        home.delete(COMPANION_NAME)
-        retrying(lambda home=home: home.write(INDEX_NAME, data), _RETRIES)
+        _put(home, data)
     return len(entries)
+
+
+def _put(home: Storage, data: bytes) -> None:
+    home.delete(COMPANION_NAME)  # that of another index
+    retrying(lambda: home.write(INDEX_NAME, data), _RETRIES)
 
 
 def _opened(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:
