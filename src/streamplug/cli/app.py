@@ -17,6 +17,7 @@ COMMANDS = {
     "merge": "streamplug.cli.merge:merge",
     "plugins": "streamplug.cli.plugins:plugins",
     "quickstart": "streamplug.cli.quickstart:quickstart",
+    "verify": "streamplug.cli.verify:verify",
 }
 """Where each subcommand is; it is imported when it runs, or when help is asked for."""
 

@@ -1,0 +1,187 @@
+"""Reads a data set from end to end, and tells all that is wrong with it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from streamplug.errors import StorageError, StreamplugError
+from streamplug.fetch import ShardStore
+from streamplug.fetch.files import check_file
+from streamplug.index import Index
+from streamplug.interfaces import Column, ShardReader
+from streamplug.read.shards import MappedFiles
+from streamplug.stream import Stream
+from streamplug.types import FileInfo
+
+_ROWS = 1024
+"""Samples decoded at once."""
+_MAX_PROBLEMS = 20
+"""Samples named of one shard; of a damaged one, all might be."""
+_WINDOW = 16
+"""Shards handed to each thread at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a data set.
+
+    Attributes:
+        shard: Number of the shard.
+        file: Base name of its first raw file; empty if the index does not tell.
+        index: Place of the sample in the shard; None if it is the shard that is wrong.
+        error: What is wrong.
+    """
+
+    shard: int
+    file: str
+    index: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was read of a data set, and what is wrong with it.
+
+    Attributes:
+        url: Where it lies.
+        shards: How many shards it has.
+        samples: How many samples.
+        bytes: Of all files, as they are stored.
+        problems: What is wrong, by shard; nothing if it is whole.
+        undecoded: Columns that were not decoded because that can run code.
+    """
+
+    url: str
+    shards: int
+    samples: int
+    bytes: int
+    problems: tuple[Problem, ...]
+    undecoded: tuple[str, ...]
+
+
+def verify(
+    stream: Stream,
+    *,
+    threads: int = 4,
+    allow_unsafe_types: bool = False,
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> Verified:
+    """Fetch every file of a data set, check sizes and all digests, and decode every sample.
+
+    Each file goes through the directory for temporary files, which needs room for as many shards as
+    there are threads. The data set is left as it is, and so are caches of it.
+
+    Args:
+        stream: Where it lies, and how to reach it; its `local` is read only if it has no remote.
+        threads: How many shards are fetched and checked at once.
+        allow_unsafe_types: Whether to decode columns of which that can run code.
+        report: Called with the number of shards checked, and of all, now and then.
+
+    Raises:
+        StorageError: If the index cannot be had; what goes wrong later is a problem in the result.
+        InvalidIndexError: If it cannot be used.
+    """
+    with tempfile.TemporaryDirectory(prefix="streamplug-verify-", ignore_cleanup_errors=True) as to:
+        fetched = replace(
+            stream,
+            remote=stream.remote or stream.local,
+            local=to,
+            keep_zip=True,
+            validate_hash=None,
+            cache_limit=None,
+            fetch="shard",
+        )
+        opened = fetched.open()
+        index, store = opened.index, opened.store
+        assert isinstance(store, ShardStore)
+        folder = Path(to, stream.split or "")
+        check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
+        problems: list[Problem] = []
+        stored = 0
+        with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
+            for start in range(0, len(index), _WINDOW * threads):
+                some = range(start, min(start + _WINDOW * threads, len(index)))
+                for done, (size, found) in zip(some, pool.map(check, some)):
+                    stored += size
+                    problems += found
+                    report(done + 1, len(index))
+    unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
+    return Verified(
+        url=fetched.url,
+        shards=len(index),
+        samples=index.size,
+        bytes=stored,
+        problems=tuple(problems),
+        undecoded=() if allow_unsafe_types else tuple(sorted(unsafe)),
+    )
+
+
+class _Check:
+    """Checks shards one by one; may be used by several threads."""
+
+    def __init__(
+        self, index: Index, store: ShardStore, folder: Path, *, allow_unsafe_types: bool
+    ) -> None:
+        self._index, self._store, self._folder = index, store, folder
+        self._columns = [
+            [c for c in schema.columns if allow_unsafe_types or not c.encoding.unsafe]
+            for schema in index.schemas
+        ]
+
+    def __call__(self, shard: int) -> tuple[int, list[Problem]]:
+        """Return the bytes of a shard's stored files, and what is wrong with it."""
+        name, size, files = "", 0, []
+        try:
+            info = self._index.shard(shard)
+            raw = [file.raw for file in info.files.values()]
+            packed = [file.zip for file in info.files.values() if file.zip is not None]
+            name, files = raw[0].basename, [*raw, *packed]
+            size = sum(file.bytes for file in packed or raw)
+            paths = self._store.ensure(shard)
+            for file in files:
+                self._check_digests(file)
+            mapped = MappedFiles(paths, {})
+            reader = self._index.schema(shard).format.open(
+                info, mapped.data, self._index.schema(shard).columns
+            )
+            found = self._samples(reader, self._columns[self._index.schema_of[shard]])
+            return size, [Problem(shard, name, index, error) for index, error in found]
+        except (StreamplugError, OSError) as error:
+            return size, [Problem(shard, name, None, str(error))]
+        finally:
+            for file in files:
+                with suppress(OSError):
+                    (self._folder / file.basename).unlink()
+
+    def _check_digests(self, file: FileInfo) -> None:
+        path = self._folder / file.basename
+        if not path.exists():
+            raise StorageError(f"{path.name} was not kept; is the directory used by others?")
+        for algorithm in file.hashes or (None,):
+            check_file(path, file, algorithm, path.name)
+
+    def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
+        """Decode all samples; yield the places of those that are damaged, and why."""
+        found = 0
+        for start in range(0, len(reader), _ROWS):
+            rows = np.arange(start, min(start + _ROWS, len(reader)))
+            try:
+                reader.take(rows, columns)
+                continue
+            except Exception:  # noqa: BLE001, S110 - below it is found out which, and why
+                pass
+            for row in rows.tolist():
+                try:
+                    reader.row(row, columns)
+                except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
+                    yield row, str(error)
+                    found += 1
+                    if found == _MAX_PROBLEMS:
+                        return

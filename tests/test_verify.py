@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streamplug import MDSWriter, Stream
+from streamplug.cli import main
+from streamplug.errors import NotFound
+from streamplug.verify import verify
+
+COLUMNS = {"id": "int", "text": "str", "thing": "json"}
+
+
+@pytest.fixture(params=[None, "gz"])
+def folder(tmp_path, request, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    options = {"compression": request.param, "hashes": ["xxh64", "sha1"], "size_limit": 500}
+    with MDSWriter(columns=COLUMNS, out=str(tmp_path / "set"), **options) as writer:
+        for n in range(50):
+            writer.write({"id": n, "text": f"text {n}", "thing": [n]})
+    yield tmp_path / "set"
+    assert list(temporary.iterdir()) == []  # nothing is left
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def without_digests(folder):
+    index = json.loads((folder / "index.json").read_bytes())
+    for entry in index["shards"]:
+        for key in ("raw_data", "zip_data"):
+            (entry[key] or {})["hashes"] = {}
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def test_whole_data_set_has_no_problems_and_is_not_touched(folder):
+    before = files(folder)
+    found = verify(Stream(remote=str(folder)))
+    assert (found.problems, found.samples, found.undecoded) == ((), 50, ())
+    assert found.bytes == sum(len(data) for path, data in before.items() if path.suffix != ".json")
+    assert files(folder) == before
+    assert verify(Stream(local=str(folder)), threads=1) == found
+
+
+def test_damage_is_told_with_its_place(folder):
+    path = min(folder.glob("shard.00002*"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    min(folder.glob("shard.00003*")).unlink()
+    found = verify(Stream(remote=str(folder), download_retry=0))
+    assert [(p.shard, p.file, p.index) for p in found.problems] == [
+        (2, "shard.00002.mds", None),
+        (3, "shard.00003.mds", None),
+    ]
+    assert "does not exist" in found.problems[1].error
+
+
+def test_samples_that_cannot_be_decoded_are_named(folder):
+    if any(folder.glob("*.gz")):
+        pytest.skip("damage of a compressed file does not get as far as to a sample")
+    without_digests(folder)
+    path = folder / "shard.00001.mds"
+    data = path.read_bytes()
+    at = data.index(b"text ")
+    path.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+    found = verify(Stream(remote=str(folder)))
+    assert [(p.shard, p.index) for p in found.problems] == [(1, 0)]
+    assert "'text'" in found.problems[0].error
+
+
+def test_what_can_run_code_is_decoded_only_on_demand(tmp_path):
+    with MDSWriter(columns={"id": "int", "thing": "pkl"}, out=str(tmp_path / "set")) as writer:
+        writer.write({"id": 1, "thing": {1}})
+    assert verify(Stream(remote=str(tmp_path / "set"))).undecoded == ("thing",)
+    allowed = verify(Stream(remote=str(tmp_path / "set")), allow_unsafe_types=True)
+    assert allowed.undecoded == ()
+
+
+def test_missing_index_is_an_error(tmp_path):
+    with pytest.raises(NotFound):
+        verify(Stream(remote=str(tmp_path)))
+
+
+def test_command_tells_and_exits(folder):
+    whole = CliRunner().invoke(main, ["verify", str(folder)])
+    assert whole.exit_code == 0
+    assert "whole; " in whole.stdout
+    min(folder.glob("shard.00000*")).write_bytes(b"")
+    damaged = CliRunner().invoke(main, ["verify", str(folder), "--retries", "0"])
+    assert damaged.exit_code == 1
+    assert "shard 0 (shard.00000.mds): " in damaged.stdout
+    as_json = CliRunner().invoke(main, ["verify", str(folder), "--retries", "0", "--json"])
+    assert [p["shard"] for p in json.loads(as_json.stdout)["problems"]] == [0]
+
+
+def test_split_is_verified(tmp_path):
+    with MDSWriter(columns={"id": "int"}, out=str(tmp_path / "set" / "val")) as writer:
+        writer.write({"id": 1})
+    told = CliRunner().invoke(main, ["verify", str(tmp_path / "set"), "--split", "val"])
+    assert (told.exit_code, Path(tmp_path / "set" / "val").exists()) == (0, True)
