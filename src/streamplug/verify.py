@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -99,8 +100,7 @@ def verify(
             fetch="shard",
         )
         opened = fetched.open()
-        index, store = opened.index, opened.store
-        assert isinstance(store, ShardStore)
+        index, store = opened.index, cast("ShardStore", opened.store)
         folder = Path(to, stream.split or "")
         check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
         problems: list[Problem] = []
