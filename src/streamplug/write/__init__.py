@@ -1,6 +1,7 @@
 """Writing: samples to shards, shards to an index, and both to where they belong."""
 
 from streamplug.write.merge import merge_index
+from streamplug.write.parts import write_parts
 from streamplug.write.writer import MDSWriter, Writer
 
-__all__ = ["MDSWriter", "Writer", "merge_index"]
+__all__ = ["MDSWriter", "Writer", "merge_index", "write_parts"]

@@ -37,7 +37,7 @@ class Target:
             OutputExistsError: If there is something in one of the places and not `exist_ok`.
             ConfigError: If `out` is not a path, a URL, or a pair of both.
         """
-        near, far = _places(out)
+        near, far = places_of(out)
         path = local_path(near)
         if path is None and far is not None:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
@@ -80,8 +80,12 @@ class Target:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _places(out: object) -> tuple[str, str | None]:
-    """Return the one place of a writer's `out`, or both."""
+def places_of(out: object) -> tuple[str, str | None]:
+    """Return the one place of a writer's `out`, or both.
+
+    Raises:
+        ConfigError: If it is neither a path, nor a URL, nor a pair of both.
+    """
     places = out if isinstance(out, tuple) else (out,)
     if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
         raise ConfigError(f"out={out!r}: expected a path, a URL, or a pair of both")
