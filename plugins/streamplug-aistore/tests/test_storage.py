@@ -86,8 +86,8 @@ class TestAistoreAnswers(AnswerTests):
         "test_a_server_that_knows_no_ranges_is_understood": "a target of AIStore serves every range"
     }
 
-    def make_storage(self, url):
-        return AistoreStorage(self.location, endpoint_url=url, read_timeout=0.5)
+    def make_storage(self, url, **options):
+        return AistoreStorage(self.location, endpoint_url=url, **options)
 
 
 # -- options ------------------------------------------------------------------

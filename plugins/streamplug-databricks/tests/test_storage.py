@@ -144,8 +144,8 @@ class TestVolumesAnswers(AnswerTests):
     location = "dbfs:/Volumes/c/s/v/set"
     first_request = ("GET", "/api/2.0/fs/files/Volumes/c/s/v/set/k")
 
-    def make_storage(self, url):
-        return DatabricksStorage(self.location, host=url, token="t", read_timeout=0.5)
+    def make_storage(self, url, **options):
+        return DatabricksStorage(self.location, host=url, token="t", **options)
 
 
 # -- options ------------------------------------------------------------------

@@ -160,8 +160,8 @@ class TestHdfsAnswers(AnswerTests):
         "test_a_server_that_knows_no_ranges_is_understood": "a data node serves every range"
     }
 
-    def make_storage(self, url):
-        return HdfsStorage(self.location, endpoint_url=url, read_timeout=0.5)
+    def make_storage(self, url, **options):
+        return HdfsStorage(self.location, endpoint_url=url, **options)
 
 
 @pytest.fixture

@@ -167,8 +167,8 @@ class TestHubAnswers(AnswerTests):
     first_request = ("GET", "/datasets/o/n/resolve/main/set/k")
     operations = ("read", "read_range", "download", "stat")
 
-    def make_storage(self, url):
-        return HfStorage(self.location, endpoint_url=url, read_timeout=0.5)
+    def make_storage(self, url, **options):
+        return HfStorage(self.location, endpoint_url=url, **options)
 
 
 # -- options ------------------------------------------------------------------

@@ -129,8 +129,8 @@ class AnswerTests(ConformanceBase):
     operations: ClassVar[tuple[str, ...]] = ("read", "read_range", "download", "stat", "write")
     errors: ClassVar[Mapping[int, type[StorageError]]] = ERRORS
 
-    def make_storage(self, url: str) -> Storage:
-        """Return a new instance whose server has this URL, which waits half a second for it at most."""
+    def make_storage(self, url: str, **options: Any) -> Storage:
+        """Return a new instance whose server has this URL, with some of its options: ``read_timeout``."""
         raise NotImplementedError
 
     def body(self, status: int) -> bytes:
@@ -174,9 +174,11 @@ class AnswerTests(ConformanceBase):
         server.answers = [(0, b"")]
         self._check_transient(storage, "read")
 
-    def test_a_server_that_stalls_is_transient(self, server: Recorder, storage: Storage) -> None:
+    def test_a_server_that_stalls_is_transient(self, server: Recorder) -> None:
         server.wait = 1.0
+        storage = self.make_storage(server.url, read_timeout=0.2)
         self._check_transient(storage, "read")
+        storage.close()
 
     @pytest.mark.parametrize("operation", ["read", "read_ranges", "download"])
     def test_a_body_that_ends_early_is_transient(
