@@ -123,8 +123,10 @@ def s3_server(tmp_path_factory):
     """moto: Amazon S3; any key and secret will do."""
     port, log = free_port(), tmp_path_factory.mktemp("moto") / "log"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with answering(command, port, log, "/moto-api/") as url:
-        yield url
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "100")  # how many it lists in one answer
+        with answering(command, port, log, "/moto-api/") as url:
+            yield url
 
 
 @pytest.fixture(scope="session")

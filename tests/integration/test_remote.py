@@ -89,8 +89,9 @@ def test_workers_read_what_one_process_reads(server, written, tmp_path, method, 
     wishes = {"batch_size": 8, "shuffle": True}
     dataset = far(server, fetch=fetch, local=str(tmp_path), **wishes)
     assert dataset[5]["n"] == 5  # this process has a client of its own by now
+    workers = 1 if method == "spawn" else 2  # one that is spawned takes seconds
     loader = torch_data.DataLoader(
-        dataset, batch_size=8, num_workers=2, multiprocessing_context=method
+        dataset, batch_size=8, num_workers=workers, multiprocessing_context=method
     )
     found = [n for batch in loader for n in batch["n"].tolist()]
     assert found == [s["n"] for s in near(written, **wishes)]
@@ -227,7 +228,7 @@ def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, meth
     server.holds = later_shards
     loader = torch_data.DataLoader(
         far(server, local=str(tmp_path), batch_size=1),
-        num_workers=2,
+        num_workers=1 if method == "spawn" else 2,
         multiprocessing_context=method,
     )
     batches = iter(loader)
@@ -235,7 +236,7 @@ def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, meth
     assert is_stuck(server)
     workers = batches._workers
     batches._shutdown_workers()
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert {worker.exitcode for worker in workers} == {0}
     assert not list(tmp_path.glob("**/*.tmp"))
 
 

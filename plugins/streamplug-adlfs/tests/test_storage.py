@@ -19,6 +19,8 @@ RAW = pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceW
 
 @RAW
 class TestAzure(StorageTests):
+    many = 250  # Azurite lists thousands in one answer
+
     @pytest.fixture(autouse=True)
     def location(self, container, monkeypatch):
         self.container = container

@@ -13,6 +13,7 @@ from streamplug.testing.storage import StorageTests
 
 
 class TestAistore(StorageTests):
+    many = 250
     secret = "letmein"
 
     @pytest.fixture(autouse=True)

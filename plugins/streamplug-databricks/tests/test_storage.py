@@ -15,6 +15,7 @@ from streamplug.testing.storage import StorageTests
 
 
 class Conformance(StorageTests):
+    many = 250
     secret = "dapi-letmein"
 
     def make_storage(self):

@@ -18,6 +18,8 @@ from streamplug.testing.storage import StorageTests
 
 
 class TestHdfs(StorageTests):
+    many = 250  # a folder is listed in one answer
+
     @pytest.fixture(autouse=True)
     def location(self, cluster, folder):
         self.cluster, self.folder = cluster, folder

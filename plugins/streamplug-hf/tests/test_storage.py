@@ -15,6 +15,7 @@ READ_ONLY = "a repository is a history: this storage only reads"
 
 
 class TestHub(StorageTests):
+    many = 250
     secret = "hf_letmein"
     deviations: ClassVar = {
         "test_writes_and_uploads": READ_ONLY,

@@ -17,6 +17,7 @@ from streamplug.testing.storage import StorageTests
 
 
 class TestOci(StorageTests):
+    many = 250
     secret = "s3cr3t-PASS-phrase"
 
     @pytest.fixture(autouse=True)
