@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import http.server
+import http.client
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 from filelock import FileLock
+
+from streamplug.testing.answers import recording
 
 AZURITE = "3.35.0"
 
 
 @contextmanager
-def running(command, port, log, path="/", seconds=60):
-    """Run a server until the block ends; it is ready when it answers on this path."""
+def running(command, log, ready, seconds=60):
+    """Run a server until the block ends, which begins when it is ready."""
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
     try:
         end = time.monotonic() + seconds
-        while not answers(url + path):
+        while not ready():
             if server.poll() is not None or time.monotonic() > end:
                 pytest.fail(f"{command[0]} does not start:\n{log.read_text()}")
-            time.sleep(0.1)
-        yield url
+            time.sleep(0.05)
+        yield
     finally:
         server.terminate()
         try:
@@ -42,6 +42,14 @@ def running(command, port, log, path="/", seconds=60):
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+@contextmanager
+def answering(command, port, log, path="/"):
+    """Run a server that is ready when it answers on a path; the block is given its URL."""
+    url = f"http://127.0.0.1:{port}"
+    with running(command, log, lambda: answers(url + path)):
+        yield url
 
 
 def answers(url):
@@ -60,13 +68,65 @@ def free_port():
         return probe.getsockname()[1]
 
 
+class Emulator:
+    """A program beside a plugin's tests that stands for its service.
+
+    Attributes:
+        folder: Where it keeps files.
+        ports: Where it listens.
+        url: The first of them.
+        options: What a storage needs to use it.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ports = [int(port) for port in (folder / "port").read_text().split()]
+        self.url = f"http://127.0.0.1:{self.ports[0]}"
+        self.options = {"endpoint_url": self.url}
+
+    def raw(self, method, place, key="", body=None):
+        """Go round the client: a place is sent as it is given, a key quoted."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[0], timeout=30)
+        try:
+            connection.request(method, f"/raw/{place.strip('/')}/{quote(key)}", body)
+            response = connection.getresponse()
+            data = response.read()
+        finally:
+            connection.close()
+        assert response.status == 200, (response.status, data)
+        return data
+
+
+@pytest.fixture(scope="session")
+def run_server():
+    """`running`, for servers that a plugin's own tests know how to start."""
+    return running
+
+
+@pytest.fixture(scope="session")
+def emulate(tmp_path_factory):
+    """Run programs that write to ``FOLDER/port`` where they listen, until the session ends."""
+    with ExitStack() as stack:
+
+        def start(program):
+            folder = tmp_path_factory.mktemp(program.stem)
+            command = [sys.executable, str(program), str(folder)]
+            ready = (folder / "port").exists
+            stack.enter_context(running(command, folder / "log", ready))
+            return Emulator(folder)
+
+        yield start
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
     """moto: Amazon S3; any key and secret will do."""
     port, log = free_port(), tmp_path_factory.mktemp("moto") / "log"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with running(command, port, log, "/moto-api/") as url:
-        yield url
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "100")  # how many it lists in one answer
+        with answering(command, port, log, "/moto-api/") as url:
+            yield url
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +149,7 @@ def gcs_server(tmp_path_factory):
         "log-level": "warn",
     }
     flags = [part for name, value in options.items() for part in (f"-{name}", value)]
-    with running([str(program), *flags], port, log, "/_internal/healthcheck") as url:
+    with answering([str(program), *flags], port, log, "/_internal/healthcheck") as url:
         yield url
 
 
@@ -101,7 +161,7 @@ def azure_server(tmp_path_factory):
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence"]
     # Without the last, it refuses clients that are newer than itself.
     flags = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
-    with running(["node", str(program), *options, *flags], port, log) as url:
+    with answering(["node", str(program), *options, *flags], port, log) as url:
         yield url
 
 
@@ -130,78 +190,14 @@ def azurite():
 # -- a server that answers as it is told ---------------------------------------
 
 
-class Recorder:
-    """A server that answers each request with the next of `answers`, or the last.
-
-    Attributes:
-        url: Where it is.
-        requests: What it was asked.
-        answers: Status and body; the status 0 breaks the connection.
-        headers: Sent with each answer.
-        wait: Seconds before each answer.
-    """
-
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.answers = [(200, b"data")]
-        self.headers = {}
-        self.wait = 0.0
-
-
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            # Not this object itself: it serves all requests of a connection.
-            asked = SimpleNamespace(command=self.command, path=self.path, headers=self.headers)
-            recorder.requests.append(asked)
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            time.sleep(recorder.wait)
-            status, body = recorder.answers[0]
-            if len(recorder.answers) > 1:
-                recorder.answers.pop(0)
-            if status == 0:
-                self.close_connection = True
-                return
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **recorder.headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture
 def recorder():
-    with serving() as recorder:
+    with recording() as recorder:
         yield recorder
 
 
 @pytest.fixture
 def refusing():
     """The URL of a server that is gone."""
-    with serving() as gone:
+    with recording() as gone:
         return gone.url

@@ -148,6 +148,8 @@ def test_a_worker_that_is_killed_ends_the_loop(folder):
 
     def kill() -> None:
         os.kill(worker.pid, signal.SIGKILL)
+        # Until it is gone: torch, which is told by a signal, says so here rather than somewhere later.
+        os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
         list(batches)
 
     try:

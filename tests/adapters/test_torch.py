@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import threading
 import time
@@ -471,7 +472,20 @@ def test_an_error_in_a_worker_reaches_the_loop(folder, tmp_path):
 
 
 def shared_memory() -> set[str]:
-    return {p.name for p in Path("/dev/shm").iterdir() if p.name.startswith(("torch_", "psm_"))}
+    """Return what this process, its children and the dead hold: other tests run meanwhile."""
+    names = (p.name.split("_") for p in Path("/dev/shm").iterdir())
+    torchs = {"_".join(each): int(each[1]) for each in names if each[0] == "torch"}
+    return {name for name, owner in torchs.items() if parent_of(owner) in (None, os.getpid())}
+
+
+def parent_of(process: int) -> int | None:
+    """Return the parent of a process, itself for this one, and None of one that is gone."""
+    if process == os.getpid():
+        return process
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -118,7 +118,7 @@ def test_a_server_that_stops_sending_is_given_up_all_the_same(place, clock):
         handler.end_headers()
         handler.wfile.write(b"x" * 20_000)
         handler.wfile.flush()
-        gate.wait(30)
+        gate.wait(600)
         handler.close_connection = True
         return True
 

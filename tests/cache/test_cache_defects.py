@@ -81,6 +81,15 @@ def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def soon(holds):
+    """Say whether something comes to hold."""
+    for _ in range(100):
+        if holds():
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def shared():
     # Not semaphores: other tests, which run meanwhile, have those; streamplug makes none.
     return {
@@ -105,12 +114,10 @@ def test_data_sets_leave_no_descriptors_and_no_shared_memory(tmp_path, far, kind
     before, names = descriptors(), shared()
     for number in range(40):
         use(number)
-    for _ in range(100):  # threads that are about to end may still hold some
-        if descriptors() <= before:
-            break
-        time.sleep(0.1)
-    assert descriptors() <= before
-    assert shared() <= names
+    assert soon(
+        lambda: descriptors() <= before
+    )  # threads that are about to end may still hold some
+    assert soon(lambda: shared() <= names)
 
 
 def test_opening_and_closing_shards_leaks_nothing(tmp_path, write):
@@ -123,7 +130,7 @@ def test_opening_and_closing_shards_leaks_nothing(tmp_path, write):
     soak = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
     for number in range(5000 if soak else 300):
         assert dataset[number % 20 * 8]["id"] == number % 20 * 8
-    assert descriptors() <= before
+    assert soon(lambda: descriptors() <= before)
     assert len(Path("/proc/self/maps").read_text().splitlines()) <= maps + 20
     assert len(list((tmp_path / "near").glob("shard*"))) <= 4
     assert list((tmp_path / "near" / ".streamplug" / "tmp").iterdir()) == []
@@ -156,13 +163,10 @@ def test_a_group_that_is_killed_leaves_nothing_that_blocks(tmp_path, far):
     os.killpg(group.pid, signal.SIGKILL)
     group.wait(20)
     group.stdout.close()
-    time.sleep(0.2)
-    # torch takes the name of a block away at once; only one being made may be left for a moment.
-    assert len(shared() - names) <= 1
-    began = time.monotonic()
+    assert soon(lambda: shared() <= names)
+    # A lock that did not die with its holder would last for longer than a test may take.
     dataset = StreamingDataset(remote=str(far), local=str(tmp_path / "near"), cache_limit=30_000)
     assert ids(dataset) == list(range(32))
-    assert time.monotonic() - began < 60  # a lock that did not die with its holder lasts for longer
     assert list((tmp_path / "near" / ".streamplug" / "tmp").iterdir()) == []
 
 
@@ -237,9 +241,10 @@ def test_a_limited_data_set_reads_in_other_processes(tmp_path, write, method):
 
 def test_a_missing_shard_names_what_is_missing(tmp_path, far):
     (far / FIRST).unlink()
+    before = multiprocessing.active_children()
     with pytest.raises(NotFound, match=rf"far/{FIRST} does not exist"):
         StreamingDataset(remote=str(far), local=str(tmp_path / "near"))[0]
-    assert multiprocessing.active_children() == []
+    assert multiprocessing.active_children() == before
 
 
 @pytest.mark.parametrize("predownload", [None, 1000])

@@ -4,6 +4,7 @@ import errno
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tenacity import wait_none
@@ -62,7 +63,7 @@ def test_nothing_that_arrives_is_given_up(tmp_path, gate):
     began = time.monotonic()
     with pytest.raises(Transient) as caught:
         get(Far(lambda path: gate.wait()), tmp_path)
-    assert 0.2 <= time.monotonic() - began < 30
+    assert time.monotonic() - began >= 0.2
     assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, 0 bytes before; ")
     assert "download_timeout=" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -81,24 +82,29 @@ def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate):
 
     assert get(Far(stall, whole), tmp_path, retries=1) == b"whole"
     gate.set()
-    assert late.wait(5)
+    assert late.wait(60)
     assert (tmp_path / "part").read_bytes() == b"whole"
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
 @pytest.mark.parametrize("suffix", ["", ".client"])
-def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix):
+def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix, monkeypatch):
+    passed = 0.0
+    monkeypatch.setattr("streamplug.fetch.stall.time", SimpleNamespace(monotonic=lambda: passed))
+
     def slow(path):
+        nonlocal passed
         # Some clients write to a name of their own at first.
         first = path.with_name(path.name + suffix)
         with first.open("wb") as file:
-            for _ in range(8):
-                time.sleep(0.1)
+            for _ in range(12):
+                time.sleep(0.03)  # in which it is looked at once or twice
                 file.write(b"x")
                 file.flush()
+                passed += 0.1
         first.replace(path)
 
-    assert get(Far(slow), tmp_path, timeout=0.4) == b"x" * 8
+    assert get(Far(slow), tmp_path, timeout=0.4) == b"x" * 12
 
 
 def test_no_thread_that_hangs_keeps_the_process_from_ending(tmp_path, gate):
@@ -222,48 +228,44 @@ def test_a_copy_in_parts_that_is_damaged_is_an_error_without_retries(tmp_path, s
 
 
 def stopped(work, begun):
-    """Stop a worker that has begun; returns what it raised, and in how many seconds."""
+    """Stop a worker that has begun, before `Workers` would give up; returns what it raised."""
     workers = Workers(1)
     job = workers.submit(work)
-    assert begun.wait(5)
-    began = time.monotonic()
+    assert begun.wait(60)
     workers.stop()
     assert job.done
-    return job.error, time.monotonic() - began
+    return job.error
 
 
 def test_a_download_ends_when_nobody_waits_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.stall._GLANCE", 60.0)
-    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 60.0)
+    monkeypatch.setattr("streamplug.fetch.stall._GLANCE", 600.0)
+    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 600.0)
     begun = threading.Event()
 
     def listen(path):
         path.write_bytes(b"half")
         begun.set()
-        current().wait(120)
+        current().wait(600)
         raise Cancelled
 
-    error, seconds = stopped(lambda: get(Far(listen), tmp_path, timeout=600), begun)
-    assert isinstance(error, Cancelled)
-    assert seconds < 30  # at once, not when it is next looked at
+    # At once, not when it is next looked at.
+    assert isinstance(stopped(lambda: get(Far(listen), tmp_path, timeout=6000), begun), Cancelled)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_client_that_cannot_be_interrupted_is_left_alone(tmp_path, gate, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 60.0)
+    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 600.0)
     begun = threading.Event()
 
     def hang(path):
         begun.set()
         gate.wait()
 
-    error, seconds = stopped(lambda: get(Far(hang), tmp_path, timeout=60), begun)
-    assert isinstance(error, Cancelled)
-    assert seconds < 30
+    assert isinstance(stopped(lambda: get(Far(hang), tmp_path, timeout=600), begun), Cancelled)
 
 
 def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 60.0)
+    monkeypatch.setattr("streamplug.fetch.workers._STOP_SECONDS", 600.0)
     begun = threading.Event()
 
     def wait():
@@ -272,6 +274,4 @@ def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path, monkeypatch):
             pass
 
     with cache_lock(tmp_path, "shard"):
-        error, seconds = stopped(wait, begun)
-    assert isinstance(error, Cancelled)
-    assert seconds < 30
+        assert isinstance(stopped(wait, begun), Cancelled)

@@ -31,7 +31,7 @@ class Hanging(AnyFsspec):
     def _wait(self, name):
         if name in type(self).hangs:
             type(self).asked += (name,)
-            type(self).gate.wait(60)
+            type(self).gate.wait(600)
 
 
 def _hanging(name):

@@ -74,7 +74,7 @@ def test_later_shards_are_fetched_while_a_block_is_used():
     shards = Shards()
     it = run(shards, 1000)
     next(it)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while set(shards.ready) != {0, 1, 2, 3, 4, 5} and time.monotonic() < deadline:
         time.sleep(0.001)
     assert sorted(shards.ready) == [0, 1, 2, 3, 4, 5]
@@ -112,7 +112,7 @@ def test_closing_drops_what_has_not_begun():
     def ensure(shard: int) -> None:
         begun.append(shard)
         if shard:
-            gate.wait(10)
+            gate.wait(60)
 
     it = prefetched(
         [[0], *([number] for number in range(1, 100))],

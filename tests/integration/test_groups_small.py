@@ -1,7 +1,11 @@
-"""Data sets with fewer samples than there are ranks, for which one process stands in for all."""
+"""Data sets with fewer samples than there are ranks, for which one process stands in for all.
+
+With STREAMPLUG_TEST_SOAK in the environment many cases are drawn, else some.
+"""
 
 from __future__ import annotations
 
+import os
 from itertools import chain
 from typing import Any
 
@@ -13,6 +17,7 @@ from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 
+EXAMPLES = 150 if os.environ.get("STREAMPLUG_TEST_SOAK") else 30
 SIZES = range(1, 6)
 EPOCHS = 2
 worlds = st.builds(World, st.integers(1, 4), st.integers(1, 4))
@@ -52,7 +57,7 @@ def global_batches(epoch: list[list[list[int]]]) -> list[list[int]]:
     return [sorted(chain(*step)) for step in epoch]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=EXAMPLES)
 @given(
     size=st.sampled_from(SIZES),
     world=worlds,
@@ -71,7 +76,7 @@ def test_elastic_fills_up_the_same_way_for_every_world(folders, size, world, bat
     assert [global_batches(epoch) for epoch in found] == [global_batches(e) for e in alone]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=EXAMPLES)
 @given(size=st.sampled_from(SIZES), world=worlds, batch=st.integers(1, 4), data=st.data())
 def test_a_state_moves_to_worlds_with_more_ranks_than_samples(folders, size, world, batch, data):
     total = batch * world.ranks
@@ -86,7 +91,7 @@ def test_a_state_moves_to_worlds_with_more_ranks_than_samples(folders, size, wor
     assert global_batches(rest[1]) == global_batches(whole[1])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=EXAMPLES)
 @given(
     size=st.sampled_from(SIZES),
     world=worlds,

@@ -80,7 +80,7 @@ LOADER = """
             next(it)
         saved = first.state_dict()
         found["saved"] = [saved["epoch"], saved["sample_in_epoch"]]
-        second = loader(folder, 1)
+        second = loader(folder, 1, persistent_workers=True)
         second.load_state_dict(saved)
         found["rest"] = [ids(second), ids(second)]
         third = loader(folder, 0)
@@ -127,7 +127,7 @@ NOTEBOOK = """
                 writer.write({"word": f"word {number}"})
         dataset = Louder(local=out, batch_size=4)
         loader = DataLoader(
-            dataset, batch_size=4, num_workers=2, multiprocessing_context=method
+            dataset, batch_size=4, num_workers=1, multiprocessing_context=method
         )
         print(json.dumps([word for batch in loader for word in batch["word"]]))
 """

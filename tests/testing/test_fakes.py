@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pickle
-import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,11 +48,14 @@ def inner(tmp_path):
     return storage
 
 
-def test_latency_waits_once_per_operation(inner):
+def test_latency_waits_once_per_operation(inner, monkeypatch):
+    waits = []
+    monkeypatch.setattr("streamplug.testing.fakes.time", SimpleNamespace(sleep=waits.append))
     storage = LatencyStorage(inner, 0.05)
-    begin = time.perf_counter()
     assert storage.read_ranges("k", [(i, i + 1) for i in range(10)])[9] == b"9"
-    assert 0.05 <= time.perf_counter() - begin < 0.4
+    assert waits == [0.05]
+    assert storage.read("k") == b"0123456789"
+    assert waits == [0.05, 0.05]
 
 
 def test_every_third_operation_fails(inner):

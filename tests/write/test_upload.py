@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ class Far(AnyFsspec):
 
     def upload(self, path: Path, key: str) -> None:
         self.begun += 1
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         if self.error:
             raise self.error
         super().upload(path, key)
@@ -107,6 +108,10 @@ def test_closing_drops_what_has_not_begun(tmp_path, far):
     far.gate.clear()
     for number in range(4):
         it.put(f"file.{number}")
+    end = time.monotonic() + 60
+    while far.begun < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)
     threading.Timer(0.1, far.gate.set).start()
     it.close()
     assert far.begun == 2

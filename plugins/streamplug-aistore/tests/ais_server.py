@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 TOKEN = "letmein"
-PAGE = 1000
+PAGE = 100
 
 buckets: dict[str, dict[str, bytes]] = {}
 lock = threading.RLock()

@@ -1,21 +1,19 @@
 from __future__ import annotations
 
-import http.server
 import pickle
-import threading
-import time
-import traceback
-from contextlib import contextmanager
+from typing import ClassVar
 
 import pytest
 from streamplug_aistore.storage import AistoreStorage
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, ConfigError, NotFound
 from streamplug.plugin import open_storage
+from streamplug.testing.answers import AnswerTests
 from streamplug.testing.storage import StorageTests
 
 
 class TestAistore(StorageTests):
+    many = 250
     secret = "letmein"
 
     @pytest.fixture(autouse=True)
@@ -82,130 +80,15 @@ def test_a_url_without_bucket_is_refused():
 # -- what goes over the wire --------------------------------------------------
 
 
-class Recorder:
-    """A server that answers each request with `status` and `body`."""
+class TestAistoreAnswers(AnswerTests):
+    location = "ais://b/set"
+    first_request = ("GET", "/v1/objects/b/set/k?provider=ais")
+    deviations: ClassVar = {
+        "test_a_server_that_knows_no_ranges_is_understood": "a target of AIStore serves every range"
+    }
 
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
-
-
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            recorder.requests.append(self)
-            time.sleep(recorder.wait)
-            if recorder.status == 0:
-                self.close_connection = True
-                return
-            self.send_response(recorder.status)
-            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(recorder.body)
-
-        do_GET = do_HEAD = do_PUT = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def recorder():
-    with serving() as recorder:
-        yield recorder
-
-
-@pytest.fixture
-def recorded(recorder):
-    storage = AistoreStorage("ais://b/set", endpoint_url=recorder.url, read_timeout=0.5)
-    yield storage
-    storage.close()
-
-
-def test_a_whole_read_is_one_request(recorder, recorded):
-    assert recorded.read("k") == b"data"
-    assert [(r.command, r.path) for r in recorder.requests] == [
-        ("GET", "/v1/objects/b/set/k?provider=ais")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("status", "wanted"),
-    [
-        (404, NotFound),
-        (401, AccessDenied),
-        (403, AccessDenied),
-        (429, Transient),
-        (500, Transient),
-        (503, Transient),
-        (400, StorageError),
-    ],
-)
-def test_answers_become_our_errors(recorder, recorded, status, wanted, tmp_path):
-    recorder.status, recorder.body = status, b'{"message": "signature feedbeef"}'
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_range("k", 0, 5),
-        lambda: recorded.download("k", tmp_path / "target"),
-        lambda: recorded.write("k", b"x"),
-        lambda: recorded.stat("k"),
-    ):
-        with pytest.raises(StorageError, match="ais://b/set/k") as caught:
-            operation()
-        assert type(caught.value) is wanted
-        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_connections_that_break_are_transient(recorder, recorded):
-    recorder.status = 0
-    with pytest.raises(Transient, match="ais://b/set/k"):
-        recorded.read("k")
-
-
-def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
-    recorder.missing = 10
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
-        lambda: recorded.download("k", tmp_path / "target"),
-    ):
-        with pytest.raises(Transient, match="ais://b/set/k"):
-            operation()
-
-
-def test_a_server_that_stalls_is_transient(recorder, recorded):
-    recorder.wait = 1.0
-    with pytest.raises(Transient, match="ais://b/set/k"):
-        recorded.read("k")
-
-
-def test_a_connection_that_is_refused_is_transient():
-    with serving() as gone:
-        url = gone.url
-    with pytest.raises(Transient, match="ais://b/k"):
-        AistoreStorage("ais://b", endpoint_url=url).read("k")
+    def make_storage(self, url, **options):
+        return AistoreStorage(self.location, endpoint_url=url, **options)
 
 
 # -- options ------------------------------------------------------------------

@@ -1,33 +1,31 @@
 from __future__ import annotations
 
-import http.server
 import pickle
 import threading
-import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
 from streamplug_databricks.storage import DatabricksStorage
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, ConfigError, NotFound
 from streamplug.plugin import open_storage
+from streamplug.testing.answers import AnswerTests
 from streamplug.testing.storage import StorageTests
 
 
 class Conformance(StorageTests):
+    many = 250
     secret = "dapi-letmein"
 
     def make_storage(self):
         return DatabricksStorage(f"dbfs:{self.folder}/some/set", **self.service.options)
 
     def put_raw(self, key, data):
-        self.service.raw("PUT", f"{self.folder}/some/set/{key}", data)
+        self.service.raw("PUT", self.folder, f"some/set/{key}", data)
 
     def get_raw(self, key):
-        return self.service.raw("GET", f"{self.folder}/some/set/{key}")
+        return self.service.raw("GET", self.folder, f"some/set/{key}")
 
 
 class TestVolumes(Conformance):
@@ -74,7 +72,7 @@ del Conformance
 
 @pytest.mark.parametrize("spelling", ["dbfs:{}", "dbfs:/{}", "dbfs://{}", "dbfs:{}/"])
 def test_is_found_by_its_scheme(service, volume, spelling):
-    service.raw("PUT", f"{volume}/k", b"data")
+    service.raw("PUT", volume, "k", b"data")
     storage = open_storage(spelling.format(volume), service.options)
     assert type(storage) is DatabricksStorage
     assert storage.read("k") == b"data"
@@ -85,18 +83,18 @@ def test_a_volume_is_written_where_no_folder_is(service, volume, tmp_path):
     storage = DatabricksStorage(f"dbfs:{volume}", **service.options)
     (tmp_path / "source").write_bytes(b"data")
     storage.upload(tmp_path / "source", "a/b/c")
-    assert service.raw("GET", f"{volume}/a/b/c") == b"data"
+    assert service.raw("GET", volume, "a/b/c") == b"data"
 
 
 def test_what_is_being_written_to_dbfs_is_no_object(service, folder):
-    service.raw("PUT", f"{folder}/.streamplug-0123", b"half of")
+    service.raw("PUT", folder, ".streamplug-0123", b"half of")
     storage = DatabricksStorage(f"dbfs:{folder}", **service.options)
     storage.write("k", b"x" * 3_000_000)
     assert [(o.key, o.size) for o in storage.list()] == [("k", 3_000_000)]
 
 
 def test_the_root_of_dbfs_is_a_location(service, folder):
-    service.raw("PUT", f"{folder}/k", b"data")
+    service.raw("PUT", folder, "k", b"data")
     storage = DatabricksStorage("dbfs:/", **service.options)
     assert storage.read(f"{folder[1:]}/k") == b"data"
     assert [o.key for o in storage.list(f"{folder[1:]}/")] == [f"{folder[1:]}/k"]
@@ -106,14 +104,14 @@ def test_the_root_of_dbfs_is_a_location(service, folder):
 
 
 def test_host_and_token_may_come_from_the_environment(service, volume, monkeypatch):
-    service.raw("PUT", f"{volume}/k", b"data")
+    service.raw("PUT", volume, "k", b"data")
     monkeypatch.setenv("DATABRICKS_HOST", service.url)
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-letmein")
     assert DatabricksStorage(f"dbfs:{volume}").read("k") == b"data"
 
 
 def test_a_profile_is_taken(service, volume, tmp_path):
-    service.raw("PUT", f"{volume}/k", b"data")
+    service.raw("PUT", volume, "k", b"data")
     (tmp_path / ".databrickscfg").write_text(
         f"[team]\nhost = {service.url}\ntoken = dapi-letmein\n"
     )
@@ -135,7 +133,7 @@ def test_a_wrong_token_is_denied(service, volume):
 
 
 def test_a_netrc_is_not_used(service, volume, tmp_path):
-    service.raw("PUT", f"{volume}/k", b"data")
+    service.raw("PUT", volume, "k", b"data")
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password other\n")
     assert DatabricksStorage(f"dbfs:{volume}", **service.options).read("k") == b"data"
 
@@ -143,135 +141,12 @@ def test_a_netrc_is_not_used(service, volume, tmp_path):
 # -- what goes over the wire --------------------------------------------------
 
 
-class Recorder:
-    """A server that answers each request with `status` and `body`."""
+class TestVolumesAnswers(AnswerTests):
+    location = "dbfs:/Volumes/c/s/v/set"
+    first_request = ("GET", "/api/2.0/fs/files/Volumes/c/s/v/set/k")
 
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
-
-
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            recorder.requests.append(self)
-            time.sleep(recorder.wait)
-            if recorder.status == 0:
-                self.close_connection = True
-                return
-            self.send_response(recorder.status)
-            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(recorder.body)
-
-        do_GET = do_HEAD = do_PUT = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def recorder():
-    with serving() as recorder:
-        yield recorder
-
-
-@pytest.fixture
-def recorded(recorder):
-    url = "dbfs:/Volumes/c/s/v/set"
-    storage = DatabricksStorage(url, host=recorder.url, token="t", read_timeout=0.5)
-    yield storage
-    storage.close()
-
-
-def test_a_whole_read_is_one_request(recorder, recorded):
-    assert recorded.read("k") == b"data"
-    assert [(r.command, r.path) for r in recorder.requests] == [
-        ("GET", "/api/2.0/fs/files/Volumes/c/s/v/set/k")
-    ]
-
-
-def test_a_server_that_knows_no_ranges_is_understood(recorder, recorded):
-    assert recorded.read_ranges("k", [(1, 3), (0, 9), (9, 12)]) == [b"at", b"data", b""]
-
-
-@pytest.mark.parametrize(
-    ("status", "wanted"),
-    [
-        (404, NotFound),
-        (401, AccessDenied),
-        (403, AccessDenied),
-        (429, Transient),
-        (500, Transient),
-        (503, Transient),
-        (400, StorageError),
-    ],
-)
-def test_answers_become_our_errors(recorder, recorded, status, wanted, tmp_path):
-    recorder.status, recorder.body = status, b'{"message": "signature feedbeef"}'
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_range("k", 0, 5),
-        lambda: recorded.download("k", tmp_path / "target"),
-        lambda: recorded.write("k", b"x"),
-        lambda: recorded.stat("k"),
-    ):
-        with pytest.raises(StorageError, match="dbfs:/Volumes/c/s/v/set/k") as caught:
-            operation()
-        assert type(caught.value) is wanted
-        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_connections_that_break_are_transient(recorder, recorded):
-    recorder.status = 0
-    with pytest.raises(Transient, match="dbfs:/Volumes/c/s/v/set/k"):
-        recorded.read("k")
-
-
-def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
-    recorder.missing = 10
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
-        lambda: recorded.download("k", tmp_path / "target"),
-    ):
-        with pytest.raises(Transient, match="dbfs:/Volumes/c/s/v/set/k"):
-            operation()
-
-
-def test_a_server_that_stalls_is_transient(recorder, recorded):
-    recorder.wait = 1.0
-    with pytest.raises(Transient, match="dbfs:/Volumes/c/s/v/set/k"):
-        recorded.read("k")
-
-
-def test_a_connection_that_is_refused_is_transient():
-    with serving() as gone:
-        url = gone.url
-    with pytest.raises(Transient, match="dbfs:/mnt/k"):
-        DatabricksStorage("dbfs:/mnt", host=url, token="t").read("k")
+    def make_storage(self, url, **options):
+        return DatabricksStorage(self.location, host=url, token="t", **options)
 
 
 # -- options ------------------------------------------------------------------

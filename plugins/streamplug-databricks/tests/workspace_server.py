@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 TOKEN = "dapi-letmein"
-PAGE = 1000
+PAGE = 100
 BLOCK = 2**20
 
 files: dict[str, bytes] = {}

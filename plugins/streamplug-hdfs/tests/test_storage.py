@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import http.server
 import json
 import pickle
 import sys
-import threading
-import time
 import traceback
-from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from streamplug_hdfs.options import parse
@@ -16,23 +13,26 @@ from streamplug_hdfs.storage import HdfsStorage
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
+from streamplug.testing.answers import AnswerTests
 from streamplug.testing.storage import StorageTests
 
 
 class TestHdfs(StorageTests):
+    many = 250  # a folder is listed in one answer
+
     @pytest.fixture(autouse=True)
     def location(self, cluster, folder):
         self.cluster, self.folder = cluster, folder
 
     def make_storage(self):
-        url = f"webhdfs://127.0.0.1:{self.cluster.port}{self.folder}/some/set"
+        url = f"webhdfs://127.0.0.1:{self.cluster.ports[0]}{self.folder}/some/set"
         return HdfsStorage(url, user="me")
 
     def put_raw(self, key, data):
-        self.cluster.raw("PUT", f"{self.folder}/some/set/{key}", data)
+        self.cluster.raw("PUT", self.folder, f"some/set/{key}", data)
 
     def get_raw(self, key):
-        return self.cluster.raw("GET", f"{self.folder}/some/set/{key}")
+        return self.cluster.raw("GET", self.folder, f"some/set/{key}")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def storage(cluster, folder):
 
 @pytest.mark.parametrize("scheme", ["hdfs", "webhdfs", "swebhdfs"])
 def test_is_found_by_its_schemes(cluster, folder, scheme):
-    cluster.raw("PUT", f"{folder}/k", b"data")
+    cluster.raw("PUT", folder, "k", b"data")
     options = {"endpoint_url": cluster.url}
     storage = open_storage(f"{scheme}://me@nn{folder}", options)
     assert type(storage) is HdfsStorage
@@ -54,13 +54,13 @@ def test_is_found_by_its_schemes(cluster, folder, scheme):
 
 
 def test_what_is_being_written_is_no_object(cluster, folder, storage):
-    cluster.raw("PUT", f"{folder}/.streamplug-0123", b"half of")
+    cluster.raw("PUT", folder, ".streamplug-0123", b"half of")
     storage.write("k", b"x")
     assert [o.key for o in storage.list()] == ["k"]
 
 
 def test_a_write_that_fails_leaves_nothing_behind(cluster, folder, storage):
-    cluster.raw("PUT", f"{folder}/k/there", b"")
+    cluster.raw("PUT", folder, "k/there", b"")
     with pytest.raises(StorageError, match="FileAlreadyExistsException"):
         storage.write("k", b"x")
     parent = HdfsStorage(f"hdfs://nn{folder}", endpoint_url=cluster.url, user="me")
@@ -70,16 +70,14 @@ def test_a_write_that_fails_leaves_nothing_behind(cluster, folder, storage):
 
 
 def test_a_folder_is_not_deleted(cluster, folder, storage):
-    cluster.raw("PUT", f"{folder}/sub/k", b"x")
+    cluster.raw("PUT", folder, "sub/k", b"x")
     storage.delete("sub")
     assert storage.read("sub/k") == b"x"
 
 
-def test_a_name_node_on_standby_is_passed_over(cluster, folder):
-    cluster.raw("PUT", f"{folder}/k", b"data")
-    with serving() as gone:
-        down = gone.url
-    nodes = [down, cluster.standby, cluster.url]
+def test_a_name_node_on_standby_is_passed_over(cluster, folder, refusing):
+    cluster.raw("PUT", folder, "k", b"data")
+    nodes = [refusing, cluster.standby, cluster.url]
     storage = HdfsStorage(f"hdfs://cluster{folder}", endpoint_url=nodes, user="me")
     assert storage.read("k") == b"data"
     storage.write("new", b"x")
@@ -103,7 +101,7 @@ def test_a_delegation_token_is_sent_and_not_shown(recorder):
     storage = HdfsStorage("hdfs://nn/set", endpoint_url=recorder.url, token="feedbeef")
     assert storage.read("k") == b"data"
     assert recorder.requests[0].path == "/webhdfs/v1/set/k?op=OPEN&delegation=feedbeef"
-    recorder.status = 500
+    recorder.answers = [(500, b"")]
     with pytest.raises(Transient) as caught:
         storage.read("k")
     shown = "".join(traceback.format_exception(caught.value))
@@ -157,73 +155,22 @@ def test_a_url_without_host_needs_an_endpoint(cluster):
 # -- what goes over the wire --------------------------------------------------
 
 
-class Recorder:
-    """A server that answers each request with `status` and `body`."""
+class TestHdfsAnswers(AnswerTests):
+    location = "hdfs://h/set"
+    first_request = ("GET", "/webhdfs/v1/set/k?op=OPEN")
+    deviations: ClassVar = {
+        "test_a_server_that_knows_no_ranges_is_understood": "a data node serves every range"
+    }
 
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
-
-
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            recorder.requests.append(self)
-            time.sleep(recorder.wait)
-            if recorder.status == 0:
-                self.close_connection = True
-                return
-            self.send_response(recorder.status)
-            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(recorder.body)
-
-        do_GET = do_DELETE = do_PUT = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def recorder():
-    with serving() as recorder:
-        yield recorder
+    def make_storage(self, url, **options):
+        return HdfsStorage(self.location, endpoint_url=url, **options)
 
 
 @pytest.fixture
 def recorded(recorder):
-    storage = HdfsStorage("hdfs://h/set", endpoint_url=recorder.url, read_timeout=0.5)
+    storage = HdfsStorage("hdfs://h/set", endpoint_url=recorder.url)
     yield storage
     storage.close()
-
-
-def test_a_whole_read_asks_for_it_alone(recorder, recorded):
-    assert recorded.read("k") == b"data"
-    assert [(r.command, r.path) for r in recorder.requests] == [
-        ("GET", "/webhdfs/v1/set/k?op=OPEN")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +189,7 @@ def test_a_whole_read_asks_for_it_alone(recorder, recorded):
 )
 def test_exceptions_of_nodes_become_our_errors(recorder, recorded, tmp_path, status, name, wanted):
     found = {"exception": name, "message": "token feedbeef"}
-    recorder.status, recorder.body = status, json.dumps({"RemoteException": found}).encode()
+    recorder.answers = [(status, json.dumps({"RemoteException": found}).encode())]
     for operation in (
         lambda: recorded.read("k"),
         lambda: recorded.read_range("k", 0, 5),
@@ -255,62 +202,6 @@ def test_exceptions_of_nodes_become_our_errors(recorder, recorded, tmp_path, sta
             operation()
         assert type(caught.value) is wanted
         assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
-
-
-@pytest.mark.parametrize(
-    ("status", "wanted"),
-    [
-        (404, NotFound),
-        (401, AccessDenied),
-        (403, AccessDenied),
-        (429, Transient),
-        (500, Transient),
-        (503, Transient),
-        (400, StorageError),
-    ],
-)
-def test_answers_become_our_errors(recorder, recorded, status, wanted, tmp_path):
-    recorder.status, recorder.body = status, b'{"message": "signature feedbeef"}'
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_range("k", 0, 5),
-        lambda: recorded.download("k", tmp_path / "target"),
-        lambda: recorded.stat("k"),
-    ):
-        with pytest.raises(StorageError, match="hdfs://h/set/k") as caught:
-            operation()
-        assert type(caught.value) is wanted
-        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_connections_that_break_are_transient(recorder, recorded):
-    recorder.status = 0
-    with pytest.raises(Transient, match="hdfs://h/set/k"):
-        recorded.read("k")
-
-
-def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
-    recorder.missing = 10
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
-        lambda: recorded.download("k", tmp_path / "target"),
-    ):
-        with pytest.raises(Transient, match="hdfs://h/set/k"):
-            operation()
-
-
-def test_a_server_that_stalls_is_transient(recorder, recorded):
-    recorder.wait = 1.0
-    with pytest.raises(Transient, match="hdfs://h/set/k"):
-        recorded.read("k")
-
-
-def test_a_connection_that_is_refused_is_transient():
-    with serving() as gone:
-        url = gone.url
-    with pytest.raises(Transient, match="hdfs://h/k"):
-        HdfsStorage("hdfs://h", endpoint_url=url).read("k")
 
 
 # -- options ------------------------------------------------------------------

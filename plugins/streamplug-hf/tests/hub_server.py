@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 LARGE = 1_000_000
-PAGE = 1000
+PAGE = 100
 TOKEN = "hf_letmein"
 PRIVATE = "private-"
 

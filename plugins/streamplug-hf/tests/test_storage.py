@@ -1,24 +1,21 @@
 from __future__ import annotations
 
-import http.server
-import threading
-import time
-import traceback
-from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
 from streamplug_hf.options import Place, parse
 from streamplug_hf.storage import HfStorage
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
 from streamplug.plugin import open_storage
+from streamplug.testing.answers import AnswerTests
 from streamplug.testing.storage import StorageTests
 
 READ_ONLY = "a repository is a history: this storage only reads"
 
 
 class TestHub(StorageTests):
+    many = 250
     secret = "hf_letmein"
     deviations: ClassVar = {
         "test_writes_and_uploads": READ_ONLY,
@@ -166,129 +163,13 @@ def test_a_token_that_must_be_there_is_asked_for(repository):
 # -- what goes over the wire --------------------------------------------------
 
 
-class Recorder:
-    """A server that answers each request with `status` and `body`."""
+class TestHubAnswers(AnswerTests):
+    location = "hf://datasets/o/n/set"
+    first_request = ("GET", "/datasets/o/n/resolve/main/set/k")
+    operations = ("read", "read_range", "download", "stat")
 
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
-
-
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            recorder.requests.append(self)
-            time.sleep(recorder.wait)
-            if recorder.status == 0:
-                self.close_connection = True
-                return
-            self.send_response(recorder.status)
-            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
-            self.end_headers()
-            self.wfile.write(recorder.body)
-            self.close_connection = bool(recorder.missing)
-
-        do_GET = do_POST = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def recorder():
-    with serving() as recorder:
-        yield recorder
-
-
-@pytest.fixture
-def recorded(recorder):
-    return HfStorage("hf://datasets/o/n/set", endpoint_url=recorder.url, read_timeout=0.5)
-
-
-def test_a_whole_read_is_one_request(recorder, recorded):
-    assert recorded.read("k") == b"data"
-    assert [(r.command, r.path) for r in recorder.requests] == [
-        ("GET", "/datasets/o/n/resolve/main/set/k")
-    ]
-
-
-def test_a_server_that_knows_no_ranges_is_understood(recorder, recorded):
-    assert recorded.read_ranges("k", [(1, 3), (0, 9), (9, 12)]) == [b"at", b"data", b""]
-
-
-@pytest.mark.parametrize(
-    ("status", "wanted"),
-    [
-        (404, NotFound),
-        (401, AccessDenied),
-        (403, AccessDenied),
-        (429, Transient),
-        (500, Transient),
-        (503, Transient),
-        (400, StorageError),
-    ],
-)
-def test_answers_become_our_errors(recorder, recorded, status, wanted, tmp_path):
-    recorder.status, recorder.body = status, b'{"error": "signature feedbeef"}'
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_range("k", 0, 5),
-        lambda: recorded.download("k", tmp_path / "target"),
-        lambda: recorded.stat("k"),
-    ):
-        with pytest.raises(StorageError, match="hf://datasets/o/n/set/k") as caught:
-            operation()
-        assert type(caught.value) is wanted
-        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_connections_that_break_are_transient(recorder, recorded):
-    recorder.status = 0
-    with pytest.raises(Transient, match="hf://datasets/o/n/set/k"):
-        recorded.read("k")
-
-
-def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
-    recorder.missing = 10
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
-        lambda: recorded.download("k", tmp_path / "target"),
-    ):
-        with pytest.raises(Transient, match="hf://datasets/o/n/set/k"):
-            operation()
-
-
-def test_a_server_that_stalls_is_transient(recorder, recorded):
-    recorder.wait = 1.0
-    with pytest.raises(Transient, match="hf://datasets/o/n/set/k"):
-        recorded.read("k")
-
-
-def test_a_connection_that_is_refused_is_transient():
-    with serving() as gone:
-        url = gone.url
-    with pytest.raises(Transient, match="hf://datasets/o/n/k"):
-        HfStorage("hf://datasets/o/n", endpoint_url=url).read("k")
+    def make_storage(self, url, **options):
+        return HfStorage(self.location, endpoint_url=url, **options)
 
 
 # -- options ------------------------------------------------------------------

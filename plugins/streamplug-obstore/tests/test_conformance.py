@@ -9,6 +9,7 @@ from streamplug.testing.storage import StorageTests
 
 
 class TestS3(StorageTests):
+    many = 250
     secret = "s3cr3t-ACCESS-key"
 
     @pytest.fixture(autouse=True)
@@ -26,6 +27,7 @@ class TestS3(StorageTests):
 
 
 class TestAzure(StorageTests):
+    many = 250  # Azurite lists thousands in one answer
     secret = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq"
 
     @pytest.fixture(autouse=True)

@@ -17,14 +17,22 @@ AT_ONCE = {"retry_config": {"max_retries": 0}}
 
 
 @pytest.fixture(params=["s3", "gs", "az", "http"])
-def storage(request, recorder):
-    common = {"read_timeout": 0.3, **AT_ONCE}
-    if request.param == "http":
+def make(request, recorder):
+    return lambda **options: stored(request.param, recorder, {**AT_ONCE, **options})
+
+
+@pytest.fixture
+def storage(make):
+    return make()
+
+
+def stored(kind, recorder, common):
+    if kind == "http":
         return ObstoreHttp(f"{recorder.url}/set", **common)
     common["endpoint_url"] = recorder.url
-    if request.param == "s3":
+    if kind == "s3":
         return ObstoreS3("s3://b/set", key="k", secret="s", **common)
-    if request.param == "gs":
+    if kind == "gs":
         return ObstoreGCS("gs://b/set", anon=True, **common)
     return ObstoreAzure("az://b/set", anon=True, account_name="a", **common)
 
@@ -64,10 +72,10 @@ def test_a_connection_that_breaks_is_transient(recorder, storage):
         storage.read("k")
 
 
-def test_a_server_that_stalls_is_transient(recorder, storage):
+def test_a_server_that_stalls_is_transient(recorder, make):
     recorder.wait = 0.8
     with pytest.raises(Transient, match="set/k"):
-        storage.read("k")
+        make(read_timeout=0.2).read("k")
 
 
 def test_a_body_that_is_cut_is_transient(recorder, storage):

@@ -27,7 +27,7 @@ NAMESPACE = "tests"
 USER, TENANCY = "ocid1.user.oc1..someone", "ocid1.tenancy.oc1..somewhere"
 FINGERPRINT = ":".join(["ab"] * 16)
 KEY_ID = f"{TENANCY}/{USER}/{FINGERPRINT}"
-PAGE = 1000
+PAGE = 100
 
 
 class Refused(Exception):

@@ -1,23 +1,23 @@
 from __future__ import annotations
 
-import http.server
 import logging
 import pickle
-import threading
 import time
-import traceback
-from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from streamplug_ocifs.storage import OciStorage
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, ConfigError, NotFound, Transient
 from streamplug.plugin import open_storage
+from streamplug.testing.answers import AnswerTests
 from streamplug.testing.storage import StorageTests
 
 
 class TestOci(StorageTests):
+    many = 250
     secret = "s3cr3t-PASS-phrase"
 
     @pytest.fixture(autouse=True)
@@ -196,145 +196,61 @@ def test_logs_hold_no_key(service, bucket, caplog):
 # -- what goes over the wire --------------------------------------------------
 
 
-class Recorder:
-    """A server that answers each request with `status` and `body`."""
+class TestOciAnswers(AnswerTests):
+    location = "oci://b@tests/set"
+    first_request = ("GET", "/n/tests/b/b/o/set%2Fk")
+    deviations: ClassVar = {
+        "test_a_server_that_knows_no_ranges_is_understood": "Object Storage serves every range"
+    }
 
-    def __init__(self, url):
-        self.url = url
-        self.requests = []
-        self.status, self.body, self.wait, self.missing = 200, b"data", 0.0, 0
+    @pytest.fixture(autouse=True)
+    def at_once(self, service, monkeypatch):
+        monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
+        self.service = service
 
+    def make_storage(self, url, **options):
+        options = {**self.service.options, **options, "endpoint_url": url}
+        return OciStorage(self.location, **options)
 
-@contextmanager
-def serving():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            recorder.requests.append(self)
-            time.sleep(recorder.wait)
-            if recorder.status == 0:
-                self.close_connection = True
-                return
-            self.send_response(recorder.status)
-            self.send_header("Content-Length", str(len(recorder.body) + recorder.missing))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(recorder.body)
-            self.close_connection = bool(recorder.missing)
-
-        do_GET = do_HEAD = do_PUT = answer
-
-        def log_message(self, *args):
-            pass
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            pass  # a client that gives up is what some tests are about
-
-    server = Server(("127.0.0.1", 0), Handler)
-    recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield recorder
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def body(self, status):
+        return b'{"code": "Code%d", "message": "signature feedbeef"}' % status
 
 
-@pytest.fixture
-def recorder():
-    with serving() as recorder:
-        yield recorder
-
-
-@pytest.fixture
-def recorded(recorder, service, monkeypatch):
+def test_a_busy_server_is_asked_however_often_it_was_busy(recorder, service, monkeypatch):
     monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
-    options = {**service.options, "endpoint_url": recorder.url}
-    return OciStorage("oci://b@tests/set", read_timeout=0.5, **options)
-
-
-def test_a_whole_read_is_one_request(recorder, recorded):
-    assert recorded.read("k") == b"data"
-    assert [(r.command, r.path) for r in recorder.requests] == [("GET", "/n/tests/b/b/o/set%2Fk")]
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "wanted"),
-    [
-        (404, "NotAuthorizedOrNotFound", NotFound),
-        (401, "NotAuthenticated", AccessDenied),
-        (403, "NotAuthorized", AccessDenied),
-        (429, "TooManyRequests", Transient),
-        (500, "InternalServerError", Transient),
-        (503, "ServiceUnavailable", Transient),
-    ],
-)
-def test_answers_become_our_errors(recorder, recorded, status, code, wanted):
-    recorder.status = status
-    recorder.body = f'{{"code": "{code}", "message": "signature feedbeef"}}'.encode()
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_range("k", 0, 5),
-        lambda: recorded.write("k", b"x"),
-    ):
-        with pytest.raises(StorageError, match="oci://b@tests/set/k") as caught:
-            operation()
-        assert type(caught.value) is wanted
-        assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_other_answers_are_storage_errors(recorder, recorded):
-    recorder.status, recorder.body = 400, b'{"code": "InvalidParameter", "message": ""}'
-    with pytest.raises(StorageError, match="the server answered 400") as caught:
-        recorded.read("k")
-    assert type(caught.value) is StorageError
-
-
-def test_connections_that_break_are_transient(recorder, recorded):
-    recorder.status = 0
-    with pytest.raises(Transient, match="oci://b@tests/set/k"):
-        recorded.read("k")
-
-
-def test_a_body_that_ends_early_is_transient(recorder, recorded, tmp_path):
-    recorder.missing = 10
-    for operation in (
-        lambda: recorded.read("k"),
-        lambda: recorded.read_ranges("k", [(0, 14), (3, 9)]),
-        lambda: recorded.download("k", tmp_path / "target"),
-    ):
-        with pytest.raises(Transient, match="oci://b@tests/set/k"):
-            operation()
-
-
-def test_a_server_that_stalls_is_transient(recorder, recorded):
-    recorder.wait = 1.5
-    with pytest.raises(Transient, match="oci://b@tests/set/k"):
-        recorded.read("k")
-
-
-def test_a_connection_that_is_refused_is_transient(service, monkeypatch):
-    monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
-    with serving() as gone:
-        url = gone.url
-    storage = OciStorage("oci://b@tests", **{**service.options, "endpoint_url": url})
-    with pytest.raises(Transient, match="oci://b@tests/k"):
-        storage.read("k")
-
-
-def test_passing_failures_are_tried_again_for_a_short_while(recorder, service):
-    recorder.status, recorder.body = 503, b'{"code": "ServiceUnavailable", "message": ""}'
+    recorder.answers = [(503, b"{}")] * 20 + [(200, b"data")]
     storage = OciStorage("oci://b@tests", **{**service.options, "endpoint_url": recorder.url})
-    start = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(Transient, match="the server answered 503"):
+            storage.read("k")
+    assert storage.read("k") == b"data"
+
+
+def test_a_circuit_that_is_open_is_transient(recorder, service, monkeypatch):
+    from oci.circuit_breaker import CircuitBreakerStrategy
+
+    monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
+    recorder.answers = [(503, b"{}")]
+    strategy = CircuitBreakerStrategy(failure_threshold=1, name="of this test")
+    options = {**service.options, "config_kwargs": {"circuit_breaker_strategy": strategy}}
+    storage = OciStorage("oci://b@tests", **{**options, "endpoint_url": recorder.url})
+    for said in ("the server answered 503", "CircuitBreakerError"):
+        with pytest.raises(Transient, match=said):
+            storage.read("k")
+    assert len(recorder.requests) == 1
+
+
+def test_passing_failures_are_tried_again_for_a_short_while(recorder, service, monkeypatch):
+    waits = []
+    clock = SimpleNamespace(time=time.time, sleep=waits.append)
+    monkeypatch.setattr("oci.retry.retry.time", clock)
+    recorder.answers = [(503, b'{"code": "ServiceUnavailable", "message": ""}')]
+    storage = OciStorage("oci://b@tests", **{**service.options, "endpoint_url": recorder.url})
     with pytest.raises(Transient):
         storage.read("k")
     assert len(recorder.requests) == 2
-    assert time.monotonic() - start < 10
+    assert len(waits) == 1
+    assert waits[0] <= 3
 
 
 # -- options ------------------------------------------------------------------

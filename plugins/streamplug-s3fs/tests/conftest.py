@@ -7,6 +7,22 @@ import uuid
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.loaders import JSONFileLoader
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models():
+    """Let botocore read what it knows of S3 once, not for each of hundreds of clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        read, found = JSONFileLoader.load_file, {}
+
+        def load_file(self, path):
+            if path not in found:
+                found[path] = read(self, path)
+            return found[path]
+
+        patch.setattr(JSONFileLoader, "load_file", load_file)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from streamplug.testing.storage import StorageTests
 
 
 class TestS3(StorageTests):
+    many = 250
     secret = "s3cr3t-ACCESS-key"
 
     @pytest.fixture(autouse=True)

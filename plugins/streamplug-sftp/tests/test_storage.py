@@ -4,7 +4,6 @@ import os
 import pickle
 import socket
 import threading
-import time
 from contextlib import suppress
 
 import asyncssh
@@ -299,10 +298,8 @@ def test_a_server_that_stalls_is_transient(server, between):
     storage = through(between, server, read_timeout=0.5)
     assert storage.read("k") == b"data"
     between.stalled.set()
-    start = time.monotonic()
     with pytest.raises(Transient):
         storage.read("k")
-    assert time.monotonic() - start < 10
     between.stalled.clear()
     assert storage.read("k") == b"data"
     storage.close()

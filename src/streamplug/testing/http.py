@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _CHUNK = 1 << 16
+_PATIENCE = 600
+"""Seconds; longer than a test may take, so that one that goes on did not wait for it."""
 
 
 class FileServer(http.server.ThreadingHTTPServer):
@@ -92,7 +94,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for at in range(0, len(data), _CHUNK):
             if at >= len(data) // 2 and self.server.holds(where):
                 self.wfile.flush()
-                self.server.gate.wait(60)
+                self.server.gate.wait(_PATIENCE)
             self.wfile.write(data[at : at + _CHUNK])
         with self.server.lock:
             self.server.bytes_sent += len(data)

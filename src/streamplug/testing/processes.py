@@ -1,27 +1,49 @@
-"""One other process for a test, which ends by itself."""
+"""Other processes for tests, which end by themselves."""
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing.pool import Pool
 
 
 @contextmanager
 def other_process(method: str) -> Iterator[Pool]:
-    """Give a pool of one process that was started by ``"fork"`` or ``"spawn"``."""
-    with warnings.catch_warnings():
-        # Threads of other tests may make Python 3.12 and later warn of fork.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pool = multiprocessing.get_context(method).Pool(1)
+    """Give a pool of one process that was started by ``"fork"`` or ``"spawn"``.
+
+    A process that is spawned has nothing of this one, and takes a second to start: it is kept for whoever
+    asks next, unless something went wrong.
+    """
+    pool = _spawned() if method == "spawn" else _started(method)
     try:
         yield pool
     except BaseException:
+        _spawned.cache_clear()
         pool.terminate()
-        raise
-    else:
-        pool.close()  # lets it end by itself, where leaving a `with` would kill it
-    finally:
         pool.join()
+        raise
+    if method != "spawn":
+        _end(pool)
+
+
+@cache
+def _spawned() -> Pool:
+    pool = _started("spawn")
+    atexit.register(_end, pool)
+    return pool
+
+
+def _started(method: str) -> Pool:
+    with warnings.catch_warnings():
+        # Threads of other tests may make Python 3.12 and later warn of fork.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return multiprocessing.get_context(method).Pool(1)
+
+
+def _end(pool: Pool) -> None:
+    pool.close()  # lets it end by itself, where leaving a `with` would kill it
+    pool.join()

@@ -62,6 +62,7 @@ class Config(dict[str, Any]):
 
 def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `ocifs.OCIFileSystem` for checked options and the environment."""
+    from oci.circuit_breaker import NoCircuitBreakerStrategy
     from oci.retry import RetryStrategyBuilder
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -76,6 +77,8 @@ def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
             retry_max_wait_between_calls_seconds=2,
             retry_base_sleep_time_seconds=0.2,
         ).get_retry_strategy(),
+        # Else ten busy answers in a row make all clients of the process refuse to ask for half a minute.
+        "circuit_breaker_strategy": NoCircuitBreakerStrategy(),
         **given.get("config_kwargs", {}),
     }
     if given.get("endpoint_url"):

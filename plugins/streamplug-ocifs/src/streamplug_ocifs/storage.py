@@ -26,6 +26,7 @@ _NO_CREDENTIALS = {
     "ProfileNotFound",
 }
 _BROKEN = {
+    "CircuitBreakerError",  # of a strategy that somebody passed
     "ChunkedEncodingError",
     "ConnectTimeout",
     "ConnectTimeoutError",

@@ -1,0 +1,23 @@
+"""What all tests of the core and of the plugins run under."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from hypothesis import HealthCheck, settings
+
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+
+# Coverage would follow every new thread. CPython 3.11 cannot have two threads begin that at the same time:
+# one then dies before it does anything, and whoever waits for it waits for ever.
+threading.settrace(None)  # type: ignore[arg-type]
+
+# The same examples in each run, however busy the machine is; `tox -e soak` draws others.
+settings.register_profile(
+    "steady",
+    derandomize=not SOAK,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("steady")

@@ -1,0 +1,200 @@
+"""How a storage that speaks HTTP takes what servers answer, as tests for its author to subclass."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.interfaces import Storage
+from streamplug.testing.deviations import ConformanceBase
+
+OPERATIONS: Mapping[str, Callable[[Storage, Path], object]] = {
+    "read": lambda storage, _: storage.read("k"),
+    "read_range": lambda storage, _: storage.read_range("k", 0, 5),
+    "read_ranges": lambda storage, _: storage.read_ranges("k", [(0, 14), (3, 9)]),
+    "download": lambda storage, path: storage.download("k", path),
+    "stat": lambda storage, _: storage.stat("k"),
+    "write": lambda storage, _: storage.write("k", b"x"),
+}
+ERRORS: Mapping[int, type[StorageError]] = {
+    400: StorageError,
+    401: AccessDenied,
+    403: AccessDenied,
+    404: NotFound,
+    429: Transient,
+    500: Transient,
+    503: Transient,
+}
+
+
+@dataclass
+class Recorder:
+    """A server that notes what it is asked, and answers as it is told.
+
+    Attributes:
+        url: Where it is.
+        requests: Command, path and headers of each request.
+        answers: Status and body, the last of which is given ever after; the status 0 breaks the connection.
+        headers: Sent with each answer.
+        wait: Seconds before each answer.
+        missing: By how many bytes bodies are shorter than they were said to be.
+    """
+
+    url: str = ""
+    requests: list[Any] = field(default_factory=list)
+    answers: list[tuple[int, bytes]] = field(default_factory=lambda: [(200, b"data")])
+    headers: dict[str, str] = field(default_factory=dict)
+    wait: float = 0.0
+    missing: int = 0
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    recorder: Recorder
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients that give up are what some tests are about."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def answer(self) -> None:
+        recorder = self.server.recorder
+        # Not this object itself: it serves all requests of a connection.
+        asked = SimpleNamespace(command=self.command, path=self.path, headers=self.headers)
+        recorder.requests.append(asked)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        time.sleep(recorder.wait)
+        status, body = recorder.answers[0]
+        if len(recorder.answers) > 1:
+            recorder.answers.pop(0)
+        if status == 0:
+            self.close_connection = True
+            return
+        self.send_response(status)
+        length = str(len(body) + recorder.missing)
+        for name, value in {"Content-Length": length, **recorder.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.close_connection |= bool(recorder.missing)
+
+    # The names are the base class's.
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Run a server that notes and answers during a block; after it, connections are refused."""
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server.recorder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class AnswerTests(ConformanceBase):
+    """Tests of the errors of a storage over HTTP; a subclass says how to make one.
+
+    Attributes:
+        location: The start of its URLs, with which errors begin; the tests ask for the key ``k``.
+        first_request: Command and path of the only request that reading ``k`` makes.
+        operations: Which operations a server may refuse by status alone.
+        errors: The error that each status becomes.
+    """
+
+    location: ClassVar[str]
+    first_request: ClassVar[tuple[str, str]]
+    operations: ClassVar[tuple[str, ...]] = ("read", "read_range", "download", "stat", "write")
+    errors: ClassVar[Mapping[int, type[StorageError]]] = ERRORS
+
+    def make_storage(self, url: str, **options: Any) -> Storage:
+        """Return a new instance whose server has this URL, with some of its options: ``read_timeout``."""
+        raise NotImplementedError
+
+    def body(self, status: int) -> bytes:
+        """Return what such a server sends with a status that is an error; it has to contain ``feedbeef``."""
+        return b'{"message": "signature feedbeef of %d"}' % status
+
+    @pytest.fixture
+    def server(self) -> Iterator[Recorder]:
+        """A server that answers as the test tells it."""
+        with recording() as recorder:
+            yield recorder
+
+    @pytest.fixture
+    def storage(self, server: Recorder) -> Iterator[Storage]:
+        """A storage that asks that server."""
+        storage = self.make_storage(server.url)
+        yield storage
+        storage.close()
+
+    def test_a_whole_read_is_one_request(self, server: Recorder, storage: Storage) -> None:
+        assert storage.read("k") == b"data"
+        assert [(r.command, r.path) for r in server.requests] == [self.first_request]
+
+    def test_a_server_that_knows_no_ranges_is_understood(self, storage: Storage) -> None:
+        assert storage.read_ranges("k", [(1, 3), (0, 9), (9, 12)]) == [b"at", b"data", b""]
+
+    def test_answers_become_our_errors(
+        self, server: Recorder, storage: Storage, tmp_path: Path
+    ) -> None:
+        for status, wanted in self.errors.items():
+            server.answers = [(status, self.body(status))]
+            for name in self.operations:
+                with pytest.raises(StorageError) as caught:
+                    OPERATIONS[name](storage, tmp_path / "target")
+                said = f"{name} answered by {status}: {caught.value!r}"
+                assert type(caught.value) is wanted, said
+                assert f"{self.location}/k" in str(caught.value), said
+                assert "feedbeef" not in "".join(traceback.format_exception(caught.value)), said
+
+    def test_connections_that_break_are_transient(self, server: Recorder, storage: Storage) -> None:
+        server.answers = [(0, b"")]
+        self._check_transient(storage, "read")
+
+    def test_a_server_that_stalls_is_transient(self, server: Recorder) -> None:
+        server.wait = 1.0
+        storage = self.make_storage(server.url, read_timeout=0.2)
+        self._check_transient(storage, "read")
+        storage.close()
+
+    @pytest.mark.parametrize("operation", ["read", "read_ranges", "download"])
+    def test_a_body_that_ends_early_is_transient(
+        self, server: Recorder, storage: Storage, tmp_path: Path, operation: str
+    ) -> None:
+        server.missing = 10
+        self._check_transient(storage, operation, tmp_path)
+
+    def test_a_connection_that_is_refused_is_transient(self) -> None:
+        with recording() as gone:
+            url = gone.url
+        storage = self.make_storage(url)
+        self._check_transient(storage, "read")
+        storage.close()
+
+    def _check_transient(self, storage: Storage, operation: str, folder: Path = Path()) -> None:
+        with pytest.raises(Transient) as caught:
+            OPERATIONS[operation](storage, folder / "target")
+        assert f"{self.location}/k" in str(caught.value)
