@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError
@@ -76,6 +77,10 @@ class ShardReader(ABC):
             CorruptShardError: If the shard's structure is damaged at this sample.
             DecodeError: If a value cannot be decoded; the message names sample and column.
         """
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        """Return `row` for some columns, to be called often; the default has nothing prepared."""
+        return partial(self.row, columns=columns)
 
     @abstractmethod
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:

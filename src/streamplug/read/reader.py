@@ -52,6 +52,7 @@ class Reader:
         """
         self.starts = starts[0] if len(starts) == 1 else _joined(starts)
         self._streams = list(shards)
+        self._alone = shards[0] if len(shards) == 1 else None
         self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
         self._bounds = self._lookup()
         self._any_ranged = any(isinstance(each, RangeShards) for each in shards)
@@ -177,9 +178,10 @@ class Reader:
             StreamplugError: If its shard cannot be had or is damaged.
         """
         number = bisect_right(self._bounds, sample_id) - 1
-        shard, row = self.open(number), sample_id - self._bounds[number]
+        shard = self._alone.get(number) if self._alone is not None else self.open(number)
+        row = sample_id - self._bounds[number]
         try:
-            return shard.reader.row(row, shard.columns)
+            return (shard.row or shard.row_reader())(row)
         except DataError as error:
             return self._again(
                 number, shard, error, lambda healed: healed.reader.row(row, healed.columns)

@@ -7,7 +7,7 @@ import mmap
 import os
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,7 @@ from streamplug.fetch import ShardStore
 from streamplug.fetch.files import local_errors
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
-from streamplug.types import Bytes1D
+from streamplug.types import Bytes1D, Sample
 
 MAX_OPEN = 512
 """Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
@@ -68,6 +68,8 @@ class OpenShard:
         kind: What it has in common with others that can be read together with it; None if it cannot.
         layout: What reads them.
         inode_of: Which file each of its roles is read from.
+        recent: Whether it was used since it was last considered to be closed.
+        row: Reads one of its samples, once that was asked for.
         used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
     """
 
@@ -82,6 +84,8 @@ class OpenShard:
         "paths",
         "populated",
         "reader",
+        "recent",
+        "row",
         "used",
         "where",
     )
@@ -97,6 +101,8 @@ class OpenShard:
         self.paths, self.inode_of = files.inodes, files.inode_of
         self.bytes = sum(len(data) for data in files.data.values())
         self.used = time.monotonic()
+        self.recent = False
+        self.row: Callable[[int], Sample] | None = None
         self._maps = files.maps
 
     def populate(self) -> None:
@@ -105,6 +111,11 @@ class OpenShard:
         for map_ in self._maps:
             with suppress(OSError, ValueError):  # an older kernel: pages then come one by one
                 map_.madvise(_POPULATE_READ)
+
+    def row_reader(self) -> Callable[[int], Sample]:
+        """Return what reads one of its samples, and have it at hand from now on."""
+        self.row = self.reader.row_of(self.columns)
+        return self.row
 
     def located(self, error: DataError) -> DataError:
         """Return an error with the place of this shard in front."""
@@ -183,13 +194,11 @@ class OpenShards:
 
     def if_open(self, shard: int) -> OpenShard | None:
         """Return a shard if it is open."""
-        with self._lock:
-            found = self._open.get(shard)
-            if found is not None:
-                self._open.move_to_end(shard)
-        if found is None or self._limit is None:
-            return found
-        if time.monotonic() - found.used > _USED_SECONDS:
+        found = self._open.get(shard)  # without the lock, which takes longer than all the rest
+        if found is None:
+            return None
+        found.recent = True
+        if self._limit is not None and time.monotonic() - found.used > _USED_SECONDS:
             self._use(found)
         return found
 
@@ -250,11 +259,18 @@ class OpenShards:
         return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
 
     def _close_some(self, newest: int) -> None:
-        for shard in list(self._open):
-            if shard != newest and shard not in self._kept:
+        """Close some of those that were not used since they were last passed over, or else of all."""
+        for shard in [*self._open, *self._open]:
+            if not self._too_many():
+                break
+            found = self._open.get(shard)
+            if found is None or shard == newest or shard in self._kept:
+                continue
+            if found.recent:
+                found.recent = False
+                self._open.move_to_end(shard)
+            else:
                 self._close(shard)
-                if not self._too_many():
-                    break
 
     def _close(self, shard: int) -> None:
         # The mapping goes when nobody reads from it any more.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, windows, wrong_type
 from streamplug.types import Bytes1D, ColumnValues
 
 
@@ -28,6 +28,10 @@ class _Scalar(Encoding):
         if len(data) != self.size:
             raise self._wrong_size(data)
         return np.frombuffer(data, self.dtype)[0]
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., Any]:
+        numbers = windows(data, self.dtype)
+        return lambda start: numbers[start]
 
     def _wrong_size(self, data: memoryview) -> DecodeError:
         return DecodeError(f"{self._name} has {self.size} bytes, got {len(data)}")
@@ -167,6 +171,10 @@ class Int(_Integer):
         if len(data) != self.size:
             raise self._wrong_size(data)
         return int.from_bytes(data, "little", signed=True)
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., int]:
+        item: Callable[..., int] = windows(data, self.dtype).item
+        return item
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
         return np.asarray(batch).tolist()  # type: ignore[no-any-return]
