@@ -207,6 +207,17 @@ class ShardWriter(ABC):
                 names the column, what it takes, and what it got.
         """
 
+    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        """Return the same in pieces, which nobody may change later, and its size.
+
+        So that large values need not be copied to one place. The default has a single piece.
+
+        Raises:
+            EncodeError: As for `encode`.
+        """
+        row = self.encode(sample)
+        return (row,), len(row)
+
     @abstractmethod
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
         """Return the stored rows of many samples back to back, and the size of each row.

@@ -134,6 +134,9 @@ class OpenShards:
 
     If the cache has a limit, also those that were evicted from it, whose room on the disk is free
     only when nobody has them open, and those beyond a quarter of the limit.
+
+    Attributes:
+        at_hand: Those that may be read without asking `get`, if they are marked as `recent`.
     """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
@@ -147,6 +150,7 @@ class OpenShards:
         self._index = index
         self._store = store
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
+        self.at_hand: Mapping[int, OpenShard] = self._open if store.limit is None else {}
         self._lock = Lock()
         self._bytes = 0
         self._healed: set[int] = set()
@@ -158,7 +162,9 @@ class OpenShards:
         _all.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        empty = {"_open": OrderedDict(), "_kept": Counter(), "_bytes": 0}
+        none: OrderedDict[int, OpenShard] = OrderedDict()
+        at_hand = none if self._limit is None else {}
+        empty = {"_open": none, "at_hand": at_hand, "_kept": Counter(), "_bytes": 0}
         return {**self.__dict__, **empty, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -170,7 +176,8 @@ class OpenShards:
     def free_in_child(self) -> None:
         """Begin anew in a fork, if it was made while another thread, which it lacks, changed this."""
         if self._lock.locked():
-            self._open, self._bytes = OrderedDict(), 0
+            self._open.clear()
+            self._bytes = 0
         self._lock = Lock()  # in any case: a thread that was just about to have it does not show
 
     def get(self, shard: int) -> OpenShard:

@@ -86,6 +86,7 @@ class Writer:
         self._rows: ShardWriter = self._format.writer(
             made, WriteSettings(compression, self._hashes, self._limit)
         )
+        self._encode, self._overhead = self._rows.encode_parts, self._rows.row_overhead
         self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
         if self._bound <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
@@ -123,12 +124,12 @@ class Writer:
             EncodeError: If it does not have the columns, or a value cannot be stored.
             WriterError: If the data set is already complete.
         """
-        row = self._rows.encode(sample)
-        cost = len(row) + self._rows.row_overhead
+        row, size = self._encode(sample)
+        cost = size + self._overhead
         if self._size + cost > self._bound:
             self._make_room(cost)
-        self._parts.append(row)
-        self._sizes.append(len(row))
+        self._parts += row
+        self._sizes.append(size)
         self._size += cost
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:

@@ -39,6 +39,8 @@ from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")
 _MAX_FILE = (1 << 32) - 1
+_COPIED = 1 << 10
+"""Bytes of a row up to which its values are copied to one place, rather than kept each by itself."""
 
 
 class MDS(Format):
@@ -122,32 +124,46 @@ class MDSShardWriter(ShardWriter):
         self._names = {column.name for column in columns}
         self._plan = [(c.name, c.encoding.encode, c.encoding.size) for c in columns]
         self._heads = Struct(f"<{sum(c.encoding.size is None for c in columns)}I")
+        self._rest = self._heads.size + sum(c.encoding.size or 0 for c in columns)
 
     def entry(self) -> dict[str, Any]:
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        self._check_names(sample)
-        heads, bodies = [], []
+        return b"".join(self.encode_parts(sample)[0])
+
+    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        if type(sample) is not dict or len(sample) != len(self._plan):
+            self._check_names(sample)
+        heads: list[int] = []
+        parts: list[bytes] = [b""] if self._heads.size else []
+        total = self._rest
         name = ""
         try:
             for name, encode, size in self._plan:
                 body = encode(sample[name])
                 if size is None:
                     heads.append(len(body))
+                    total += len(body)
                 elif len(body) != size:
                     raise EncodeError(f"takes values of {size} bytes, got {len(body)}")
-                bodies.append(body)
+                parts.append(body)
         except EncodeError as error:
             raise type(error)(f"column {name!r}: {error}") from error.__cause__
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _unencodable(name, sample[name], error) from error
-        return b"".join((self._pack(heads), *bodies))
+        except KeyError:
+            self._check_names(sample)
+            raise
+        if heads:
+            if total > _MAX_FILE:
+                self._check_lengths(heads)
+            parts[0] = self._heads.pack(*heads)
+        return (parts if total > _COPIED else (b"".join(parts),)), total
 
-    def _pack(self, heads: Sequence[int]) -> bytes:
+    def _check_lengths(self, heads: Sequence[int]) -> None:
         if heads and max(heads) > _MAX_FILE:
             raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
-        return self._heads.pack(*heads)
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
         self._check_names(columns)

@@ -61,7 +61,9 @@ def row_reader(
             cells.append(f"name{number}: decode{number}({place})")
         before += size or 0
     exec(_compiled(p, ", ".join(cells)), known)  # noqa: S102 - numbered names, none from the data
-    row: Callable[[int], Sample] = known.pop("row")  # else it would keep itself, and the file, alive
+    row: Callable[[int], Sample] = known.pop(
+        "row"
+    )  # else it would keep itself, and the file, alive
     return row
 
 
