@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.encoding import Encoding
@@ -185,6 +185,10 @@ class Layout(ABC):
         return None
 
 
+Rows: TypeAlias = "Buffer | Sequence[Sequence[Buffer]]"
+"""Stored rows, which nobody may change later: back to back in one buffer, or each in pieces."""
+
+
 class ShardWriter(ABC):
     """Lays out the samples of one data set, one shard at a time, as bytes.
 
@@ -219,8 +223,8 @@ class ShardWriter(ABC):
         return (row,), len(row)
 
     @abstractmethod
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
-        """Return the stored rows of many samples back to back, and the size of each row.
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
+        """Return the stored rows of many samples, and the size of each row.
 
         Raises:
             EncodeError: As for `encode`, or if the columns differ in length.

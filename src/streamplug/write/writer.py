@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -146,14 +147,17 @@ class Writer:
         data, sizes = self._rows.encode_batch(columns)
         ends = np.cumsum(sizes + self._rows.row_overhead)
         bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        view, first = memoryview(data), 0
+        first = 0
         while first < len(sizes):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
             if fits == first:
                 self._make_room(int(ends[first]) - spent)
                 continue
-            self._parts.append(view[bytes_before[first] : bytes_before[fits]])
+            if isinstance(data, (bytes, bytearray, memoryview)):
+                self._parts.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+            else:
+                self._parts += chain.from_iterable(data[first:fits])
             self._sizes += sizes[first:fits].tolist()
             self._size += int(ends[fits - 1]) - spent
             first = fits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding, windows, wrong_type
 from streamplug.types import Bytes1D, ColumnValues
-
 
 _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _CODES |= {"f2": "e", "f4": "f", "f8": "d"}
@@ -23,13 +22,13 @@ class _Scalar(Encoding):
     """A number of one dtype; decodes to a numpy scalar."""
 
     dtype: np.dtype[Any]
-    _pack: ClassVar[Callable[[Any], bytes]]
+    _pack: Callable[[Any], bytes]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "dtype" in cls.__dict__:
             cls.size = cls.dtype.itemsize
-            cls._pack = staticmethod(struct.Struct("<" + _CODES[cls.dtype.str[1:]]).pack)
+            cls._pack = struct.Struct("<" + _CODES[cls.dtype.str[1:]]).pack
 
     def decode(self, data: memoryview) -> Any:
         if len(data) != self.size:

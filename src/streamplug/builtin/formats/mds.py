@@ -29,6 +29,7 @@ from streamplug.interfaces import (
     Encoding,
     Format,
     Layout,
+    Rows,
     ShardHead,
     ShardInfo,
     ShardReader,
@@ -165,7 +166,7 @@ class MDSShardWriter(ShardWriter):
         if heads and max(heads) > _MAX_FILE:
             raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
 
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
         self._check_names(columns)
         lengths = {name: _length(name, values) for name, values in columns.items()}
         count = next(iter(lengths.values()))
@@ -177,7 +178,8 @@ class MDSShardWriter(ShardWriter):
         fixed = [column.encoding.size for column in self._columns]
         if self._heads.size:
             return _interleave(encoded, fixed, count)
-        rows = np.concatenate([body.reshape(count, n) for body, n in zip(encoded, fixed)], axis=1)
+        bodies = [body.reshape(count, size) for body, size in zip(encoded, fixed)]
+        rows = np.concatenate(bodies, axis=1) if len(bodies) > 1 else bodies[0]
         return rows.reshape(-1).data, np.full(count, rows.shape[1], np.int64)
 
     def _encode_column(self, column: Column, values: Any, count: int) -> Any:
@@ -194,6 +196,8 @@ class MDSShardWriter(ShardWriter):
             encoded = np.frombuffer(b"".join(encoded), np.uint8)
         if encoded.size != count * size:
             raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
+        if isinstance(values, np.ndarray) and np.may_share_memory(encoded, values):
+            return encoded.copy()  # it is kept, and who gave the values may change them
         return encoded
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -232,8 +236,8 @@ def _length(column: str, values: Any) -> int:
 
 def _interleave(
     encoded: Sequence[Any], fixed: Sequence[int | None], count: int
-) -> tuple[Buffer, Int64]:
-    """Join the encoded columns of a batch into rows, each with its heads in front."""
+) -> tuple[Rows, Int64]:
+    """Make rows of the encoded columns of a batch, each with its heads in front."""
     lengths = np.array(
         [[len(value) for value in body] for body, size in zip(encoded, fixed) if size is None],
         np.int64,
@@ -243,7 +247,8 @@ def _interleave(
     bodies: list[Any] = [_cut(np.ascontiguousarray(lengths.T.astype(_U32)).view(np.uint8), count)]
     bodies += [body if size is None else _cut(body, count) for body, size in zip(encoded, fixed)]
     sizes = lengths.sum(0) + 4 * len(lengths) + sum(size or 0 for size in fixed)
-    return b"".join(chain.from_iterable(zip(*bodies))), sizes
+    rows = list(zip(*bodies))
+    return rows if sizes.sum() > _COPIED * count else b"".join(chain.from_iterable(rows)), sizes
 
 
 def _cut(rows: Bytes1D, count: int) -> list[memoryview]:

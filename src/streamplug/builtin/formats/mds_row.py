@@ -1,4 +1,4 @@
-"""Makes what reads single samples of a shard of MDS: a function written for its columns, as for namedtuples."""
+"""Makes what reads single samples of a shard of MDS: a function that is written for its columns."""
 
 from __future__ import annotations
 
@@ -61,9 +61,8 @@ def row_reader(
             cells.append(f"name{number}: decode{number}({place})")
         before += size or 0
     exec(_compiled(p, ", ".join(cells)), known)  # noqa: S102 - numbered names, none from the data
-    row: Callable[[int], Sample] = known.pop(
-        "row"
-    )  # else it would keep itself, and the file, alive
+    # Taken out of what it knows: it would keep itself alive, and with it the file.
+    row: Callable[[int], Sample] = known.pop("row")
     return row
 
 
