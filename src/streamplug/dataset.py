@@ -172,6 +172,7 @@ class StreamingDataset:
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
         self._reader = self._read(opened, columns)
+        self._size = int(self._reader.starts[-1])
         self._source = Source.of(opened, self._reader, columns, self.predownload)
         # That of a single stream may be known without looking at every shard.
         return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
@@ -181,7 +182,7 @@ class StreamingDataset:
     @property
     def size(self) -> int:
         """Number of samples of all streams."""
-        return int(self._reader.starts[-1])
+        return self._size
 
     num_samples = size
 
@@ -217,9 +218,11 @@ class StreamingDataset:
         Raises:
             IndexError: If there is no such sample.
         """
+        if type(at) is int and 0 <= at < self._size:  # in nearly all calls
+            return self._reader.row(at)
         if isinstance(at, (int, np.integer)):
-            return self._reader.row(chosen_one(int(at), self.size))
-        return self._reader.rows(chosen(at, self.size))
+            return self._reader.row(chosen_one(int(at), self._size))
+        return self._reader.rows(chosen(at, self._size))
 
     # -- iteration ----------------------------------------------------------------
 

@@ -41,6 +41,22 @@ def gather(buffer: Bytes1D, starts: Int64, size: int) -> Bytes1D:
     return rows
 
 
+def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """See what begins at each byte of a buffer as an item of `dtype`, without copying.
+
+    Args:
+        buffer: uint8, shape ``[total]``.
+        dtype: Of the items, with a shape if they are arrays.
+
+    Returns:
+        The items, shape ``[total - itemsize + 1, *dtype.shape]``.
+    """
+    count = max(len(buffer) - dtype.itemsize + 1, 0)
+    item = np.dtype([("item", dtype)]) if dtype.shape else dtype  # numpy then finds the strides
+    items: NDArray[Any] = np.ndarray((count,), item, buffer, strides=(1,))
+    return items["item"] if dtype.shape else items
+
+
 def joined(buffer: Bytes1D, starts: Int64, sizes: Int64) -> Bytes1D:
     """Copy values that lie in a buffer to one place, back to back: for values of some bytes each.
 
@@ -105,6 +121,11 @@ class Encoding(ABC):
     dtype: np.dtype[Any] | None = None
     decoded_bytes: int | None = None
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "decode" in cls.__dict__ and "decode_in" not in cls.__dict__:
+            cls.decode_in = Encoding.decode_in  # type: ignore[method-assign] # else it would be that of another decode
+
     @classmethod
     def from_spec(cls, argument: str | None) -> Encoding:
         """Make the encoding for what follows the name in a column's spec.
@@ -135,6 +156,21 @@ class Encoding(ABC):
         Raises:
             DecodeError: If the bytes are not a stored value. Any other exception is taken as one.
         """
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., Any]:
+        """Return a `decode` for single values that lie in one buffer, to be called often.
+
+        Args:
+            data: uint8, shape ``[total]``; read only.
+
+        Returns:
+            A function that is called with where a value begins and, unless all have one `size`, where
+            it ends. It returns what `decode` would, or raises anything: `decode` is then asked.
+        """
+        view, decode, size = memoryview(data), self.decode, self.size  # type: ignore[arg-type]
+        if size is None:
+            return lambda start, stop: decode(view[start:stop])
+        return lambda start: decode(view[start : start + size])
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
         """Encode many values: a list of their stored forms, or those of one size back to back.

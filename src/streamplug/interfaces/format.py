@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.encoding import Encoding
@@ -76,6 +77,10 @@ class ShardReader(ABC):
             CorruptShardError: If the shard's structure is damaged at this sample.
             DecodeError: If a value cannot be decoded; the message names sample and column.
         """
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        """Return `row` for some columns, to be called often; the default has nothing prepared."""
+        return partial(self.row, columns=columns)
 
     @abstractmethod
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
@@ -180,6 +185,10 @@ class Layout(ABC):
         return None
 
 
+Rows: TypeAlias = "Buffer | Sequence[Sequence[Buffer]]"
+"""Stored rows, which nobody may change later: back to back in one buffer, or each in pieces."""
+
+
 class ShardWriter(ABC):
     """Lays out the samples of one data set, one shard at a time, as bytes.
 
@@ -202,9 +211,20 @@ class ShardWriter(ABC):
                 names the column, what it takes, and what it got.
         """
 
+    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        """Return the same in pieces, which nobody may change later, and its size.
+
+        So that large values need not be copied to one place. The default has a single piece.
+
+        Raises:
+            EncodeError: As for `encode`.
+        """
+        row = self.encode(sample)
+        return (row,), len(row)
+
     @abstractmethod
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
-        """Return the stored rows of many samples back to back, and the size of each row.
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
+        """Return the stored rows of many samples, and the size of each row.
 
         Raises:
             EncodeError: As for `encode`, or if the columns differ in length.

@@ -53,22 +53,24 @@ class Reader:
         self.starts = starts[0] if len(starts) == 1 else _joined(starts)
         self._streams = list(shards)
         self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
-        self._bounds = self._lookup()
+        self._look_up()
         self._any_ranged = any(isinstance(each, RangeShards) for each in shards)
         self.ranged = all(isinstance(each, RangeShards) for each in shards)
         limits = [each.limit for each in shards if isinstance(each, OpenShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
 
-    def _lookup(self) -> memoryview:
-        # To find a single sample quickly, without a Python number for every shard.
-        return memoryview(self.starts)  # type: ignore[arg-type]
+    def _look_up(self) -> None:
+        """Have at hand what finds a single sample quickly, without a Python number for every shard."""
+        self._bounds = memoryview(self.starts)  # type: ignore[arg-type]
+        alone = self._streams[0] if len(self._streams) == 1 else None
+        self._open = alone.at_hand if isinstance(alone, OpenShards) else {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_bounds": None}
+        return {**self.__dict__, "_bounds": None, "_open": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._bounds = self._lookup()
+        self._look_up()
 
     def shards_of(self, ids: Int64) -> list[int]:
         """Return the distinct shards of some samples, in the order of first need."""
@@ -177,9 +179,13 @@ class Reader:
             StreamplugError: If its shard cannot be had or is damaged.
         """
         number = bisect_right(self._bounds, sample_id) - 1
-        shard, row = self.open(number), sample_id - self._bounds[number]
+        shard = self._open.get(number)
+        if shard is None:
+            shard = self.open(number)
+        shard.recent = True
+        row = sample_id - self._bounds[number]
         try:
-            return shard.reader.row(row, shard.columns)
+            return (shard.row or shard.row_reader())(row)
         except DataError as error:
             return self._again(
                 number, shard, error, lambda healed: healed.reader.row(row, healed.columns)

@@ -7,7 +7,7 @@ import mmap
 import os
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,7 @@ from streamplug.fetch import ShardStore
 from streamplug.fetch.files import local_errors
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
-from streamplug.types import Bytes1D
+from streamplug.types import Bytes1D, Sample
 
 MAX_OPEN = 512
 """Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
@@ -68,6 +68,8 @@ class OpenShard:
         kind: What it has in common with others that can be read together with it; None if it cannot.
         layout: What reads them.
         inode_of: Which file each of its roles is read from.
+        recent: Whether it was used since it was last considered to be closed.
+        row: Reads one of its samples, once that was asked for.
         used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
     """
 
@@ -82,6 +84,8 @@ class OpenShard:
         "paths",
         "populated",
         "reader",
+        "recent",
+        "row",
         "used",
         "where",
     )
@@ -97,6 +101,8 @@ class OpenShard:
         self.paths, self.inode_of = files.inodes, files.inode_of
         self.bytes = sum(len(data) for data in files.data.values())
         self.used = time.monotonic()
+        self.recent = False
+        self.row: Callable[[int], Sample] | None = None
         self._maps = files.maps
 
     def populate(self) -> None:
@@ -105,6 +111,11 @@ class OpenShard:
         for map_ in self._maps:
             with suppress(OSError, ValueError):  # an older kernel: pages then come one by one
                 map_.madvise(_POPULATE_READ)
+
+    def row_reader(self) -> Callable[[int], Sample]:
+        """Return what reads one of its samples, and have it at hand from now on."""
+        self.row = self.reader.row_of(self.columns)
+        return self.row
 
     def located(self, error: DataError) -> DataError:
         """Return an error with the place of this shard in front."""
@@ -123,6 +134,9 @@ class OpenShards:
 
     If the cache has a limit, also those that were evicted from it, whose room on the disk is free
     only when nobody has them open, and those beyond a quarter of the limit.
+
+    Attributes:
+        at_hand: Those that may be read without asking `get`, if they are marked as `recent`.
     """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
@@ -136,6 +150,7 @@ class OpenShards:
         self._index = index
         self._store = store
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
+        self.at_hand: Mapping[int, OpenShard] = self._open if store.limit is None else {}
         self._lock = Lock()
         self._bytes = 0
         self._healed: set[int] = set()
@@ -147,7 +162,9 @@ class OpenShards:
         _all.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        empty = {"_open": OrderedDict(), "_kept": Counter(), "_bytes": 0}
+        none: OrderedDict[int, OpenShard] = OrderedDict()
+        at_hand = none if self._limit is None else {}
+        empty = {"_open": none, "at_hand": at_hand, "_kept": Counter(), "_bytes": 0}
         return {**self.__dict__, **empty, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -159,7 +176,8 @@ class OpenShards:
     def free_in_child(self) -> None:
         """Begin anew in a fork, if it was made while another thread, which it lacks, changed this."""
         if self._lock.locked():
-            self._open, self._bytes = OrderedDict(), 0
+            self._open.clear()
+            self._bytes = 0
         self._lock = Lock()  # in any case: a thread that was just about to have it does not show
 
     def get(self, shard: int) -> OpenShard:
@@ -183,13 +201,11 @@ class OpenShards:
 
     def if_open(self, shard: int) -> OpenShard | None:
         """Return a shard if it is open."""
-        with self._lock:
-            found = self._open.get(shard)
-            if found is not None:
-                self._open.move_to_end(shard)
-        if found is None or self._limit is None:
-            return found
-        if time.monotonic() - found.used > _USED_SECONDS:
+        found = self._open.get(shard)  # without the lock, which takes longer than all the rest
+        if found is None:
+            return None
+        found.recent = True
+        if self._limit is not None and time.monotonic() - found.used > _USED_SECONDS:
             self._use(found)
         return found
 
@@ -250,11 +266,18 @@ class OpenShards:
         return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
 
     def _close_some(self, newest: int) -> None:
-        for shard in list(self._open):
-            if shard != newest and shard not in self._kept:
+        """Close some of those that were not used since they were last passed over, or else of all."""
+        for shard in [*self._open, *self._open]:
+            if not self._too_many():
+                break
+            found = self._open.get(shard)
+            if found is None or shard == newest or shard in self._kept:
+                continue
+            if found.recent:
+                found.recent = False
+                self._open.move_to_end(shard)
+            else:
                 self._close(shard)
-                if not self._too_many():
-                    break
 
     def _close(self, shard: int) -> None:
         # The mapping goes when nobody reads from it any more.

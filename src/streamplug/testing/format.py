@@ -20,7 +20,7 @@ from streamplug.plugin import make, resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
-from streamplug.testing.samples import EXAMPLES, VALUES, Broken
+from streamplug.testing.samples import EXAMPLES, VALUES, Broken, stored
 
 Row = dict[str, Any]
 
@@ -178,10 +178,10 @@ class FormatTests(ConformanceBase):
         @given(self.rows(min_size=1))
         def check(rows: list[Row]) -> None:
             writer = self.writer()
-            singles = [writer.encode(row) for row in rows]
             data, sizes = writer.encode_batch({n: [row[n] for row in rows] for n in self.columns})
-            assert bytes(data) == b"".join(singles)
-            assert sizes.tolist() == [len(row) for row in singles]
+            parts, counted = zip(*map(writer.encode_parts, rows))
+            assert stored(data) == stored(parts) == b"".join(map(writer.encode, rows))
+            assert sizes.tolist() == list(counted) == [len(stored([row])) for row in parts]
 
         check()
 

@@ -1,14 +1,15 @@
-"""Values to try formats with, by the encoding that takes them."""
+"""Values to try formats with, by the encoding that takes them, and how their rows are compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from streamplug.interfaces import Encoding
+from streamplug.interfaces import Encoding, Rows
 
 VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=9),
@@ -46,3 +47,10 @@ class Broken(Encoding):
 
     def decode(self, data: memoryview) -> Any:
         raise KeyError(f"{len(data)} bytes: whatever an encoding may raise")
+
+
+def stored(rows: Rows) -> bytes:
+    """Return the bytes of stored rows."""
+    if isinstance(rows, (bytes, bytearray, memoryview)):
+        return bytes(rows)
+    return b"".join(chain.from_iterable(rows))

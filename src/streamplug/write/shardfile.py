@@ -10,6 +10,9 @@ from streamplug.hashing import digests
 from streamplug.interfaces import Compression
 from streamplug.types import Buffer, FileInfo
 
+_AT_ONCE = 1 << 18
+"""Bytes handed to the system at once: rows of some pages one by one take it three times as long."""
+
 
 def write_shard_file(
     folder: Path,
@@ -38,6 +41,9 @@ def write_shard_file(
         name = f"{basename}.{compression.suffix}" if compression.suffix else basename
         stored = FileInfo(name, len(packed), digests(hashes, [packed]))
         content = [packed]
-    with partial_file(folder / (stored or raw).basename) as part, part.open("wb") as stream:
+    with (
+        partial_file(folder / (stored or raw).basename) as part,
+        part.open("wb", _AT_ONCE) as stream,
+    ):
         stream.writelines(content)
     return raw, stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,6 +87,7 @@ class Writer:
         self._rows: ShardWriter = self._format.writer(
             made, WriteSettings(compression, self._hashes, self._limit)
         )
+        self._encode, self._overhead = self._rows.encode_parts, self._rows.row_overhead
         self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
         if self._bound <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
@@ -123,12 +125,12 @@ class Writer:
             EncodeError: If it does not have the columns, or a value cannot be stored.
             WriterError: If the data set is already complete.
         """
-        row = self._rows.encode(sample)
-        cost = len(row) + self._rows.row_overhead
+        row, size = self._encode(sample)
+        cost = size + self._overhead
         if self._size + cost > self._bound:
             self._make_room(cost)
-        self._parts.append(row)
-        self._sizes.append(len(row))
+        self._parts += row
+        self._sizes.append(size)
         self._size += cost
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:
@@ -145,14 +147,17 @@ class Writer:
         data, sizes = self._rows.encode_batch(columns)
         ends = np.cumsum(sizes + self._rows.row_overhead)
         bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        view, first = memoryview(data), 0
+        first = 0
         while first < len(sizes):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
             if fits == first:
                 self._make_room(int(ends[first]) - spent)
                 continue
-            self._parts.append(view[bytes_before[first] : bytes_before[fits]])
+            if isinstance(data, (bytes, bytearray, memoryview)):
+                self._parts.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+            else:
+                self._parts += chain.from_iterable(data[first:fits])
             self._sizes += sizes[first:fits].tolist()
             self._size += int(ends[fits - 1]) - spent
             first = fits

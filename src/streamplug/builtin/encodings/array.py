@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, gather, wrong_type
+from streamplug.interfaces.encoding import Encoding, gather, windows, wrong_type
 from streamplug.interfaces.vectors import Vectors
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
@@ -80,6 +80,8 @@ class NDArrayEncoding(Encoding, Vectors):
         return cls(dtype, shape)
 
     def encode(self, value: Any) -> bytes:
+        if type(value) is np.ndarray and value.dtype == self._values and value.shape == self._shape:
+            return value.tobytes()
         if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
             raise wrong_type("ndarray", "a numpy array", value)
         code = self._code(value.dtype)
@@ -123,6 +125,12 @@ class NDArrayEncoding(Encoding, Vectors):
         except ValueError as error:  # an empty array whose other dimensions are beyond numpy
             raise DecodeError(f"an array of shape {shape}: {error}") from error
         return values
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., NDArray[Any]]:
+        if self.dtype is None:
+            return super().decode_in(data)
+        arrays = windows(data, self.dtype)
+        return lambda start: arrays[start].copy()
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
         vectors = self._vectors(buffer, starts, sizes) if self._shape is None else None

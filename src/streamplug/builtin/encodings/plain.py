@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ class Bytes(Encoding, Vectors):
     def decode(self, data: memoryview) -> bytes:
         return bytes(data)
 
+    def decode_in(self, data: Bytes1D) -> Callable[..., bytes]:
+        view = memoryview(data)  # type: ignore[arg-type]
+        return lambda start, stop: view[start:stop].tobytes()
+
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
         return [bytes(data) for data in slices(buffer, starts, sizes)]
 
@@ -47,6 +52,10 @@ class Str(Encoding):
 
     def decode(self, data: memoryview) -> str:
         return decode_utf8(data)
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., str]:
+        view = memoryview(data)  # type: ignore[arg-type]
+        return lambda start, stop: view[start:stop].tobytes().decode()
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
         if int(sizes.sum()) <= _SHORT * len(sizes):

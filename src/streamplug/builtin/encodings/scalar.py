@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, windows, wrong_type
 from streamplug.types import Bytes1D, ColumnValues
+
+_CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
+_CODES |= {"f2": "e", "f4": "f", "f8": "d"}
 
 
 class _Scalar(Encoding):
     """A number of one dtype; decodes to a numpy scalar."""
 
     dtype: np.dtype[Any]
+    _pack: Callable[[Any], bytes]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "dtype" in cls.__dict__:
             cls.size = cls.dtype.itemsize
+            cls._pack = struct.Struct("<" + _CODES[cls.dtype.str[1:]]).pack
 
     def decode(self, data: memoryview) -> Any:
         if len(data) != self.size:
             raise self._wrong_size(data)
         return np.frombuffer(data, self.dtype)[0]
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., Any]:
+        numbers = windows(data, self.dtype)
+        return lambda start: numbers[start]
 
     def _wrong_size(self, data: memoryview) -> DecodeError:
         return DecodeError(f"{self._name} has {self.size} bytes, got {len(data)}")
@@ -39,6 +49,11 @@ class _Scalar(Encoding):
 
 class _Integer(_Scalar):
     def encode(self, value: Any) -> bytes:
+        if type(value) is int:
+            try:
+                return self._pack(value)
+            except struct.error:
+                pass  # it says so below
         try:
             number = int(value) if isinstance(value, np.bool_) else operator.index(value)
             return number.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
@@ -70,6 +85,11 @@ class _Float(_Scalar):
     _TYPES = (int, float, np.floating, np.integer, np.bool_)
 
     def encode(self, value: Any) -> bytes:
+        if type(value) is float and value - value == 0:  # finite: else numpy keeps all bits
+            try:
+                return self._pack(value)
+            except OverflowError:
+                pass  # numpy makes it infinite
         if not isinstance(value, self._TYPES):
             raise wrong_type(self._name, "a real number", value)
         try:
@@ -167,6 +187,10 @@ class Int(_Integer):
         if len(data) != self.size:
             raise self._wrong_size(data)
         return int.from_bytes(data, "little", signed=True)
+
+    def decode_in(self, data: Bytes1D) -> Callable[..., int]:
+        item: Callable[..., int] = windows(data, self.dtype).item
+        return item
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
         return np.asarray(batch).tolist()  # type: ignore[no-any-return]

@@ -29,6 +29,7 @@ from streamplug.interfaces import (
     Encoding,
     Format,
     Layout,
+    Rows,
     ShardHead,
     ShardInfo,
     ShardReader,
@@ -39,6 +40,8 @@ from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")
 _MAX_FILE = (1 << 32) - 1
+_COPIED = 1 << 10
+"""Bytes of a row up to which its values are copied to one place, rather than kept each by itself."""
 
 
 class MDS(Format):
@@ -122,34 +125,48 @@ class MDSShardWriter(ShardWriter):
         self._names = {column.name for column in columns}
         self._plan = [(c.name, c.encoding.encode, c.encoding.size) for c in columns]
         self._heads = Struct(f"<{sum(c.encoding.size is None for c in columns)}I")
+        self._rest = self._heads.size + sum(c.encoding.size or 0 for c in columns)
 
     def entry(self) -> dict[str, Any]:
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        self._check_names(sample)
-        heads, bodies = [], []
+        return b"".join(self.encode_parts(sample)[0])
+
+    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        if type(sample) is not dict or len(sample) != len(self._plan):
+            self._check_names(sample)
+        heads: list[int] = []
+        parts: list[bytes] = [b""] if self._heads.size else []
+        total = self._rest
         name = ""
         try:
             for name, encode, size in self._plan:
                 body = encode(sample[name])
                 if size is None:
                     heads.append(len(body))
+                    total += len(body)
                 elif len(body) != size:
                     raise EncodeError(f"takes values of {size} bytes, got {len(body)}")
-                bodies.append(body)
+                parts.append(body)
         except EncodeError as error:
             raise type(error)(f"column {name!r}: {error}") from error.__cause__
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _unencodable(name, sample[name], error) from error
-        return b"".join((self._pack(heads), *bodies))
+        except KeyError:
+            self._check_names(sample)
+            raise
+        if heads:
+            if total > _MAX_FILE:
+                self._check_lengths(heads)
+            parts[0] = self._heads.pack(*heads)
+        return (parts if total > _COPIED else (b"".join(parts),)), total
 
-    def _pack(self, heads: Sequence[int]) -> bytes:
+    def _check_lengths(self, heads: Sequence[int]) -> None:
         if heads and max(heads) > _MAX_FILE:
             raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
-        return self._heads.pack(*heads)
 
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
         self._check_names(columns)
         lengths = {name: _length(name, values) for name, values in columns.items()}
         count = next(iter(lengths.values()))
@@ -161,7 +178,8 @@ class MDSShardWriter(ShardWriter):
         fixed = [column.encoding.size for column in self._columns]
         if self._heads.size:
             return _interleave(encoded, fixed, count)
-        rows = np.concatenate([body.reshape(count, n) for body, n in zip(encoded, fixed)], axis=1)
+        bodies = [body.reshape(count, size) for body, size in zip(encoded, fixed)]
+        rows = np.concatenate(bodies, axis=1) if len(bodies) > 1 else bodies[0]
         return rows.reshape(-1).data, np.full(count, rows.shape[1], np.int64)
 
     def _encode_column(self, column: Column, values: Any, count: int) -> Any:
@@ -178,6 +196,8 @@ class MDSShardWriter(ShardWriter):
             encoded = np.frombuffer(b"".join(encoded), np.uint8)
         if encoded.size != count * size:
             raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
+        if isinstance(values, np.ndarray) and np.may_share_memory(encoded, values):
+            return encoded.copy()  # it is kept, and who gave the values may change them
         return encoded
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -216,8 +236,8 @@ def _length(column: str, values: Any) -> int:
 
 def _interleave(
     encoded: Sequence[Any], fixed: Sequence[int | None], count: int
-) -> tuple[Buffer, Int64]:
-    """Join the encoded columns of a batch into rows, each with its heads in front."""
+) -> tuple[Rows, Int64]:
+    """Make rows of the encoded columns of a batch, each with its heads in front."""
     lengths = np.array(
         [[len(value) for value in body] for body, size in zip(encoded, fixed) if size is None],
         np.int64,
@@ -227,7 +247,8 @@ def _interleave(
     bodies: list[Any] = [_cut(np.ascontiguousarray(lengths.T.astype(_U32)).view(np.uint8), count)]
     bodies += [body if size is None else _cut(body, count) for body, size in zip(encoded, fixed)]
     sizes = lengths.sum(0) + 4 * len(lengths) + sum(size or 0 for size in fixed)
-    return b"".join(chain.from_iterable(zip(*bodies))), sizes
+    rows = list(zip(*bodies))
+    return rows if sizes.sum() > _COPIED * count else b"".join(chain.from_iterable(rows)), sizes
 
 
 def _cut(rows: Bytes1D, count: int) -> list[memoryview]:

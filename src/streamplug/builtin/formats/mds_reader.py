@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from struct import Struct
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, Layout, ShardHead, ShardReader
 from streamplug.interfaces.encoding import gather
@@ -177,12 +178,8 @@ class MDSReader(ShardReader):
             CorruptShardError: If the header does not fit the index, the file or itself.
         """
         self._data = data
-        self._view = memoryview(data)  # type: ignore[arg-type]
         self._head = MDSHead(samples, data, len(data), columns)
         self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]
-        self._heads = Struct(f"<{self._head.layout.lengths // _U32.itemsize}I")
-        self._rest = self._head.layout.rest
-        self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -191,30 +188,34 @@ class MDSReader(ShardReader):
         return self._bounds[index], self._bounds[index + 1]
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        planned, plan = self._row_plan
-        if planned is not columns:
-            wanted = {column.name for column in columns}
-            plan = [
-                (c.name, c.encoding.size, c.encoding.decode if c.name in wanted else None)
-                for c in self._head.layout.columns
-            ]
-            self._row_plan = (columns, plan)
-        view, start = self._view, self._bounds[index]
-        heads = self._heads.unpack_from(view, start)
-        if self._rest + sum(heads) != self._bounds[index + 1] - start:
-            raise self._head.corrupt(index)
-        start += self._heads.size
-        head = iter(heads)
-        sample: Sample = {}
-        name = ""
+        return self.row_of(columns)(index)
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        with_care = partial(self._with_care, columns=columns)
+        return row_reader(self._data, self._bounds, self._head.layout, columns, with_care)
+
+    def _with_care(self, index: int, columns: Sequence[Column]) -> Sample:
+        """Read a sample column by column; whatever is wrong with it, the error says where.
+
+        Raises:
+            CorruptShardError: As for `row`.
+            DecodeError: As for `row`.
+        """
+        layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]
+        start, stop = self._bounds[index], self._bounds[index + 1]
         try:
-            for name, size, decode in plan:
-                stop = start + (next(head) if size is None else size)
-                if decode is not None:
-                    sample[name] = decode(view[start:stop])
-                start = stop
-        except Exception as error:
-            raise _undecodable(index, name, error) from error
+            places = layout.places(self._data, np.array([start]), np.array([stop - start]))
+        except (LengthError, DecodeError):
+            raise self._head.corrupt(index) from None
+        names = {column.name for column in columns}
+        sample: Sample = {}
+        for column in layout.columns:
+            if column.name in names:
+                ((begin,), (size,)) = (each.tolist() for each in places[column.name])
+                try:
+                    sample[column.name] = column.encoding.decode(data[begin : begin + size])
+                except Exception as error:
+                    raise _undecodable(index, column.name, error) from error
         return sample
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
