@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -50,6 +51,11 @@ class Block:
             if start < end:
                 self._given = end
                 yield step, slice(start, end)
+
+    @property
+    def parts(self) -> list[slice]:
+        """Where the samples of each batch are that is not empty."""
+        return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
 
     def given(self) -> tuple[int, int]:
         """Return how many batches, and samples, `batches` has yielded so far."""
@@ -138,7 +144,7 @@ class Source:
     def parts(
         self,
         blocks: Iterator[Block],
-        read: Callable[[Int64], T],
+        read: Callable[[Block], T],
         place: World,
         observer: Observer,
         *,
@@ -148,7 +154,7 @@ class Source:
 
         Args:
             blocks: Those of a worker.
-            read: Reads the samples of some ids.
+            read: Reads the samples of a block.
             place: Where the worker stands; what all of its node read is fetched at the same time.
             observer: Told of what is waited for.
             threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
@@ -213,14 +219,14 @@ class _Share:
         return sum(weights) <= self.bytes
 
 
-def read_in_parts(block: Block, read: Callable[[Int64], T]) -> Iterator[tuple[Block, T]]:
+def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
     """Yield a block and what it reads; in single batches, up to the one that fails, if one does.
 
     Raises:
         StreamplugError: What reading that batch raised.
     """
     try:
-        values = read(block.ids)
+        values = read(block)
     except StreamplugError:
         parts = block.split()
         if len(parts) == 1:
@@ -229,4 +235,4 @@ def read_in_parts(block: Block, read: Callable[[Int64], T]) -> Iterator[tuple[Bl
         yield block, values
         return
     for part in parts:
-        yield part, read(part.ids)
+        yield part, read(part)

@@ -225,8 +225,8 @@ class StreamingDataset:
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        read = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
-        for epoch, block, rows in self._blocks(read):
+        rows_of = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
+        for epoch, block, rows in self._blocks(lambda block: rows_of(block.ids)):
             for step, part in block.batches():
                 yield from rows[part.start : part.stop - 1]
                 self._run.moved_to(epoch, step + 1)
@@ -255,13 +255,16 @@ class StreamingDataset:
         """
         self._run.use_batch_size(batch_size)
         threads = whole_number("threads", threads, 0) or 0
-        for epoch, block, columns in self._blocks(self._reader.batch, threads):
-            for step, part in block.batches():
+        finish = list if threads else iter  # what threads read ahead is to be there
+        read = self._reader.batches
+        blocks = self._blocks(lambda block: finish(read(block.ids, block.parts)), threads)
+        for epoch, block, batches in blocks:
+            for batch, (step, _) in zip(batches, block.batches()):
                 self._run.moved_to(epoch, step + 1)
-                yield {name: values[part] for name, values in columns.items()}
+                yield batch
 
     def _blocks(
-        self, read: Callable[[Int64], T], threads: int = 0
+        self, read: Callable[[Block], T], threads: int = 0
     ) -> Iterator[tuple[int, Block, T]]:
         """Yield epoch, block, and what it reads, for this worker's next epoch."""
         world, loop = self._place()

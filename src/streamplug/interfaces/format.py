@@ -177,6 +177,7 @@ class Layout(ABC):
         sizes: Int64,
         rows: Int64,
         columns: Sequence[Column],
+        *,
         parts: Sequence[slice],
     ) -> Iterator[list[ColumnValues]]:
         """Decode samples as `take` does, but some at a time, each part when it is asked for.
@@ -189,7 +190,7 @@ class Layout(ABC):
             sizes: One for each sample.
             rows: One for each sample.
             columns: Which of the shards' columns.
-            parts: Which samples to decode together, none of them empty.
+            parts: Which samples to decode together: one part after the other, none of them empty.
 
         Yields:
             The values of each column, for each part.

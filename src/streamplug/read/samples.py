@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from streamplug.read.ranges import Piece
@@ -52,3 +53,6 @@ class Samples(Protocol):
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
         """Return many samples column by column."""
+
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
+        """Return batches of samples that are found at once, each decoded when it is asked for."""

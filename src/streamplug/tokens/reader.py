@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from streamplug.read import Reader
+from streamplug.read.gathered import cut
 from streamplug.read.ranges import Piece
 from streamplug.tokens.copying import Copier, Parts
 from streamplug.tokens.ends import Ends
@@ -123,6 +124,10 @@ class TokenReader:
         if set(view.extras) - {"targets"}:
             found |= self._extras(Extras(pieces, at, len(ids), width))
         return {name: found[name] for name in (view.column, *view.extras)}
+
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
+        """Return batches of rows, read at once."""
+        return cut(self.batch(ids), parts)
 
     def _extras(self, extras: Extras) -> dict[str, ColumnValues]:
         wanted, length = self._view.extras, self._view.length

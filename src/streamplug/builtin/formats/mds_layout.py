@@ -1,4 +1,4 @@
-"""How the bytes of a sample of MDS are divided among its columns, and how many samples are decoded at once."""
+"""How the bytes of a sample of MDS are divided among its columns, and how many samples are decoded."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _U32 = np.dtype("<u4")
 
 _SMALL = 64
 """Bytes of a value up to which to copy it twice costs less than a call for each column."""
+
+_AT_ONCE = 1 << 20
+"""Bytes to decode at once: what is used soon is then still in the caches, and its memory used again."""
 
 
 class LengthError(Exception):
@@ -122,10 +125,21 @@ class MDSLayout(Layout):
         sizes: Int64,
         rows: Int64,
         columns: Sequence[Column],
+        *,
         parts: Sequence[slice],
     ) -> Iterator[list[ColumnValues]]:
         located = self._in_shards(data, shards, sizes, rows)
-        return (self.decoded(data, located.part(part), columns) for part in parts)
+        nbytes = sum(self._nbytes(located, column) for column in columns)
+        each = max(_AT_ONCE * len(parts) // max(nbytes, 1), 1)
+        for first in range(0, len(parts), each):
+            some = parts[first : first + each]
+            start = some[0].start
+            values = self.decoded(data, located.part(slice(start, some[-1].stop)), columns)
+            if len(some) == 1:
+                yield values
+                continue
+            for part in some:
+                yield [each[part.start - start : part.stop - start] for each in values]
 
     def values(
         self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
@@ -176,6 +190,10 @@ class MDSLayout(Layout):
         after, offset = self._places[column.name]
         begins, size = located.begins[after] + offset, column.encoding.size
         return begins, located.sizes[after] if size is None else np.full_like(begins, size)
+
+    def _nbytes(self, located: Located, column: Column) -> int:
+        after, size = self._places[column.name][0], column.encoding.size
+        return int(located.sizes[after].sum()) if size is None else size * located.begins.shape[1]
 
     def decoded(
         self, data: Bytes1D, located: Located, columns: Sequence[Column]
