@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from streamplug.errors import StreamplugError
-from streamplug.fetch import Limits, Needs, Observer, prefetched
+from streamplug.fetch import Limits, Needs, Observer, made_ahead, prefetched
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Samples
 from streamplug.stream import OpenStream
@@ -27,6 +27,9 @@ _DECODED = 32 << 20
 _ROWS = 1024
 _VALUES = 1 << 14
 """More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
+
+_ROWS_IN_TURN = 4096
+"""More are found at once where that is all that is done at once."""
 
 
 class Block:
@@ -141,6 +144,11 @@ class Source:
         fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
         return max(min(_ROWS, fitting, _VALUES // self.columns), 1)
 
+    @property
+    def rows_in_turn(self) -> int:
+        """The same if they are decoded batch by batch."""
+        return self.rows if self.remote or not self.reader.in_turn else _ROWS_IN_TURN
+
     def parts(
         self,
         blocks: Iterator[Block],
@@ -159,8 +167,9 @@ class Source:
             observer: Told of what is waited for.
             threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
         """
-        if not self.remote and not threads:
-            return (part for block in blocks for part in read_in_parts(block, read))
+        use = partial(read_in_parts, read=read)
+        if not self.remote:
+            return made_ahead(blocks, use, threads)
         reader = self.reader
         needs = Needs(
             of=lambda block: reader.needs(block.ids),
@@ -181,7 +190,6 @@ class Source:
             )
             blocks = share.fitting(blocks)
         limits = replace(limits, samples=self.predownload)
-        use = partial(read_in_parts, read=read)
         return prefetched(blocks, needs, use, limits, threads=threads)
 
 

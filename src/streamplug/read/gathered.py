@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from streamplug.interfaces import Layout
 from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
 from streamplug.read.shards import OpenShard
@@ -47,7 +46,6 @@ def gathered(shards: Sequence[OpenShard], groups: Groups, part: slice) -> Taken:
 
 def gathered_in_turn(
     shards: Sequence[OpenShard],
-    layout: Layout,
     groups: Groups,
     parts: Sequence[slice],
     again: Callable[[slice], Batch],
@@ -55,17 +53,16 @@ def gathered_in_turn(
     """Yield parts of all samples, found at once, but decoded not long before each is asked for.
 
     Args:
-        shards: Those of the samples.
-        layout: Theirs.
+        shards: Those of the samples, which can be read together.
         groups: The samples.
         parts: Which of them are wanted together, one part after the other.
         again: Reads a part where this failed, or tells which sample is damaged.
     """
     _populate(shards, groups.counts)
-    columns = shards[0].columns
+    columns, layout = shards[0].columns, shards[0].layout
     names = [column.name for column in columns]
     where = _where(shards, groups, slice(0, len(shards)))
-    found = layout.take_parts(*where, columns, parts=parts)
+    found = layout.take_parts(*where, columns, parts=parts) if layout else iter(())
     for part in parts:
         try:
             batch = dict(zip(names, next(found)))

@@ -35,6 +35,7 @@ class Reader:
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
         ranged: Whether all streams are read by ranges.
+        in_turn: Whether `batches` decodes each when it is asked for, rather than all at once.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
@@ -54,6 +55,8 @@ class Reader:
         self.ranged = all(isinstance(each, RangeShards) for each in shards)
         limits = [each.limit for each in shards if isinstance(each, OpenShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
+        # With a limit, shards that were evicted are let go soon: those before are used up meanwhile.
+        self.in_turn = self.cache_limit is None and not self._any_ranged and _alike(shards)
 
     def _lookup(self) -> memoryview:
         # To find a single sample quickly, without a Python number for every shard.
@@ -225,7 +228,7 @@ class Reader:
         }
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[Batch]:
-        """Return batches of samples that are found at once, each decoded when it is asked for.
+        """Return batches of samples that are found at once; see `in_turn`.
 
         Args:
             ids: Those of all.
@@ -234,15 +237,11 @@ class Reader:
         Raises:
             StreamplugError: As for `row`, here or when a batch is asked for.
         """
-        # With a limit, shards that were evicted are let go soon; those before are used up meanwhile.
-        if self.cache_limit is None and not self._any_ranged and len(ids):
-            groups = Groups(np.asarray(self.starts), ids)
-            shards = self._open_alike(groups.shards, 0)
-            layout = shards[0].layout
-            if len(shards) == len(groups.shards) and shards[0].kind is not None and layout:
-                again = lambda part: self.batch(ids[part])  # noqa: E731
-                return gathered_in_turn(shards, layout, groups, parts, again)
-        return cut(self.batch(ids), parts)
+        if not (self.in_turn and len(ids)):
+            return cut(self.batch(ids), parts)
+        groups = Groups(np.asarray(self.starts), ids)
+        shards = self._open_alike(groups.shards, 0)
+        return gathered_in_turn(shards, groups, parts, lambda part: self.batch(ids[part]))
 
     def encoded(self, ids: Int64, name: str) -> Iterator[Encoded]:
         """Yield where the values of one column lie in memory, in parts.
@@ -333,6 +332,12 @@ class Reader:
 
 def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
     return shard.reader.take(rows, shard.columns)
+
+
+def _alike(shards: Iterable[OpenShards | RangeShards]) -> bool:
+    """Say whether all shards can be read together."""
+    kinds = [w.kind for each in shards if isinstance(each, OpenShards) for w in each.wanted]
+    return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
 
 
 def _joined(starts: Sequence[Int64]) -> Int64:

@@ -26,6 +26,7 @@ class TokenReader:
             first token lies.
         stream_shards: First shard of each stream, and the total.
         ranged: Whether all streams are read by ranges.
+        in_turn: Whether batches are decoded one by one.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
@@ -46,7 +47,7 @@ class TokenReader:
             rows: What the rows of each stream are made of.
             ends: Where the documents of each stream end.
         """
-        self._documents, self._view = documents, view
+        self._documents, self._view, self.in_turn = documents, view, False
         self._copier = Copier(documents, view.column, dtype, view.padding)
         self._rows, self._ends = list(rows), list(ends)
         self.stream_shards = documents.stream_shards

@@ -19,6 +19,9 @@ _SMALL = 64
 _AT_ONCE = 1 << 20
 """Bytes to decode at once: what is used soon is then still in the caches, and its memory used again."""
 
+_OBJECT = 64
+"""Bytes that a Python object takes, about, besides its content."""
+
 
 class LengthError(Exception):
     """A sample has more or fewer bytes than its columns; says which of those asked for."""
@@ -73,10 +76,10 @@ class _Run(NamedTuple):
         return self.offset + sum(column.encoding.size or 0 for column in self.columns)
 
     def dtype(self) -> np.dtype[Any] | None:
-        """Return a dtype that has a field for each column, None for a single one."""
+        """Return a dtype with a field for each column, or that of the only one; None if that is not plain."""
         dtypes = [column.encoding.dtype for column in self.columns]
         if len(dtypes) == 1:
-            return None
+            return dtypes[0] if _is_plain(self.columns[0].encoding) else None
         return np.dtype([(str(n), dtype) for n, dtype in enumerate(dtypes)])
 
 
@@ -189,11 +192,20 @@ class MDSLayout(Layout):
         """Return where the values of one column begin, and their sizes, each of shape ``[n]``."""
         after, offset = self._places[column.name]
         begins, size = located.begins[after] + offset, column.encoding.size
-        return begins, located.sizes[after] if size is None else np.full_like(begins, size)
+        return begins, located.sizes[after] if size is None else np.full(
+            len(begins), size, np.int64
+        )
 
     def _nbytes(self, located: Located, column: Column) -> int:
-        after, size = self._places[column.name][0], column.encoding.size
-        return int(located.sizes[after].sum()) if size is None else size * located.begins.shape[1]
+        """Return about how many bytes the values of a column take."""
+        after, encoding, count = (
+            self._places[column.name][0],
+            column.encoding,
+            located.begins.shape[1],
+        )
+        stored = int(located.sizes[after].sum()) if encoding.size is None else encoding.size * count
+        more = 0 if encoding.dtype is not None else max(_OBJECT, encoding.decoded_bytes or 0)
+        return stored + more * count
 
     def decoded(
         self, data: Bytes1D, located: Located, columns: Sequence[Column]
@@ -206,17 +218,18 @@ class MDSLayout(Layout):
         found: list[ColumnValues] = [[]] * len(columns)
         for run, dtype in self._runs(columns):
             if dtype is None:
-                found[run.at[0]] = self._column(data, located, run)
+                found[run.at[0]] = self._column(data, located, run.columns[0])
                 continue
             begins = located.begins[run.after] + run.offset
-            rows = gather(data, begins, dtype.itemsize)
-            values = unpack(rows, dtype, len(begins))
-            for at, name in zip(run.at, dtype.names or ()):
-                found[at] = values[name].copy()
+            values = unpack(gather(data, begins, dtype.itemsize), dtype, len(begins))
+            if len(run.at) == 1:
+                found[run.at[0]] = values
+            else:
+                for at, name in zip(run.at, dtype.names or ()):
+                    found[at] = values[name].copy()
         return found
 
-    def _column(self, data: Bytes1D, located: Located, run: _Run) -> ColumnValues:
-        (column,) = run.columns
+    def _column(self, data: Bytes1D, located: Located, column: Column) -> ColumnValues:
         try:
             return column.encoding.decode_batch(data, *self.place(located, column))
         except Exception as error:
@@ -238,7 +251,7 @@ class MDSLayout(Layout):
             if at is None:
                 continue
             column, (after, offset) = columns[at], self._places[stored.name]
-            small = _is_small(column.encoding)
+            small = _is_plain(column.encoding) and (column.encoding.size or 0) <= _SMALL
             if open_ and small and (after, offset) == (runs[-1].after, runs[-1].end):
                 runs[-1].columns.append(column)
                 runs[-1].at.append(at)
@@ -248,7 +261,6 @@ class MDSLayout(Layout):
         return runs
 
 
-def _is_small(encoding: Encoding) -> bool:
-    """Say whether the values are small and plain memory, and nobody decodes them otherwise."""
-    plain = encoding.dtype is not None and type(encoding).decode_batch is Encoding.decode_batch
-    return plain and (encoding.size or 0) <= _SMALL
+def _is_plain(encoding: Encoding) -> bool:
+    """Say whether the values are plain memory, and nobody decodes them otherwise."""
+    return encoding.dtype is not None and type(encoding).decode_batch is Encoding.decode_batch
