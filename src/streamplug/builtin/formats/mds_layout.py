@@ -203,7 +203,8 @@ class MDSLayout(Layout):
             column.encoding,
             located.begins.shape[1],
         )
-        stored = int(located.sizes[after].sum()) if encoding.size is None else encoding.size * count
+        size = encoding.size
+        stored = int(located.sizes[after].sum()) if size is None else size * count
         more = 0 if encoding.dtype is not None else max(_OBJECT, encoding.decoded_bytes or 0)
         return stored + more * count
 
