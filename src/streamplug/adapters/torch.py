@@ -174,6 +174,8 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
             arenas=self._arenas(),
             threads=self._threads,
         )
+        if not self.num_workers and not self.pin_memory:
+            return iter(batches)  # torch's own iterator would do nothing but take time
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
@@ -296,10 +298,11 @@ def _tensors(batch: Any) -> Any:
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    # torch has no steps back, nor those of a part of a number.
-    odd = any(step < 0 or step % native.itemsize for step in native.strides)
-    return torch.from_numpy(native.copy() if odd else native)
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    try:
+        return torch.from_numpy(native)
+    except ValueError:  # torch has no steps back, nor those of a part of a number
+        return torch.from_numpy(native.copy())
 
 
 def _handed(batch: Any, arena: Arena | None) -> Any:
