@@ -201,10 +201,10 @@ class MDSLayout(Layout):
         after, encoding, count = (
             self._places[column.name][0],
             column.encoding,
-            located.begins.shape[1],
+            len(located.begins[0]),
         )
         size = encoding.size
-        stored = int(located.sizes[after].sum()) if size is None else size * count
+        stored = size * count if size is not None else int(located.sizes[after].sum())
         more = 0 if encoding.dtype is not None else max(_OBJECT, encoding.decoded_bytes or 0)
         return stored + more * count
 
