@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 
 from streamplug.errors import StreamplugError
-from streamplug.fetch import Limits, Needs, Observer, prefetched
+from streamplug.fetch import Limits, Needs, Observer, made_ahead, prefetched
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Samples
 from streamplug.stream import OpenStream
@@ -26,6 +27,9 @@ _DECODED = 32 << 20
 _ROWS = 1024
 _VALUES = 1 << 14
 """More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
+
+_ROWS_IN_TURN = 4096
+"""More are found at once where that is all that is done at once."""
 
 
 class Block:
@@ -50,6 +54,11 @@ class Block:
             if start < end:
                 self._given = end
                 yield step, slice(start, end)
+
+    @property
+    def parts(self) -> list[slice]:
+        """Where the samples of each batch are that is not empty."""
+        return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
 
     def given(self) -> tuple[int, int]:
         """Return how many batches, and samples, `batches` has yielded so far."""
@@ -135,10 +144,15 @@ class Source:
         fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
         return max(min(_ROWS, fitting, _VALUES // self.columns), 1)
 
+    @property
+    def rows_in_turn(self) -> int:
+        """The same if they are decoded batch by batch."""
+        return self.rows if self.remote or not self.reader.in_turn else _ROWS_IN_TURN
+
     def parts(
         self,
         blocks: Iterator[Block],
-        read: Callable[[Int64], T],
+        read: Callable[[Block], T],
         place: World,
         observer: Observer,
         *,
@@ -148,13 +162,14 @@ class Source:
 
         Args:
             blocks: Those of a worker.
-            read: Reads the samples of some ids.
+            read: Reads the samples of a block.
             place: Where the worker stands; what all of its node read is fetched at the same time.
             observer: Told of what is waited for.
             threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
         """
-        if not self.remote and not threads:
-            return (part for block in blocks for part in read_in_parts(block, read))
+        use = partial(read_in_parts, read=read)
+        if not self.remote:
+            return made_ahead(blocks, use, threads)
         reader = self.reader
         needs = Needs(
             of=lambda block: reader.needs(block.ids),
@@ -175,7 +190,6 @@ class Source:
             )
             blocks = share.fitting(blocks)
         limits = replace(limits, samples=self.predownload)
-        use = partial(read_in_parts, read=read)
         return prefetched(blocks, needs, use, limits, threads=threads)
 
 
@@ -213,14 +227,14 @@ class _Share:
         return sum(weights) <= self.bytes
 
 
-def read_in_parts(block: Block, read: Callable[[Int64], T]) -> Iterator[tuple[Block, T]]:
+def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
     """Yield a block and what it reads; in single batches, up to the one that fails, if one does.
 
     Raises:
         StreamplugError: What reading that batch raised.
     """
     try:
-        values = read(block.ids)
+        values = read(block)
     except StreamplugError:
         parts = block.split()
         if len(parts) == 1:
@@ -229,4 +243,4 @@ def read_in_parts(block: Block, read: Callable[[Int64], T]) -> Iterator[tuple[Bl
         yield block, values
         return
     for part in parts:
-        yield part, read(part.ids)
+        yield part, read(part)

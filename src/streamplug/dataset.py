@@ -228,8 +228,9 @@ class StreamingDataset:
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        read = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
-        for epoch, block, rows in self._blocks(read):
+        rows_of = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
+        read = lambda block: rows_of(block.ids)  # noqa: E731
+        for epoch, block, rows in self._blocks(read, self._source.rows):
             for step, part in block.batches():
                 yield from rows[part.start : part.stop - 1]
                 self._run.moved_to(epoch, step + 1)
@@ -258,19 +259,22 @@ class StreamingDataset:
         """
         self._run.use_batch_size(batch_size)
         threads = whole_number("threads", threads, 0) or 0
-        for epoch, block, columns in self._blocks(self._reader.batch, threads):
-            for step, part in block.batches():
+        # What threads read ahead of use is to be decoded, too.
+        finish, rows = (list, self._source.rows) if threads else (iter, self._source.rows_in_turn)
+        read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
+        for epoch, block, batches in self._blocks(read, rows, threads):
+            for batch, (step, _) in zip(batches, block.batches()):
                 self._run.moved_to(epoch, step + 1)
-                yield {name: values[part] for name, values in columns.items()}
+                yield batch
 
     def _blocks(
-        self, read: Callable[[Int64], T], threads: int = 0
+        self, read: Callable[[Block], T], rows: int, threads: int = 0
     ) -> Iterator[tuple[int, Block, T]]:
         """Yield epoch, block, and what it reads, for this worker's next epoch."""
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
         plan = self._run.epoch(epoch, world)
-        blocks = planned(plan, world, self._run.batch, first, self._source.rows)
+        blocks = planned(plan, world, self._run.batch, first, rows)
         place = in_worker(self._found_world(), world)
         parts = self._source.parts(blocks, read, place, self._watch.observer, threads=threads)
         with self._watch.loop(epoch, first, place, self._source.remote), closing(parts):

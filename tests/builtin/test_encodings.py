@@ -57,6 +57,29 @@ class TestStr(EncodingTests):
                 np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)])
             )
 
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            ["a", "", "bc"],
+            ["", ""],
+            ["naïve", "€𝄞", "plain"],
+            ["with a \0", "none", "\0", ""],
+            ["long " * 40, "short"],
+            [],
+        ],
+    )
+    def test_texts_are_decoded_together_as_one_by_one(self, texts):
+        stored = [text.encode() for text in texts]
+        sizes = np.array([len(each) for each in stored], np.int64)
+        buffer = np.frombuffer(b"".join(stored), np.uint8)
+        decode = make("encoding", "str").decode_batch
+        assert decode(buffer, np.cumsum(sizes) - sizes, sizes) == texts
+
+    def test_texts_cut_inside_of_a_character_are_refused_together(self):
+        buffer = np.frombuffer("€€".encode(), np.uint8)
+        with pytest.raises(DecodeError, match="not UTF-8"):
+            make("encoding", "str").decode_batch(buffer, np.array([0, 2]), np.array([2, 4]))
+
 
 class Integers(EncodingTests):
     wrong = (1.0, np.float32(1), "1", b"1", b"12345678", None, [1], Decimal(1), 1j)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from streamplug import dataset, tokens
 from streamplug.adapters.arena import Arena, Packed, received
+from streamplug.adapters.bundles import bundled, in_turn
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
@@ -174,6 +176,8 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
             arenas=self._arenas(),
             threads=self._threads,
         )
+        if not self.num_workers and not self.pin_memory:
+            return iter(batches)  # torch's own iterator would do nothing but take time
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
@@ -193,7 +197,9 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         self._version, sets = run.version, run.clock.sets
         epoch, first = run.clock.next()
         self._loop = (epoch, first, 0, sets)
-        batches = super().__iter__()  # starts workers: before a thread does
+        batches: Iterator[Any] = super().__iter__()  # starts workers: before a thread does
+        if self.num_workers:
+            batches = in_turn(batches, self.num_workers)
         with self._line():
             for number, batch in enumerate(_moved(batches, self._device), 1):
                 run.check_sets(sets)
@@ -251,7 +257,7 @@ class _Batches(IterableDataset):  # type: ignore[type-arg]
         if worker is None:
             return map(_tensors, batches)
         arena = self._arenas[worker.id] if self._arenas else None
-        return (_handed(batch, arena) for batch in batches)
+        return bundled((_handed(batch, arena) for batch in batches), _nbytes, worker.id)
 
     def _of_columns(self) -> Iterator[Any]:
         finish = self._transform or _collated
@@ -296,10 +302,11 @@ def _tensors(batch: Any) -> Any:
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    # torch has no steps back, nor those of a part of a number.
-    odd = any(step < 0 or step % native.itemsize for step in native.strides)
-    return torch.from_numpy(native.copy() if odd else native)
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    try:
+        return torch.from_numpy(native)
+    except ValueError:  # torch has no steps back, nor those of a part of a number
+        return torch.from_numpy(native.copy())
 
 
 def _handed(batch: Any, arena: Arena | None) -> Any:
@@ -329,10 +336,27 @@ class _Handed:
     """A batch on its way from a worker; it arrives as what `_opened` returns."""
 
     def __init__(self, packed: Packed | None, rest: dict[Any, Any]) -> None:
-        self._parts = packed, rest
+        self.parts = packed, rest
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, self._parts
+        return _opened, self.parts
+
+
+def _nbytes(batch: Any) -> int:
+    """Return about how many bytes a batch takes in a message; one that says nothing of it takes many."""
+    packed, rest = batch.parts if type(batch) is _Handed else (None, {})
+    if packed is not None or not rest:
+        return sys.maxsize
+    return sum(
+        value.nbytes if isinstance(value, np.ndarray) else _list_bytes(value)
+        for value in rest.values()
+    )
+
+
+def _list_bytes(values: Any) -> int:
+    if type(values) is not list:
+        return sys.maxsize
+    return len(values) * sys.getsizeof(values[0]) if values else 0
 
 
 def _opened(packed: Packed | None, rest: dict[Any, Any]) -> dict[Any, Any]:

@@ -2,6 +2,7 @@
 
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
+from streamplug.fetch.makers import made_ahead
 from streamplug.fetch.observe import Observer
 from streamplug.fetch.patient import patient
 from streamplug.fetch.prefetch import Limits, Needs, prefetched
@@ -17,6 +18,7 @@ __all__ = [
     "RangeStore",
     "ShardStore",
     "limit_bytes",
+    "made_ahead",
     "open_index",
     "patient",
     "prefetched",

@@ -93,7 +93,8 @@ def prefetched(
         use: Makes of a block what is yielded; one for which something failed comes in parts, up to
             the one that needs that.
         limits: How far ahead to fetch.
-        threads: How many blocks to use at once, on threads of their own; 0 for one, on this thread.
+        threads: How many blocks to use at once, on threads of their own where that is worth it; 0 for one,
+            on this thread.
 
     Yields:
         What `use` makes of the blocks.
@@ -112,13 +113,13 @@ def prefetched(
             block, wanted, failed = window.pop()
             if begun:
                 window.fill()
-            if begun and threads and not failed:
+            if begun and makers.worthwhile and not failed:
                 makers.add(block, wanted)
                 continue
             while makers:
                 window.forget((yield from makers.next()))
             for part in _until_failure(block, needs, failed) if failed else (block,):
-                for value in use(part):
+                for value in makers.here(part):
                     if not begun:  # only now, so that nothing competes with the very first one
                         begun = True
                         window.fill()

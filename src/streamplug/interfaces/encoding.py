@@ -58,21 +58,27 @@ def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def joined(buffer: Bytes1D, starts: Int64, sizes: Int64) -> Bytes1D:
-    """Copy values that lie in a buffer to one place, back to back: for values of some bytes each.
+    """Copy values that lie in a buffer to one place: for values of some bytes each.
 
     Args:
         buffer: uint8, shape ``[total]``.
         starts: Where each value begins, shape ``[n]``; in any order.
         sizes: How many bytes each has, shape ``[n]``.
 
+    Returns:
+        The values one after the other, a zero behind each.
+
     Raises:
         DecodeError: If a value begins or ends outside the buffer.
     """
     _check_inside(buffer, starts, starts + sizes)
-    moved = starts - (np.cumsum(sizes) - sizes)
-    places = np.repeat(moved, sizes)
+    wide = sizes + 1
+    ends = np.cumsum(wide)
+    places = np.repeat(starts - (ends - wide), wide)
     places += np.arange(len(places))
-    copied: Bytes1D = buffer[places]
+    places[ends - 1] = 0  # what follows a value may be outside
+    copied: Bytes1D = buffer[places] if len(buffer) else np.empty(len(places), np.uint8)
+    copied[ends - 1] = 0
     return copied
 
 

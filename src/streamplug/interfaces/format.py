@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -174,6 +174,37 @@ class Layout(ABC):
         Raises:
             Exception: Any, if a sample is damaged. Who called asks `ShardReader.take` which one.
         """
+
+    def take_parts(
+        self,
+        data: Bytes1D,
+        shards: Int64,
+        sizes: Int64,
+        rows: Int64,
+        columns: Sequence[Column],
+        *,
+        parts: Sequence[slice],
+    ) -> Iterator[list[ColumnValues]]:
+        """Decode samples as `take` does, but some at a time, each part when it is asked for.
+
+        The default takes each part by itself. Who finds all samples at once saves time.
+
+        Args:
+            data: As for `take`, as all that is not named here.
+            shards: One for each sample.
+            sizes: One for each sample.
+            rows: One for each sample.
+            columns: Which of the shards' columns.
+            parts: Which samples to decode together: one part after the other, none of them empty.
+
+        Yields:
+            The values of each column, for each part.
+
+        Raises:
+            Exception: As `take`; the other parts may be whole, but need not come.
+        """
+        for part in parts:
+            yield self.take(data, shards[part], sizes[part], rows[part], columns)
 
     def values(
         self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column

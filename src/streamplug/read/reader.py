@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,18 +15,14 @@ from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
 from streamplug.read.dicts import samples_of
 from streamplug.read.encoded import Encoded
+from streamplug.read.gathered import Batch, Taken, cut, gathered, gathered_in_turn
 from streamplug.read.groups import Groups
-from streamplug.read.memory import spanned
 from streamplug.read.merge import merged
 from streamplug.read.ranges import Piece, RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
 
 T = TypeVar("T")
-
-_SWEEP = 64
-"""Rows asked of one shard at once from which on it pays to map the whole file."""
-
 
 _REQUESTS = 16
 """Pieces of shards to fetch at once for samples that were not fetched ahead."""
@@ -39,6 +35,7 @@ class Reader:
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
         ranged: Whether all streams are read by ranges.
+        in_turn: Whether `batches` decodes each when it is asked for, rather than all at once.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
@@ -58,6 +55,8 @@ class Reader:
         self.ranged = all(isinstance(each, RangeShards) for each in shards)
         limits = [each.limit for each in shards if isinstance(each, OpenShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
+        # With a limit, shards that were evicted are let go soon: those before are used up meanwhile.
+        self.in_turn = self.cache_limit is None and not self._any_ranged and _alike(shards)
 
     def _look_up(self) -> None:
         """Have at hand what finds a single sample quickly, without a Python number for every shard."""
@@ -234,6 +233,22 @@ class Reader:
             for i, column in enumerate(columns)
         }
 
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[Batch]:
+        """Return batches of samples that are found at once; see `in_turn`.
+
+        Args:
+            ids: Those of all.
+            parts: Which of them each batch has, one after the other and none empty.
+
+        Raises:
+            StreamplugError: As for `row`, here or when a batch is asked for.
+        """
+        if not (self.in_turn and len(ids)):
+            return cut(self.batch(ids), parts)
+        groups = Groups(np.asarray(self.starts), ids)
+        shards = self._open_alike(groups.shards, 0)
+        return gathered_in_turn(shards, groups, parts, lambda part: self.batch(ids[part]))
+
     def encoded(self, ids: Int64, name: str) -> Iterator[Encoded]:
         """Yield where the values of one column lie in memory, in parts.
 
@@ -256,7 +271,7 @@ class Reader:
             if found is not None:
                 yield found
 
-    def _taken(self, ids: Int64) -> Iterator[_Taken]:
+    def _taken(self, ids: Int64) -> Iterator[Taken]:
         """Yield the values of some samples, in parts."""
         groups = Groups(np.asarray(self.starts), ids)  # a mapped array would make all others mapped
         with self._at_hand(groups):
@@ -266,7 +281,7 @@ class Reader:
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
                 try:
-                    taken: Iterable[_Taken] = [_gathered(shards, groups, part)]
+                    taken: Iterable[Taken] = [gathered(shards, groups, part)]
                 except Exception:  # noqa: BLE001 - one by one they tell which sample it is
                     taken = self._one_by_one(shards, groups, part)
                 yield from taken
@@ -289,7 +304,7 @@ class Reader:
 
     def _one_by_one(
         self, shards: Sequence[OpenShard], groups: Groups, part: slice
-    ) -> Iterable[_Taken]:
+    ) -> Iterable[Taken]:
         """Read the same shard by shard.
 
         Raises:
@@ -299,12 +314,12 @@ class Reader:
             places = groups.places(slice(at, at + 1))
             rows = groups.rows[places]
             try:
-                yield _Taken(shard, places, shard.reader.take(rows, shard.columns))
+                yield Taken(shard, places, shard.reader.take(rows, shard.columns))
             except DataError as error:
                 healed, values = self._again(
                     groups.shards[at], shard, error, partial(_take, rows=rows)
                 )
-                yield _Taken(healed, places, values)
+                yield Taken(healed, places, values)
 
     def _again(
         self, number: int, shard: OpenShard, error: DataError, read: Callable[[OpenShard], T]
@@ -321,42 +336,14 @@ class Reader:
             raise healed.located(still) from still
 
 
-class _Taken(NamedTuple):
-    """What was read of some samples.
-
-    Attributes:
-        shard: One of the shards that they are of.
-        places: Which of the samples asked for they are; None if they are all, in the order asked for.
-        values: Of each column.
-    """
-
-    shard: OpenShard
-    places: Int64 | None
-    values: list[ColumnValues]
-
-
-def _gathered(shards: Sequence[OpenShard], groups: Groups, part: slice) -> _Taken:
-    """Read what is asked for of shards that can be read together."""
-    for shard, count in zip(shards, groups.counts[part].tolist()):
-        if not shard.populated and count >= _SWEEP:
-            shard.populate()
-    places = None if len(shards) == len(groups.shards) else groups.places(part)
-    first = shards[0]
-    if len(shards) == 1 or first.layout is None:
-        rows = groups.rows if places is None else groups.rows[places]
-        return _Taken(first, places, first.reader.take(rows, first.columns))
-    data, starts = spanned([shard.data for shard in shards])
-    sizes = np.array([shard.bytes for shard in shards], np.int64)
-    if places is None:
-        at, sizes, rows = groups.in_order(starts), groups.in_order(sizes), groups.rows
-    else:
-        counts, rows = groups.counts[part], groups.rows[places]
-        at, sizes = np.repeat(starts, counts), np.repeat(sizes, counts)
-    return _Taken(first, places, first.layout.take(data, at, sizes, rows, first.columns))
-
-
 def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
     return shard.reader.take(rows, shard.columns)
+
+
+def _alike(shards: Iterable[OpenShards | RangeShards]) -> bool:
+    """Say whether all shards can be read together."""
+    kinds = [w.kind for each in shards if isinstance(each, OpenShards) for w in each.wanted]
+    return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
 
 
 def _joined(starts: Sequence[Int64]) -> Int64:

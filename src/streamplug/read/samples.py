@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from streamplug.read.ranges import Piece
@@ -15,12 +16,14 @@ class Samples(Protocol):
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
         ranged: Whether all streams are read by ranges.
+        in_turn: Whether `batches` decodes one when it is asked for, rather than all.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
     starts: Int64
     stream_shards: list[int]
     ranged: bool
+    in_turn: bool
     cache_limit: int | None
 
     def needs(self, ids: Int64) -> list[int | Piece]:
@@ -52,3 +55,6 @@ class Samples(Protocol):
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
         """Return many samples column by column."""
+
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
+        """Return batches of samples, some of the ids each."""

@@ -44,7 +44,8 @@ class Wanted:
     Attributes:
         columns: Those that were asked for, in stored order.
         layout: Reads many shards at once, or None.
-        kind: What shards have in common that can be read at once, also of several streams.
+        kind: What shards have in common that can be read at once, also of several streams; None if they
+            cannot.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
@@ -52,7 +53,8 @@ class Wanted:
         self.layout = schema.format.layout(schema.columns)
         # Encodings of one spec and class decode alike, by one decoder.
         same = ((c.name, c.spec, type(c.encoding)) for c in schema.columns)
-        self.kind = (type(schema.format), schema.decoders, *same)
+        several = self.layout is None or len(schema.format.roles) > 1
+        self.kind = None if several else (type(schema.format), schema.decoders, *same)
 
 
 class OpenShard:
@@ -95,7 +97,7 @@ class OpenShard:
         self.columns = wanted.columns
         self.data = next(iter(files.data.values()), _EMPTY)
         self.layout = wanted.layout
-        self.kind = wanted.kind if self.layout and len(files.data) == 1 and len(self.data) else None
+        self.kind = wanted.kind if len(self.data) else None
         self.where = where
         self.populated = False
         self.paths, self.inode_of = files.inodes, files.inode_of
@@ -158,7 +160,7 @@ class OpenShards:
         self._limit = None if store.limit is None else store.limit // _PART_OPEN
         self._swept = 0.0
         store.when_full = WeakMethod(self._let_go_of_all)
-        self._wanted = [Wanted(schema, columns) for schema in index.schemas]
+        self.wanted = [Wanted(schema, columns) for schema in index.schemas]
         _all.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -360,7 +362,7 @@ class OpenShards:
             raise type(error)(
                 f"{where}: {error}; the file is damaged, write or copy it again"
             ) from error
-        return OpenShard(reader, self._wanted[self._index.schema_of[shard]], where, files)
+        return OpenShard(reader, self.wanted[self._index.schema_of[shard]], where, files)
 
 
 _all: WeakSet[OpenShards] = WeakSet()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from streamplug.read import Reader
+from streamplug.read.gathered import cut
 from streamplug.read.ranges import Piece
 from streamplug.tokens.copying import Copier, Parts
 from streamplug.tokens.ends import Ends
@@ -25,6 +26,7 @@ class TokenReader:
             first token lies.
         stream_shards: First shard of each stream, and the total.
         ranged: Whether all streams are read by ranges.
+        in_turn: Whether batches are decoded one by one.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
@@ -45,7 +47,7 @@ class TokenReader:
             rows: What the rows of each stream are made of.
             ends: Where the documents of each stream end.
         """
-        self._documents, self._view = documents, view
+        self._documents, self._view, self.in_turn = documents, view, False
         self._copier = Copier(documents, view.column, dtype, view.padding)
         self._rows, self._ends = list(rows), list(ends)
         self.stream_shards = documents.stream_shards
@@ -123,6 +125,10 @@ class TokenReader:
         if set(view.extras) - {"targets"}:
             found |= self._extras(Extras(pieces, at, len(ids), width))
         return {name: found[name] for name in (view.column, *view.extras)}
+
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
+        """Return batches of rows, read at once."""
+        return cut(self.batch(ids), parts)
 
     def _extras(self, extras: Extras) -> dict[str, ColumnValues]:
         wanted, length = self._view.extras, self._view.length

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.builtin.formats.mds_guess import likely_ranges
-from streamplug.builtin.formats.mds_reader import MDSHead, MDSLayout, MDSReader, head_size
+from streamplug.builtin.formats.mds_layout import MDSLayout
+from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader, head_size
 from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError
 from streamplug.interfaces import (
     Column,

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSLayout
 from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError, DecodeError
-from streamplug.interfaces import Column, Layout, ShardHead, ShardReader
-from streamplug.interfaces.encoding import gather
+from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _U32 = np.dtype("<u4")
@@ -20,87 +21,6 @@ _U32 = np.dtype("<u4")
 def head_size(samples: int) -> int:
     """Return how many bytes of a shard say where its samples lie."""
     return 4 * (samples + 2)
-
-
-class MDSLayout(Layout):
-    """Knows how the bytes of a sample are divided among its columns.
-
-    Attributes:
-        columns: All columns, in stored order.
-        fixed: Bytes of each column's values, or None.
-        lengths: Bytes of the lengths in front of a sample.
-        rest: Bytes of a sample besides its values of variable size.
-    """
-
-    def __init__(self, columns: Sequence[Column]) -> None:
-        """Take all columns, in stored order."""
-        self.columns = tuple(columns)
-        self.fixed = [column.encoding.size for column in columns]
-        self.lengths = _U32.itemsize * self.fixed.count(None)
-        self.rest = self.lengths + sum(size or 0 for size in self.fixed)
-
-    def take(
-        self,
-        data: Bytes1D,
-        shards: Int64,
-        sizes: Int64,
-        rows: Int64,
-        columns: Sequence[Column],
-    ) -> list[ColumnValues]:
-        places = self._located(data, shards, sizes, rows)
-        return [column.encoding.decode_batch(data, *places[column.name]) for column in columns]
-
-    def values(
-        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
-    ) -> tuple[Int64, Int64]:
-        return self._located(data, shards, sizes, rows)[column.name]
-
-    def _located(
-        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64
-    ) -> dict[str, tuple[Int64, Int64]]:
-        bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
-        lengths = bounds[:, 1] - bounds[:, 0]
-        # They were checked, but who writes to a file that is mapped must not make this look outside.
-        wrong = (bounds[:, 1] > sizes) | (lengths < self.rest)
-        if wrong.any():
-            raise LengthError(int(wrong.argmax()))
-        return self.places(data, shards + bounds[:, 0], lengths)
-
-    def places(
-        self, data: Bytes1D, starts: Int64, lengths: Int64
-    ) -> dict[str, tuple[Int64, Int64]]:
-        """Return where the values of each column begin, and their sizes.
-
-        Args:
-            data: Holds the samples.
-            starts: Where each begins, shape ``[n]``.
-            lengths: How many bytes each has, shape ``[n]``.
-
-        Raises:
-            LengthError: If the columns of one do not have that many.
-        """
-        heads = gather(data, starts, self.lengths).view(_U32)
-        heads = heads.reshape(len(starts), self.lengths // _U32.itemsize)
-        varying = heads.T.astype(np.int64, order="C")
-        wrong = varying.sum(0) + self.rest != lengths
-        if wrong.any():
-            raise LengthError(int(wrong.argmax()))
-        variable = iter(varying)
-        places = {}
-        begin = starts + self.lengths
-        for column, size in zip(self.columns, self.fixed):
-            taken = next(variable) if size is None else np.full(len(starts), size, np.int64)
-            places[column.name] = (begin, taken)
-            begin = begin + taken
-        return places
-
-
-class LengthError(Exception):
-    """A sample has more or fewer bytes than its columns; says which of those asked for."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__(at)
-        self.at = at
 
 
 class MDSHead(ShardHead):
@@ -144,20 +64,17 @@ class MDSHead(ShardHead):
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         lengths = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
+        layout = self.layout
         try:
-            places = self.layout.places(data, starts, lengths)
+            located = layout.located(data, starts, lengths)
         except LengthError as error:
             raise self.corrupt(int(rows[error.at])) from None
-        taken = []
-        for column in columns:
-            begin, sizes = places[column.name]
-            try:
-                taken.append(column.encoding.decode_batch(data, begin, sizes))
-            except Exception as error:
-                view = memoryview(data)  # type: ignore[arg-type]
-                values = [view[at : at + size] for at, size in zip(begin, sizes)]
-                raise _blame(column, rows, values, error) from error
-        return taken
+        try:
+            return layout.decoded(data, located, columns)
+        except ColumnError as failed:
+            begins, sizes = layout.place(located, failed.column)
+            values = slices(data, begins, sizes)
+            raise _blame(failed.column, rows, values, failed.__cause__) from failed.__cause__
 
     def corrupt(self, index: int) -> CorruptShardError:
         """Return the error for a sample whose length is wrong."""
@@ -204,14 +121,14 @@ class MDSReader(ShardReader):
         layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]
         start, stop = self._bounds[index], self._bounds[index + 1]
         try:
-            places = layout.places(self._data, np.array([start]), np.array([stop - start]))
+            located = layout.located(self._data, np.array([start]), np.array([stop - start]))
         except (LengthError, DecodeError):
             raise self._head.corrupt(index) from None
         names = {column.name for column in columns}
         sample: Sample = {}
         for column in layout.columns:
             if column.name in names:
-                ((begin,), (size,)) = (each.tolist() for each in places[column.name])
+                (begin,), (size,) = (each.tolist() for each in layout.place(located, column))
                 try:
                     sample[column.name] = column.encoding.decode(data[begin : begin + size])
                 except Exception as error:
@@ -224,7 +141,7 @@ class MDSReader(ShardReader):
 
 
 def _blame(
-    column: Column, rows: Int64, values: Sequence[memoryview], error: Exception
+    column: Column, rows: Int64, values: Sequence[memoryview], error: BaseException | None
 ) -> DecodeError:
     """Find the sample that made a batch fail."""
     for row, value in zip(rows.tolist(), values):

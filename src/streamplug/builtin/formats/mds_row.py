@@ -12,7 +12,7 @@ from streamplug.interfaces import Column
 from streamplug.types import Bytes1D, Sample
 
 if TYPE_CHECKING:
-    from streamplug.builtin.formats.mds_reader import MDSLayout
+    from streamplug.builtin.formats.mds_layout import MDSLayout
 
 _CODE = """\
 def row(index):

@@ -1,0 +1,267 @@
+"""How the bytes of a sample of MDS are divided among its columns, and how many samples are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamplug.interfaces import Column, Encoding, Layout
+from streamplug.interfaces.encoding import gather, unpack
+from streamplug.types import Bytes1D, ColumnValues, Int64
+
+_U32 = np.dtype("<u4")
+
+_SMALL = 64
+"""Bytes of a value up to which to copy it twice costs less than a call for each column."""
+
+_AT_ONCE = 1 << 20
+"""Bytes to decode at once: what is used soon is then still in the caches, and its memory used again."""
+
+_OBJECT = 64
+"""Bytes that a Python object takes, about, besides its content."""
+
+
+class LengthError(Exception):
+    """A sample has more or fewer bytes than its columns; says which of those asked for."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class ColumnError(Exception):
+    """The values of a column cannot be decoded; says which column, and was caused by what that raised."""
+
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        self.column = column
+
+
+class Located(NamedTuple):
+    """Where some samples lie in a buffer.
+
+    Attributes:
+        begins: Where the first column begins, and what follows each column of variable size, shape
+            ``[variable + 1, n]``.
+        sizes: Bytes of the values of variable size, shape ``[variable, n]``.
+    """
+
+    begins: Int64
+    sizes: Int64
+
+    def part(self, some: slice) -> Located:
+        """Return where some of these samples lie."""
+        return Located(self.begins[:, some], self.sizes[:, some])
+
+
+class _Run(NamedTuple):
+    """Adjacent columns of small plain values, which are copied as one; or a single column of any kind.
+
+    Attributes:
+        after: How many columns of variable size come before it.
+        offset: How many bytes of other columns come since then.
+        columns: Its columns.
+        at: Where these are among those asked for.
+    """
+
+    after: int
+    offset: int
+    columns: list[Column]
+    at: list[int]
+
+    @property
+    def end(self) -> int:
+        return self.offset + sum(column.encoding.size or 0 for column in self.columns)
+
+    def dtype(self) -> np.dtype[Any] | None:
+        """Return a dtype with a field for each column, or that of the only one; None if that is not plain."""
+        dtypes = [column.encoding.dtype for column in self.columns]
+        if len(dtypes) == 1:
+            return dtypes[0] if _is_plain(self.columns[0].encoding) else None
+        return np.dtype([(str(n), dtype) for n, dtype in enumerate(dtypes)])
+
+
+_Planned = list[tuple[_Run, "np.dtype[Any] | None"]]
+
+
+class MDSLayout(Layout):
+    """Knows how the bytes of a sample are divided among its columns.
+
+    Attributes:
+        columns: All columns, in stored order.
+        fixed: Bytes of each column's values, or None.
+        lengths: Bytes of the lengths in front of a sample.
+        rest: Bytes of a sample besides its values of variable size.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        """Take all columns, in stored order."""
+        self.columns = tuple(columns)
+        self.fixed = [column.encoding.size for column in columns]
+        self.lengths = _U32.itemsize * self.fixed.count(None)
+        self.rest = self.lengths + sum(size or 0 for size in self.fixed)
+        self._places: dict[str, tuple[int, int]] = {}
+        after = offset = 0
+        for column, size in zip(self.columns, self.fixed):
+            self._places[column.name] = (after, offset)
+            after, offset = (after + 1, 0) if size is None else (after, offset + size)
+        self._planned: tuple[Sequence[Column], _Planned] = ((), [])
+
+    # -- many shards at once ------------------------------------------------------------
+
+    def take(
+        self,
+        data: Bytes1D,
+        shards: Int64,
+        sizes: Int64,
+        rows: Int64,
+        columns: Sequence[Column],
+    ) -> list[ColumnValues]:
+        return self.decoded(data, self._in_shards(data, shards, sizes, rows), columns)
+
+    def take_parts(
+        self,
+        data: Bytes1D,
+        shards: Int64,
+        sizes: Int64,
+        rows: Int64,
+        columns: Sequence[Column],
+        *,
+        parts: Sequence[slice],
+    ) -> Iterator[list[ColumnValues]]:
+        located = self._in_shards(data, shards, sizes, rows)
+        nbytes = sum(self._nbytes(located, column) for column in columns)
+        each = max(_AT_ONCE * len(parts) // max(nbytes, 1), 1)
+        for first in range(0, len(parts), each):
+            some = parts[first : first + each]
+            start = some[0].start
+            values = self.decoded(data, located.part(slice(start, some[-1].stop)), columns)
+            if len(some) == 1:
+                yield values
+                continue
+            for part in some:
+                yield [each[part.start - start : part.stop - start] for each in values]
+
+    def values(
+        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
+    ) -> tuple[Int64, Int64]:
+        return self.place(self._in_shards(data, shards, sizes, rows), column)
+
+    def _in_shards(self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64) -> Located:
+        bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
+        lengths = bounds[:, 1] - bounds[:, 0]
+        # They were checked, but who writes to a file that is mapped must not make this look outside.
+        wrong = (bounds[:, 1] > sizes) | (lengths < self.rest)
+        if wrong.any():
+            raise LengthError(int(wrong.argmax()))
+        return self.located(data, shards + bounds[:, 0], lengths)
+
+    # -- samples --------------------------------------------------------------------------
+
+    def located(self, data: Bytes1D, starts: Int64, lengths: Int64) -> Located:
+        """Find out how samples are divided among the columns.
+
+        Args:
+            data: Holds the samples.
+            starts: Where each begins, shape ``[n]``.
+            lengths: How many bytes each has, shape ``[n]``.
+
+        Raises:
+            LengthError: If the columns of one do not have that many.
+        """
+        variable = self.lengths // _U32.itemsize
+        heads = gather(data, starts, self.lengths).view(_U32).reshape(len(starts), variable)
+        sizes = heads.T.astype(np.int64, order="C")
+        begins = np.empty((variable + 1, len(starts)), np.int64)
+        begins[0] = starts + self.lengths
+        after, fixed = 0, 0
+        for size in self.fixed:
+            if size is None:
+                np.add(begins[after], sizes[after] + fixed, out=begins[after + 1])
+                after, fixed = after + 1, 0
+            else:
+                fixed += size
+        wrong = begins[-1] + fixed != starts + lengths
+        if wrong.any():
+            raise LengthError(int(wrong.argmax()))
+        return Located(begins, sizes)
+
+    def place(self, located: Located, column: Column) -> tuple[Int64, Int64]:
+        """Return where the values of one column begin, and their sizes, each of shape ``[n]``."""
+        after, offset = self._places[column.name]
+        begins, size = located.begins[after] + offset, column.encoding.size
+        return begins, located.sizes[after] if size is None else np.full(
+            len(begins), size, np.int64
+        )
+
+    def _nbytes(self, located: Located, column: Column) -> int:
+        """Return about how many bytes the values of a column take."""
+        after, encoding, count = (
+            self._places[column.name][0],
+            column.encoding,
+            len(located.begins[0]),
+        )
+        size = encoding.size
+        stored = size * count if size is not None else int(located.sizes[after].sum())
+        more = 0 if encoding.dtype is not None else max(_OBJECT, encoding.decoded_bytes or 0)
+        return stored + more * count
+
+    def decoded(
+        self, data: Bytes1D, located: Located, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        """Return the values of each of some columns.
+
+        Raises:
+            ColumnError: If one cannot be decoded.
+        """
+        found: list[ColumnValues] = [[]] * len(columns)
+        for run, dtype in self._runs(columns):
+            if dtype is None:
+                found[run.at[0]] = self._column(data, located, run.columns[0])
+                continue
+            begins = located.begins[run.after] + run.offset
+            values = unpack(gather(data, begins, dtype.itemsize), dtype, len(begins))
+            if len(run.at) == 1:
+                found[run.at[0]] = values
+            else:
+                for at, name in zip(run.at, dtype.names or ()):
+                    found[at] = values[name].copy()
+        return found
+
+    def _column(self, data: Bytes1D, located: Located, column: Column) -> ColumnValues:
+        try:
+            return column.encoding.decode_batch(data, *self.place(located, column))
+        except Exception as error:
+            raise ColumnError(column) from error
+
+    def _runs(self, columns: Sequence[Column]) -> _Planned:
+        planned, runs = self._planned
+        if planned is not columns:
+            runs = [(run, run.dtype()) for run in self._found_runs(columns)]
+            self._planned = (columns, runs)
+        return runs
+
+    def _found_runs(self, columns: Sequence[Column]) -> list[_Run]:
+        wanted = {column.name: at for at, column in enumerate(columns)}
+        runs: list[_Run] = []
+        open_ = False  # whether the last one may go on
+        for stored in self.columns:
+            at = wanted.get(stored.name)
+            if at is None:
+                continue
+            column, (after, offset) = columns[at], self._places[stored.name]
+            small = _is_plain(column.encoding) and (column.encoding.size or 0) <= _SMALL
+            if open_ and small and (after, offset) == (runs[-1].after, runs[-1].end):
+                runs[-1].columns.append(column)
+                runs[-1].at.append(at)
+            else:
+                runs.append(_Run(after, offset, [column], [at]))
+            open_ = small
+        return runs
+
+
+def _is_plain(encoding: Encoding) -> bool:
+    """Say whether the values are plain memory, and nobody decodes them otherwise."""
+    return encoding.dtype is not None and type(encoding).decode_batch is Encoding.decode_batch
