@@ -35,6 +35,7 @@ from streamplug.interfaces import (
     ShardWriter,
     WriteSettings,
 )
+from streamplug.interfaces.given import check_names, count_of
 from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")
@@ -127,7 +128,7 @@ class MDSShardWriter(ShardWriter):
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        self._check_names(sample)
+        check_names(sample, self._names)
         heads, bodies = [], []
         name = ""
         try:
@@ -150,11 +151,7 @@ class MDSShardWriter(ShardWriter):
         return self._heads.pack(*heads)
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
-        self._check_names(columns)
-        lengths = {name: _length(name, values) for name, values in columns.items()}
-        count = next(iter(lengths.values()))
-        if set(lengths.values()) != {count}:
-            raise EncodeError(f"the columns of a batch differ in length: {lengths}")
+        count = count_of(columns, self._names)
         encoded = [
             self._encode_column(column, columns[column.name], count) for column in self._columns
         ]
@@ -180,38 +177,12 @@ class MDSShardWriter(ShardWriter):
             raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
         return encoded
 
-    def _check_names(self, given: Mapping[str, Any]) -> None:
-        try:
-            if given.keys() == self._names:
-                return
-        except AttributeError:
-            raise EncodeTypeError(
-                f"a sample maps column names to values, got {type(given).__name__}: {given!r:.80}"
-            ) from None
-        missing = sorted(self._names - given.keys())
-        unknown = sorted(map(str, given.keys() - self._names))
-        raise EncodeError(
-            f"a sample must have the columns {sorted(self._names)}"
-            + (f"; missing: {missing}" if missing else "")
-            + (f"; unknown: {unknown}" if unknown else "")
-        )
-
     def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         start = 4 + 4 * (len(sizes) + 1) + len(self._config)
         offsets = np.full(len(sizes) + 1, start, np.int64)
         offsets[1:] += np.cumsum(sizes)
         header = np.concatenate([[len(sizes)], offsets]).astype(_U32)
         return {"data": [header.tobytes(), self._config, *parts]}
-
-
-def _length(column: str, values: Any) -> int:
-    try:
-        return len(values)
-    except TypeError as error:
-        raise EncodeTypeError(
-            f"column {column!r}: a batch has a list or an array of values, got "
-            f"{type(values).__name__}: {values!r:.80}"
-        ) from error
 
 
 def _interleave(

@@ -1,0 +1,216 @@
+"""Values of text formats: what Python prints for a number or a text, and what JSON makes of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces import Encoding
+from streamplug.interfaces.encoding import wrong_type
+
+
+class Value(Encoding):
+    """A value that stands in a line as text.
+
+    Attributes:
+        name: What errors call it.
+        expected: What it takes.
+        plain: The type of most values.
+    """
+
+    name: ClassVar[str]
+    expected: ClassVar[str]
+    plain: ClassVar[type]
+
+    @staticmethod
+    def render(value: Any, /) -> str:
+        """Return the text that stands for a value of type `plain`."""
+        raise NotImplementedError
+
+    def text(self, value: Any) -> str:
+        """Return the text that stands for a value.
+
+        Raises:
+            EncodeError: If the value has the wrong type, or no text.
+        """
+        raise NotImplementedError
+
+    def texts(self, values: Sequence[Any] | NDArray[Any]) -> list[str]:
+        """Return the texts of many values."""
+        if isinstance(values, np.ndarray):
+            values = values.tolist()
+        if set(map(type, values)) <= {self.plain}:
+            return list(map(self.render, values))
+        return list(map(self.text, values))
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return self.text(value).encode()
+        except UnicodeEncodeError as error:
+            raise EncodeError(
+                f"{self.name} takes what UTF-8 can hold, got {value!r:.80}"
+            ) from error
+
+    def _refused(self, value: object) -> EncodeError:
+        return wrong_type(self.name, self.expected, value)
+
+
+def _as_is(text: str) -> str:
+    return text
+
+
+# -- between separators -------------------------------------------------------------------
+
+
+class Field(Value):
+    """A value between separators."""
+
+    @staticmethod
+    def parse(text: str, /) -> Any:
+        """Return the value that a text stands for.
+
+        Raises:
+            ValueError: If it stands for none.
+        """
+        raise NotImplementedError
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            return self.parse(str(data, "utf-8"))
+        except ValueError as error:
+            raise DecodeError(f"not {self.name} as text: {bytes(data[:80])!r}") from error
+
+
+class StrField(Field):
+    """A text, as it is."""
+
+    name, expected, plain = "str", "a str", str
+    render = parse = staticmethod(_as_is)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._refused(value)
+        return value
+
+
+class IntField(Field):
+    """An integer of any size, in decimal digits."""
+
+    name, expected, plain = "int", "an int", int
+    render, parse = staticmethod(int.__repr__), staticmethod(int)
+
+    def text(self, value: Any) -> str:
+        # What stands for True, though an int to Python, could not be read again.
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise self._refused(value)
+        return int.__repr__(int(value))
+
+
+class FloatField(Field):
+    """A float, in the shortest digits that give it back."""
+
+    name, expected, plain = "float", "a float", float
+    render, parse = staticmethod(float.__repr__), staticmethod(float)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, float):
+            raise self._refused(value)
+        return float.__repr__(value)
+
+
+FIELDS: Mapping[str, Encoding] = {"str": StrField(), "int": IntField(), "float": FloatField()}
+"""The encodings of values between separators."""
+
+
+# -- JSON -----------------------------------------------------------------------------------
+
+
+class Json(Value):
+    """A value in a JSON object.
+
+    Attributes:
+        type: What a parser is told to expect.
+    """
+
+    type: ClassVar[Any]
+
+    def taken(self, value: object) -> Any:
+        """Return what the parser found, made the type that a column has.
+
+        Raises:
+            DecodeError: If it has another.
+        """
+        if isinstance(value, self.type):
+            return value
+        raise DecodeError(f"it is {self.expected}, got {type(value).__name__}: {value!r:.80}")
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            value = json.loads(str(data, "utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DecodeError(f"not JSON: {error}") from error
+        return self.taken(value)
+
+
+class JsonStr(Json):
+    """A text, in ASCII."""
+
+    name, expected, plain = "str", "a str", str
+    type = str
+    render = staticmethod(encode_basestring_ascii)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._refused(value)
+        return encode_basestring_ascii(value)
+
+
+class JsonInt(Json):
+    """An integer of any size; also what Python takes for one, true and false."""
+
+    name, expected, plain = "int", "an int", int
+    type = int | bool
+    render = staticmethod(int.__repr__)
+
+    def text(self, value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if not isinstance(value, (int, np.integer)):
+            raise self._refused(value)
+        return int.__repr__(int(value))
+
+
+class JsonFloat(Json):
+    """A float, in the shortest digits that give it back; those that are no number by name."""
+
+    name, expected, plain = "float", "a float", float
+    type = float
+
+    def taken(self, value: object) -> Any:
+        if type(value) is int:
+            return float(value)
+        return super().taken(value)
+
+    @staticmethod
+    def render(value: float, /) -> str:
+        if math.isfinite(value):
+            return float.__repr__(value)
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, float):
+            raise self._refused(value)
+        return self.render(value)
+
+
+JSON: Mapping[str, Encoding] = {"str": JsonStr(), "int": JsonInt(), "float": JsonFloat()}
+"""The encodings of values in JSON objects."""
