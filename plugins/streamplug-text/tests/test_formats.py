@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from hypothesis import strategies as st
 from streamplug_text.xsv import XSV
 
@@ -13,7 +15,7 @@ HEADER_COUNTS = {
 
 
 class TextTests(FormatTests):
-    columns = {"text": "str", "number": "int", "ratio": "float"}
+    columns: ClassVar[dict[str, str]] = {"text": "str", "number": "int", "ratio": "float"}
     characters = st.characters(exclude_categories=["Cs"])
 
     def rows(self, *, min_size=0):

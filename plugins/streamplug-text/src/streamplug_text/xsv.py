@@ -180,7 +180,10 @@ class XSVLines(Lines):
             ) from error
         if not text.endswith(marks.newline):
             raise CorruptShardError(f"it does not end with {marks.newline!r}: {text!r:.80}")
-        fields = text[: -len(marks.newline)].split(marks.separator)
+        text = text[: -len(marks.newline)]
+        if marks.newline in text:
+            raise CorruptShardError(f"it has {marks.newline!r} in it: {text!r:.80}")
+        fields = text.split(marks.separator)
         if len(fields) != len(self._place):
             raise CorruptShardError(
                 f"it has {len(fields)} fields, the index names {len(self._place)} columns: {text!r:.80}"
