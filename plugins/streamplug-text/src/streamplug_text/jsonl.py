@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
+from math import isfinite
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -68,31 +69,51 @@ class JSONLines(Lines):
     """Lines that are JSON objects."""
 
     def __init__(self) -> None:
-        self._last: tuple[Any, msgspec.json.Decoder[Any]] = None, _decoder(())
+        self._last: tuple[Any, _Plan] = None, _Plan(())
 
-    def _decoder(self, columns: Sequence[Column]) -> msgspec.json.Decoder[Any]:
-        known, decoder = self._last
+    def _plan(self, columns: Sequence[Column]) -> _Plan:
+        known, plan = self._last
         if known is not columns:
-            decoder = _decoder(tuple((column.name, _type(column)) for column in columns))
-            self._last = columns, decoder
-        return decoder
+            plan = _Plan(columns)
+            self._last = columns, plan
+        return plan
 
     def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
+        plan = self._plan(columns)
         try:
-            found = msgspec.structs.astuple(self._decoder(columns).decode(line))
+            found = list(msgspec.structs.astuple(plan.decode(line)))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return _with_care(line, columns)
-        return [bytes(v) if isinstance(v, msgspec.Raw) else v for v in found]
+        for place in plan.raw:
+            found[place] = bytes(found[place])
+        return found
 
     def many(
         self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
-        found = list(map(self._decoder(columns).decode, slices(data, starts, sizes)))
-        values = [list(map(attrgetter(f"f{number}"), found)) for number in range(len(columns))]
-        for number, column in enumerate(columns):
-            if not isinstance(column.encoding, Json):
-                values[number] = list(map(bytes, values[number]))
+        plan = self._plan(columns)
+        found = list(map(plan.decode, slices(data, starts, sizes)))
+        values = [list(map(get, found)) for get in plan.getters]
+        for place in plan.raw:
+            values[place] = list(map(bytes, values[place]))
         return values
+
+
+class _Plan:
+    """How some columns are got.
+
+    Attributes:
+        decode: Parses a line to an object that has them.
+        getters: Get them out of it.
+        raw: Which are left as they stand, for an encoding of somebody else.
+    """
+
+    __slots__ = ("decode", "getters", "raw")
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.decode = _decode(tuple((column.name, _type(column)) for column in columns))
+        self.getters = [attrgetter(f"f{number}") for number in range(len(columns))]
+        self.raw = [n for n, column in enumerate(columns) if _type(column) is msgspec.Raw]
 
 
 def _type(column: Column) -> Any:
@@ -100,14 +121,21 @@ def _type(column: Column) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _decoder(columns: tuple[tuple[str, Any], ...]) -> msgspec.json.Decoder[Any]:
+def _decode(columns: tuple[tuple[str, Any], ...]) -> Callable[[Any], Any]:
     """Return a parser of objects with some columns: it skips others, and checks types."""
     fields = [
         (f"f{number}", type_, msgspec.field(name=name))
         for number, (name, type_) in enumerate(columns)
     ]
-    # Its objects are gone before they could be part of a cycle.
-    return msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False))
+    try:
+        # Its objects are gone before they could be part of a cycle.
+        return msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False)).decode
+    except ValueError:  # it has no fields whose names are escaped in JSON
+        return _refuse
+
+
+def _refuse(line: object) -> Any:
+    raise ValueError(f"left to the parser that takes more time: {line!r:.80}")
 
 
 def _with_care(line: bytes, columns: Sequence[Column]) -> list[Any]:
@@ -149,9 +177,30 @@ class JSONLWriter(LinesWriter):
         super().__init__(
             columns, settings, {"columns": specs, "format": "json", "newline": newline}
         )
-        keys = (encode_basestring_ascii(column.name) for column in self.columns)
-        pairs = ", ".join(key.replace("%", "%%") + ": %s" for key in keys)
-        self._template = f"{{{pairs}}}{newline}"
+        keys = [encode_basestring_ascii(column.name) for column in self.columns]
+        keys = [key.replace("%", "%%") for key in keys]
+        patterns = [kind.pattern for kind in self._kinds]
+        self._template = _object(keys, ["%s"] * len(keys)) + newline
+        self._plain_template = _object(keys, patterns) + newline
+        plain = list(enumerate(kind.plain for kind in self._kinds))
+        self._strings = [place for place, type_ in plain if type_ is str]
+        self._floats = [place for place, type_ in plain if type_ is float]
+
+    def plain_line(self, values: tuple[Any, ...]) -> str:
+        for place in self._floats:
+            if not isfinite(values[place]):
+                raise ValueError
+        printed = list(values)
+        for place in self._strings:
+            printed[place] = encode_basestring_ascii(values[place])
+        return self._plain_template % tuple(printed)
 
     def line(self, texts: Sequence[str]) -> str:
         return self._template % tuple(texts)
+
+    def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
+        return list(map(self._template.__mod__, zip(*texts)))
+
+
+def _object(keys: Sequence[str], patterns: Sequence[str]) -> str:
+    return "{" + ", ".join(f"{key}: {pattern}" for key, pattern in zip(keys, patterns)) + "}"

@@ -167,6 +167,7 @@ class SplitReader(ShardReader):
         self._view = memoryview(data)  # type: ignore[arg-type]
         self._head = head
         self._bounds = memoryview(head.offsets)  # type: ignore[arg-type]
+        self._row_plan: tuple[Any, list[str], list[Column]] = None, [], []
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -176,12 +177,14 @@ class SplitReader(ShardReader):
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         line = bytes(self._view[self._bounds[index] : self._bounds[index + 1]])
-        sample: Sample = {}
-        for column, value in zip(columns, self._head.one(index, line, columns)):
-            if isinstance(column.encoding, Value):
-                sample[column.name] = value
-            else:
-                sample[column.name] = _decoded_one(column, index, value)
+        planned, names, others = self._row_plan
+        if planned is not columns:
+            names = [column.name for column in columns]
+            others = [column for column in columns if not isinstance(column.encoding, Value)]
+            self._row_plan = columns, names, others
+        sample = dict(zip(names, self._head.one(index, line, columns)))
+        for column in others:
+            sample[column.name] = _decoded_one(column, index, sample[column.name])
         return sample
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:

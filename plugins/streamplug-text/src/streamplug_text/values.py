@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar
@@ -23,11 +22,13 @@ class Value(Encoding):
         name: What errors call it.
         expected: What it takes.
         plain: The type of most values.
+        pattern: What makes of such a value, by the operator ``%``, the text that Python prints for it.
     """
 
     name: ClassVar[str]
     expected: ClassVar[str]
     plain: ClassVar[type]
+    pattern: ClassVar[str] = "%s"
 
     @staticmethod
     def render(value: Any, /) -> str:
@@ -104,6 +105,7 @@ class IntField(Field):
     """An integer of any size, in decimal digits."""
 
     name, expected, plain = "int", "an int", int
+    pattern = "%d"
     render, parse = staticmethod(int.__repr__), staticmethod(int)
 
     def text(self, value: Any) -> str:
@@ -117,6 +119,7 @@ class FloatField(Field):
     """A float, in the shortest digits that give it back."""
 
     name, expected, plain = "float", "a float", float
+    pattern = "%r"
     render, parse = staticmethod(float.__repr__), staticmethod(float)
 
     def text(self, value: Any) -> str:
@@ -177,6 +180,7 @@ class JsonInt(Json):
 
     name, expected, plain = "int", "an int", int
     type = int | bool
+    pattern = "%d"
     render = staticmethod(int.__repr__)
 
     def text(self, value: Any) -> str:
@@ -187,11 +191,15 @@ class JsonInt(Json):
         return int.__repr__(int(value))
 
 
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
 class JsonFloat(Json):
     """A float, in the shortest digits that give it back; those that are no number by name."""
 
     name, expected, plain = "float", "a float", float
     type = float
+    pattern = "%r"
 
     def taken(self, value: object) -> Any:
         if type(value) is int:
@@ -200,11 +208,8 @@ class JsonFloat(Json):
 
     @staticmethod
     def render(value: float, /) -> str:
-        if math.isfinite(value):
-            return float.__repr__(value)
-        if math.isnan(value):
-            return "NaN"
-        return "Infinity" if value > 0 else "-Infinity"
+        text = float.__repr__(value)
+        return _NO_NUMBERS.get(text, text)
 
     def text(self, value: Any) -> str:
         if not isinstance(value, float):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -49,71 +50,90 @@ class LinesWriter(ShardWriter):
         self._header = header
         self.max_size = MAX_FILE - len(header)
         self._names = {column.name for column in columns}
-        self._plan = []
-        for column in self.columns:
-            value = column.encoding
-            if not isinstance(value, Value):
-                raise EncodeTypeError(f"column {column.name!r}: {column.spec!r} is not text")
-            self._plan.append((column.name, value.plain, value.render, value.text))
+        self._values = _getter([column.name for column in self.columns])
+        values = [_value_of(column) for column in self.columns]
+        self._kinds = values
+        self._plain = [value.plain for value in values]
+
+    @abstractmethod
+    def plain_line(self, values: tuple[Any, ...]) -> str:
+        """Return the line of a sample whose values are just of the types that their columns name.
+
+        Raises:
+            ValueError: If it has none; `line` says why.
+        """
 
     @abstractmethod
     def line(self, texts: Sequence[str]) -> str:
-        """Return the line of a sample.
+        """Return the line of a sample, of the text of each value.
 
         Raises:
             EncodeError: If a text cannot stand in it; the message names the column.
+        """
+
+    @abstractmethod
+    def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
+        """Return the lines of many samples, of the texts of each column.
+
+        Raises:
+            ValueError: If one has none; `line` says which.
         """
 
     def entry(self) -> dict[str, Any]:
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        check_names(sample, self._names)
+        # A dict has the columns if it has as many, all that are asked of it among them.
+        if type(sample) is not dict or len(sample) != len(self._plain):
+            check_names(sample, self._names)
+        try:
+            values = self._values(sample)
+        except KeyError:
+            check_names(sample, self._names)
+            raise
+        if [*map(type, values)] == self._plain:
+            try:
+                return self.plain_line(values).encode()
+            except ValueError:  # what follows says why
+                pass
         texts = []
-        name = ""
-        try:
-            for name, plain, render, text in self._plan:
-                value = sample[name]
-                texts.append(render(value) if type(value) is plain else text(value))
-        except (EncodeError, ValueError) as error:
-            raise _unencodable(name, error) from error
-        try:
-            return self.line(texts).encode()
-        except UnicodeEncodeError as error:
-            raise self._not_text([texts]) from error
+        for column, kind, value in zip(self.columns, self._kinds, values):
+            try:
+                texts.append(kind.text(value))
+            except (EncodeError, ValueError) as error:
+                raise _unencodable(column.name, error) from error
+        return self._encoded(texts)
+
+    def _encoded(self, texts: Sequence[str]) -> bytes:
+        for column, text in zip(self.columns, texts):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise EncodeError(
+                    f"column {column.name!r}: takes what UTF-8 can hold, got {text!r:.80}"
+                ) from error
+        return self.line(texts).encode()
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
         count = count_of(columns, self._names)
         texts = []
-        for column in self.columns:
-            value: Any = column.encoding
+        for column, kind in zip(self.columns, self._kinds):
             try:
-                texts.append(value.texts(columns[column.name]))
+                texts.append(kind.texts(columns[column.name]))
             except (EncodeError, ValueError, TypeError) as error:
                 raise _unencodable(column.name, error) from error
-        lines = list(map(self.line, zip(*texts)))
-        together = "".join(lines)
+        rows: Sequence[bytes | str]
         try:
+            rows = self.plain_lines(texts)
+            together = "".join(rows)
             data = together.encode()
-            # Where all is ASCII, a character is a byte.
-            rows: Sequence[Any] = (
-                lines if len(data) == len(together) else [line.encode() for line in lines]
-            )
-        except UnicodeEncodeError as error:
-            raise self._not_text(list(zip(*texts))) from error
+        except ValueError:  # one by one they tell which is wrong
+            encoded = list(map(self._encoded, zip(*texts)))
+            rows, data = encoded, b"".join(encoded)
+        else:
+            if len(data) != len(together):  # else a character is a byte
+                rows = [row.encode() for row in rows]
         return data, np.fromiter(map(len, rows), np.int64, count)
-
-    def _not_text(self, rows: Sequence[Sequence[str]]) -> EncodeError:
-        """Return the error for texts of which one cannot be had in UTF-8."""
-        for texts in rows:
-            for column, text in zip(self.columns, texts):
-                try:
-                    text.encode()
-                except UnicodeEncodeError:
-                    return EncodeError(
-                        f"column {column.name!r}: takes what UTF-8 can hold, got {text!r:.80}"
-                    )
-        return EncodeError("a value cannot be had in UTF-8")
 
     def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         offsets = np.full(len(sizes) + 1, len(self._header), np.int64)
@@ -123,6 +143,19 @@ class LinesWriter(ShardWriter):
             "data": [b"".join((self._header, *parts))],
             "meta": [head.tobytes(), self._schema],
         }
+
+
+def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return what gets the values of some columns out of a sample."""
+    if len(names) == 1:
+        return lambda sample: (sample[names[0]],)
+    return itemgetter(*names)
+
+
+def _value_of(column: Column) -> Value:
+    if not isinstance(column.encoding, Value):
+        raise EncodeTypeError(f"column {column.name!r}: {column.spec!r} is not text")
+    return column.encoding
 
 
 def _unencodable(column: str, error: Exception) -> EncodeError:

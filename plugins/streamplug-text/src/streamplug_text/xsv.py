@@ -16,11 +16,13 @@ from streamplug.errors import (
     InvalidIndexError,
 )
 from streamplug.interfaces import Column, Encoding, Format, ShardWriter, WriteSettings
-from streamplug.interfaces.encoding import joined
+from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import FIELDS, Field
 from streamplug_text.writing import LinesWriter
+
+_OF_NUMBERS = frozenset("+-.0123456789aefin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class XSVLines(Lines):
         self._marks = first.marks
         self._place = {column.name: place for place, column in enumerate(columns)}
         self.header = self._marks.line(list(self._place)).encode(errors="replace")
+        self._last: tuple[Any, list[tuple[int, Callable[[str], Any]]]] = None, []
 
     def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
         marks = self._marks
@@ -188,7 +191,18 @@ class XSVLines(Lines):
             raise CorruptShardError(
                 f"it has {len(fields)} fields, the index names {len(self._place)} columns: {text!r:.80}"
             )
-        return [_value(fields[self._place[column.name]], column) for column in columns]
+        try:
+            return [parse(fields[place]) for place, parse in self._plan(columns)]
+        except ValueError:  # one by one they tell which is wrong
+            return [_value(fields[self._place[column.name]], column) for column in columns]
+
+    def _plan(self, columns: Sequence[Column]) -> list[tuple[int, Callable[[str], Any]]]:
+        """Return where the value of each column stands, and what makes it of its text."""
+        known, plan = self._last
+        if known is not columns:
+            plan = [(self._place[column.name], _parser(column)) for column in columns]
+            self._last = columns, plan
+        return plan
 
     def _column_at(self, before: bytes) -> str:
         """Return in which column something lies that has these bytes before it."""
@@ -198,14 +212,14 @@ class XSVLines(Lines):
     def many(
         self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
-        lines, width = joined(data, starts, sizes), len(self._place)
+        lines, width = b"".join(slices(data, starts, sizes)), len(self._place)
         fields = self._fields(lines, np.cumsum(sizes))
         return [
-            _values(fields[self._place[column.name] :: width], column.encoding)
-            for column in columns
+            fields[place::width] if parse is _text else list(map(parse, fields[place::width]))
+            for place, parse in self._plan(columns)
         ]
 
-    def _fields(self, lines: Bytes1D, ends: Int64) -> list[str]:
+    def _fields(self, lines: bytes, ends: Int64) -> list[str]:
         """Return the fields of lines that lie back to back, of marks of one byte each.
 
         Raises:
@@ -214,33 +228,36 @@ class XSVLines(Lines):
         separator, newline = self._marks.separator, self._marks.newline
         if not self._marks.short:
             raise ValueError
-        is_end = lines == ord(newline)
+        data = np.frombuffer(lines, np.uint8)
+        is_end = data == ord(newline)
         ends_found = np.flatnonzero(is_end)
-        marks = np.flatnonzero(is_end | (lines == ord(separator)))
+        marks = np.flatnonzero(is_end | (data == ord(separator)))
         # The last mark of each line, and no other, is the end of it.
         if not np.array_equal(ends_found + 1, ends) or not np.array_equal(
             marks[len(self._place) - 1 :: len(self._place)], ends_found
         ):
             raise ValueError
-        return lines.tobytes().decode().replace(newline, separator).split(separator)[:-1]
+        return lines.decode().replace(newline, separator).split(separator)[:-1]
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _parser(column: Column) -> Callable[[str], Any]:
+    """Return what makes a value of its text; an encoding of somebody else gets its bytes."""
+    if not isinstance(column.encoding, Field):
+        return str.encode
+    return _text if column.encoding.plain is str else column.encoding.parse
 
 
 def _value(text: str, column: Column) -> Any:
-    encoding = column.encoding
-    if not isinstance(encoding, Field):
-        return text.encode()
     try:
-        return encoding.parse(text)
+        return _parser(column)(text)
     except ValueError as error:
         raise DecodeError(
-            f"column {column.name!r}: not {encoding.name} as text: {text!r:.80}"
+            f"column {column.name!r}: not {column.spec} as text: {text!r:.80}"
         ) from error
-
-
-def _values(texts: list[str], encoding: Encoding) -> list[Any]:
-    if not isinstance(encoding, Field):
-        return [text.encode() for text in texts]
-    return texts if encoding.plain is str else list(map(encoding.parse, texts))
 
 
 class XSVShardWriter(LinesWriter):
@@ -268,16 +285,38 @@ class XSVShardWriter(LinesWriter):
             raise ConfigError(f"names of columns are what UTF-8 can hold, got {names}") from error
         super().__init__(columns, settings, keys, header)
         self._marks = marks
-        self._separators = len(names) - 1
+        self._strings = [place for place, kind in enumerate(self._kinds) if kind.plain is str]
+        # Marks of one character can come about only where a value has them; and these, no number has.
+        both = marks.separator + marks.newline
+        self._simple = len(both) == 2 and not set(both) & _OF_NUMBERS
+        between, end = (mark.replace("%", "%%") for mark in (marks.separator, marks.newline))
+        patterns = [kind.pattern for kind in self._kinds]
+        self._template = between.join(patterns) + end
+
+    def plain_line(self, values: tuple[Any, ...]) -> str:
+        if not self._simple:
+            raise ValueError
+        for place in self._strings:
+            if self._marks.separator in values[place] or self._marks.newline in values[place]:
+                raise ValueError
+        return self._template % values
 
     def line(self, texts: Sequence[str]) -> str:
+        marks = self._marks
+        line = marks.separator.join(texts)
+        if marks.newline in line or line.split(marks.separator) != list(texts):
+            raise self._refused(texts)
+        return line + marks.newline
+
+    def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
+        if not self._simple:
+            raise ValueError
         separator, newline = self._marks.separator, self._marks.newline
-        line = separator.join(texts)
-        if line.count(separator) != self._separators or newline in line:
-            raise self._refused(texts)
-        if len(separator) > 1 and line.split(separator) != list(texts):
-            raise self._refused(texts)
-        return line + newline
+        for place in self._strings:
+            together = "".join(texts[place])
+            if separator in together or newline in together:
+                raise ValueError
+        return [separator.join(row) + newline for row in zip(*texts)]
 
     def _refused(self, texts: Sequence[str]) -> EncodeError:
         """Return the error for a value that could not be read again."""
