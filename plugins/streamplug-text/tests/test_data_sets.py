@@ -7,7 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from streamplug_text import CSVWriter, JSONLWriter, JSONWriter, TSVWriter, XSVWriter
+from streamplug_text.values import printed
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
 from streamplug.errors import (
@@ -234,6 +237,24 @@ def test_json_holds_what_python_does(tmp_path):
     dataset = StreamingDataset(local=str(tmp_path))
     assert list(dataset) == [dataset[i] for i in range(4)] == plain
     assert dataset[2][""] is True
+
+
+BITS = st.integers(0, 2**64 - 1).map(lambda bits: float(np.uint64(bits).view(np.float64)))
+ROUND = (
+    st.floats(1e-5, 1e17) | st.integers(-(2**60), 2**60).map(float) | st.sampled_from([0.0, -0.0])
+)
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(BITS, max_size=5) | st.lists(ROUND, max_size=40))
+def test_floats_are_printed_as_python_does(values):
+    assert printed(values) in (None, list(map(repr, values)))
+
+
+def test_nearly_all_floats_are_printed_in_bulk():
+    draw = np.random.default_rng(1)
+    for values in (draw.random(900) + 1e-4, 10.0 ** draw.uniform(-4, 16, 900), np.zeros(1)):
+        assert printed(values.tolist()) == list(map(repr, values.tolist()))
 
 
 # -- what is damaged -----------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,11 +46,14 @@ class Value(Encoding):
 
     def texts(self, values: Sequence[Any] | NDArray[Any]) -> list[str]:
         """Return the texts of many values."""
-        if isinstance(values, np.ndarray):
-            values = values.tolist()
-        if set(map(type, values)) <= {self.plain}:
-            return list(map(self.render, values))
-        return list(map(self.text, values))
+        some: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else values
+        if set(map(type, some)) <= {self.plain}:
+            return self.render_all(some)
+        return list(map(self.text, some))
+
+    def render_all(self, values: Sequence[Any]) -> list[str]:
+        """Return the texts of many values of type `plain`."""
+        return list(map(self.render, values))
 
     def encode(self, value: Any) -> bytes:
         try:
@@ -65,6 +69,18 @@ class Value(Encoding):
 
 def _as_is(text: str) -> str:
     return text
+
+
+def printed(values: Sequence[float]) -> list[str] | None:
+    """Return what Python prints for many floats, some times sooner than it does; None if it is not sure.
+
+    Both print the shortest digits that give a number back. They differ in when they print an exponent, and
+    in how.
+    """
+    sizes = np.abs(np.array(values, np.float64))
+    if not len(sizes) or not ((sizes >= 1e-4) & (sizes < 1e16) | (sizes == 0)).all():
+        return None
+    return msgspec.json.encode(values).decode()[1:-1].split(",")
 
 
 # -- between separators -------------------------------------------------------------------
@@ -126,6 +142,9 @@ class FloatField(Field):
         if not isinstance(value, float):
             raise self._refused(value)
         return float.__repr__(value)
+
+    def render_all(self, values: Sequence[Any]) -> list[str]:
+        return printed(values) or super().render_all(values)
 
 
 FIELDS: Mapping[str, Encoding] = {"str": StrField(), "int": IntField(), "float": FloatField()}
@@ -215,6 +234,9 @@ class JsonFloat(Json):
         if not isinstance(value, float):
             raise self._refused(value)
         return self.render(value)
+
+    def render_all(self, values: Sequence[Any]) -> list[str]:
+        return printed(values) or super().render_all(values)
 
 
 JSON: Mapping[str, Encoding] = {"str": JsonStr(), "int": JsonInt(), "float": JsonFloat()}
