@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamplug_text import CSVWriter, JSONWriter, TSVWriter, XSVWriter
 
 from streamplug import StreamingDataset
+from streamplug.errors import EncodeError
 
 # mosaicml-streaming leaves the closing of files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
@@ -130,6 +131,19 @@ def test_files_are_equal_and_read_by_either(mosaic, kind):
             assert [sorted(sample) for sample in found] == [sorted(s) for s in samples]
 
     test()
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_the_empty_shard_before_a_large_sample_is_read(mosaic, kind, tmp_path):
+    marks = {"separator": "|"} if kind == "XSVWriter" else {}
+    samples = [{"text": "long" * 50}, {"text": "short"}]
+    arguments = {"columns": {"text": "str"}, "size_limit": 100, **marks}
+    write(getattr(mosaic, kind), tmp_path / "set", arguments, samples)
+    shards = json.loads((tmp_path / "set" / "index.json").read_text())["shards"]
+    assert [shard["samples"] for shard in shards] == [0, 1, 1]
+    assert list(StreamingDataset(local=str(tmp_path / "set"))) == samples
+    with pytest.raises(EncodeError, match="raise size_limit"):
+        write(OURS[kind], tmp_path / "ours", arguments, samples)
 
 
 @pytest.mark.parametrize("kind", OURS)

@@ -21,6 +21,7 @@ from streamplug.errors import (
     InvalidIndexError,
     UnknownNameError,
 )
+from streamplug.interfaces import Encoding
 
 COLUMNS = {"id": "int", "text": "str", "ratio": "float"}
 WRITERS = {
@@ -79,6 +80,7 @@ def test_batches_are_written_as_samples_are(tmp_path, kind):
                 "ratio": np.arange(100) / 3,
             }
         )
+        out.write_batch({"id": [], "text": [], "ratio": []})
     names = sorted(path.name for path in (tmp_path / "single").iterdir())
     assert len(names) > 10
     assert names == sorted(path.name for path in (tmp_path / "batch").iterdir())
@@ -135,6 +137,51 @@ def test_a_mixture_with_mds_continues_where_it_stopped(tmp_path, kind):
     assert len(rest) == 120 - 48
     of_mds = sum(row["id"] < 60 for row in whole[0])
     assert of_mds == 60
+
+
+class Loud(Encoding):
+    """Decodes as another does, and more."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def encode(self, value):
+        raise NotImplementedError
+
+    def decode(self, data):
+        value = self.inner.decode(data)
+        return value.upper() if isinstance(value, str) else -value
+
+
+def test_columns_are_decoded_as_the_user_asks(tmp_path, kind):
+    rows = samples(50)
+    if kind == "json":
+        rows[7]["text"] = "half of a pair: \ud800"
+    write(tmp_path, kind, rows, size_limit=500)
+    dataset = StreamingDataset(local=str(tmp_path), decoders={"text": Loud, "ratio": Loud})
+    loud = [{**row, "text": row["text"].upper(), "ratio": -row["ratio"]} for row in rows]
+    assert by_id(dataset) == [dataset[i] for i in range(50)] == loud
+
+
+def test_shards_without_samples_are_read(tmp_path, kind):
+    write(tmp_path, kind, samples(3))
+    index = json.loads((tmp_path / "index.json").read_text())
+    (full,) = index["shards"]
+    header = 0 if kind == "json" else (tmp_path / f"shard.00000.{kind}").read_bytes().index(b"0")
+    meta = (tmp_path / f"shard.00000.{kind}.meta").read_bytes()
+    files = {
+        "raw_data": (tmp_path / f"shard.00000.{kind}").read_bytes()[:header],
+        "raw_meta": np.array([0, header], "<u4").tobytes() + meta[meta.index(b"{") :],
+    }
+    empty = {**full, "samples": 0}
+    for key, data in files.items():
+        name = f"empty.{key}"
+        (tmp_path / name).write_bytes(data)
+        empty[key] = {"basename": name, "bytes": len(data), "hashes": {}}
+    (tmp_path / "index.json").write_text(json.dumps({**index, "shards": [empty, full]}))
+    dataset = StreamingDataset(local=str(tmp_path))
+    assert list(dataset) == samples(3)
+    assert len(dataset._reader.open(0).reader) == 0
 
 
 def test_the_general_writer_takes_them_by_name(tmp_path):

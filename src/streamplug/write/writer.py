@@ -70,7 +70,7 @@ class Writer:
         exist_ok: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._format: Format = format if isinstance(format, Format) else make("format", format)
+        self._format = _format(format)
         made = _columns(columns, self._format)
         if retry < 0 or (max_workers is not None and max_workers < 1):
             raise ConfigError(
@@ -262,6 +262,14 @@ class MDSWriter(Writer):
         if "format" in kwargs:
             raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
         super().__init__(columns=columns, out=out, format="mds", **kwargs)
+
+
+def _format(given: object) -> Format:
+    if isinstance(given, str):
+        given = make("format", given)
+    if not isinstance(given, Format):
+        raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
+    return given
 
 
 def _columns(columns: Mapping[str, str], format_: Format) -> list[Column]:
