@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from hypothesis import strategies as st
+from streamplug_text import split
 from streamplug_text.xsv import XSV
 
 from streamplug.testing import FormatTests
@@ -12,6 +14,14 @@ from streamplug.testing import FormatTests
 HEADER_COUNTS = {
     "test_size_of_a_shard_is_known_beforehand": "as in mosaicml-streaming, the header does not count"
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def looks_at_all_at_once():
+    """A test takes few samples, and those are otherwise read one by one in any case."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "_FEW", 0)
+        yield
 
 
 class TextTests(FormatTests):

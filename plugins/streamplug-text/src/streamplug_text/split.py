@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,6 +27,9 @@ from streamplug_text.values import Value
 
 U32 = np.dtype("<u4")
 MAX_FILE = (1 << 32) - 1
+
+_FEW = 8
+"""Samples up to which it is not worth while to look at all at once."""
 
 
 def head_size(samples: int) -> int:
@@ -133,18 +137,18 @@ class SplitHead(ShardHead):
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
-        try:
-            found = self._lines.many(data, starts, sizes, columns)
-        except Exception:  # noqa: BLE001 - one by one they are read with more care
-            found = self._with_care(rows, data, starts, sizes, columns)
+        found = self._found(rows, data, starts, sizes, columns)
         return [
             values if isinstance(column.encoding, Value) else _decoded(column, rows, values)
             for column, values in zip(columns, found)
         ]
 
-    def _with_care(
+    def _found(
         self, rows: Int64, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
+        if len(rows) >= _FEW:
+            with suppress(Exception):  # one by one they are read with more care
+                return self._lines.many(data, starts, sizes, columns)
         lines = [
             self.one(row, data[at : at + size].tobytes(), columns)
             for row, at, size in zip(rows.tolist(), starts.tolist(), sizes.tolist())
