@@ -7,20 +7,19 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from streamplug_text import CSVWriter, JSONLWriter, JSONWriter, TSVWriter, XSVWriter
-from streamplug_text.values import printed
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
 from streamplug.errors import (
     ConfigError,
     CorruptShardError,
     DecodeError,
-    EncodeError,
     InvalidIndexError,
     UnknownNameError,
 )
+from streamplug.fetch import indexes
+from streamplug.fetch.companions import build_companion, check_companion
+from streamplug.index import parse_index
 from streamplug.interfaces import Encoding
 
 COLUMNS = {"id": "int", "text": "str", "ratio": "float"}
@@ -184,6 +183,19 @@ def test_shards_without_samples_are_read(tmp_path, kind):
     assert len(dataset._reader.open(0).reader) == 0
 
 
+def test_a_long_index_and_its_companion_tell_the_same(tmp_path, kind, monkeypatch):
+    write(tmp_path, kind, samples(500), size_limit=120, hashes=["sha1"])
+    assert (tmp_path / "index.json").stat().st_size > 2**16  # from there on it is read by patterns
+    data = (tmp_path / "index.json").read_bytes()
+    parsed = parse_index(data, "here")
+    assert parsed.size == 500
+    assert build_companion(str(tmp_path)).samples == 500
+    assert check_companion(str(tmp_path)).shards == len(parsed) > 150
+    assert by_id(StreamingDataset(local=str(tmp_path))) == samples(500)
+    monkeypatch.setattr(indexes, "LARGE_INDEX", 0)
+    assert by_id(StreamingDataset(local=str(tmp_path))) == samples(500)
+
+
 def test_the_general_writer_takes_them_by_name(tmp_path):
     for spec in ("json", "jsonl", "csv", "tsv", "xsv:;"):
         folder = tmp_path / spec[:5]
@@ -218,90 +230,6 @@ def test_other_encodings_are_refused(tmp_path, kind):
         writer(out=tmp_path / "set", columns={"a": "str"}, format="mds", **marks)
     with pytest.raises(ConfigError, match="newline"):
         writer(out=tmp_path / "set", columns={"a": "str"}, **{**marks, "newline": None})
-
-
-# -- what cannot be stored ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"id": True}, "column 'id': int takes an int, got bool"),
-        ({"id": 1.0}, "column 'id': int takes an int, got float"),
-        ({"id": 10**5000}, "column 'id': ValueError"),
-        ({"ratio": 1}, "column 'ratio': float takes a float, got int"),
-        ({"text": b"a"}, "column 'text': str takes a str, got bytes"),
-        ({"text": "a|b"}, r"column 'text': .* the separator '\|'"),
-        ({"text": "a\nb"}, r"column 'text': .* the newline '\\n'"),
-        ({"text": "\ud800"}, "column 'text': takes what UTF-8 can hold"),
-    ],
-)
-def test_values_that_could_not_be_read_again_are_refused(tmp_path, row, reason):
-    row = {**samples(1)[0], **row}
-    with XSVWriter(out=tmp_path, columns=COLUMNS, separator="|") as out:
-        with pytest.raises(EncodeError, match=reason):
-            out.write(row)
-        good = samples(1)[0]
-        with pytest.raises(EncodeError, match=reason):
-            out.write_batch({name: [good[name], row[name]] for name in COLUMNS})
-        out.write(good)
-    assert list(StreamingDataset(local=str(tmp_path))) == samples(1)
-
-
-@pytest.mark.parametrize("texts", [("a:", "b"), ("a", ":b::c"), ("a::b", "c")])
-def test_values_that_make_a_separator_with_what_is_beside_them_are_refused(tmp_path, texts):
-    with XSVWriter(out=tmp_path, columns={"a": "str", "b": "str"}, separator="::") as out:
-        with pytest.raises(EncodeError, match=r"column '[ab]': .* the separator '::'"):
-            out.write(dict(zip("ab", texts)))
-        out.write({"a": ":a", "b": ":b:"})
-    assert StreamingDataset(local=str(tmp_path))[0] == {"a": ":a", "b": ":b:"}
-
-
-def test_names_with_marks_in_them_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="'a,b': nothing is quoted"):
-        CSVWriter(out=tmp_path, columns={"a,b": "int"})
-    with pytest.raises(ConfigError, match="UTF-8"):
-        CSVWriter(out=tmp_path, columns={"\udc00": "int"})
-
-
-def test_json_holds_what_python_does(tmp_path):
-    columns = {'per cent % "s"': "str", "": "int", "ü": "float"}
-    rows = [
-        {'per cent % "s"': text, "": number, "ü": ratio}
-        for text, number, ratio in [
-            ("line\nfeed\0", 2**200, -0.0),
-            ("\ud800", -1, float("inf")),
-            ("%s 🚂", True, float("-inf")),
-            ("", np.int16(7), np.float64(1e-310)),
-        ]
-    ]
-    with JSONLWriter(out=tmp_path, columns=columns) as out:
-        for row in rows:
-            out.write(row)
-    lines = (tmp_path / "shard.00000.json").read_text().splitlines(keepends=True)
-    plain = [{**row, "": int(row[""]) if row[""] is not True else True} for row in rows]
-    assert lines == [json.dumps(row, sort_keys=True) + "\n" for row in plain]
-    dataset = StreamingDataset(local=str(tmp_path))
-    assert list(dataset) == [dataset[i] for i in range(4)] == plain
-    assert dataset[2][""] is True
-
-
-BITS = st.integers(0, 2**64 - 1).map(lambda bits: float(np.uint64(bits).view(np.float64)))
-ROUND = (
-    st.floats(1e-5, 1e17) | st.integers(-(2**60), 2**60).map(float) | st.sampled_from([0.0, -0.0])
-)
-
-
-@settings(deadline=None, max_examples=500)
-@given(st.lists(BITS, max_size=5) | st.lists(ROUND, max_size=40))
-def test_floats_are_printed_as_python_does(values):
-    assert printed(values) in (None, list(map(repr, values)))
-
-
-def test_nearly_all_floats_are_printed_in_bulk():
-    draw = np.random.default_rng(1)
-    for values in (draw.random(900) + 1e-4, 10.0 ** draw.uniform(-4, 16, 900), np.zeros(1)):
-        assert printed(values.tolist()) == list(map(repr, values.tolist()))
 
 
 # -- what is damaged -----------------------------------------------------------------------
