@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -317,7 +318,7 @@ def test_an_encoding_with_a_senseless_argument_names_the_column():
 def test_an_unknown_format_is_refused(name):
     text = refused(index(shard(format=name)), UnknownNameError)
     assert f"shard 0: unknown format {name!r}" in text
-    assert "Available: mds" in text
+    assert re.search(r"Available: (\w+, )*mds\b", text)
 
 
 def test_an_unknown_format_suggests_the_likely_one():

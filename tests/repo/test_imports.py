@@ -21,6 +21,7 @@ HEAVY = {
     "importlib.metadata",
     "lz4",
     "msgpack",
+    "msgspec",
     "pluggy",
     "pytest",
     "rich",

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from streamplug.errors import InvalidIndexError, StreamplugError
+from streamplug.errors import InvalidIndexError, StreamplugError, UnknownNameError
 from streamplug.index.basename import safe_basename
 from streamplug.index.columns import Digests, GrowingTexts, Numbers, Same
 from streamplug.index.model import FileTable, Index, Schema, starts_of
@@ -171,7 +173,8 @@ def make_schema(entry: Mapping[str, Any]) -> Schema:
     if compression is not None and not isinstance(compression, str):
         raise InvalidIndexError(f"compression must be a name or null, got {compression!r:.60}")
     format_: Format = make("format", name)
-    return Schema(format_, format_.columns(entry, make_encoding), compression, entry)
+    encode = partial(make_encoding, own=format_.encodings)
+    return Schema(format_, format_.columns(entry, encode), compression, entry)
 
 
 def is_version(value: object) -> bool:
@@ -179,12 +182,25 @@ def is_version(value: object) -> bool:
     return type(value) is int and value == VERSION
 
 
-def make_encoding(column: str, spec: str) -> Encoding:
+def make_encoding(
+    column: str, spec: str, own: Mapping[str, Encoding] = MappingProxyType({})
+) -> Encoding:
     """Return the encoding of a column; its errors name the column.
+
+    Args:
+        column: Its name.
+        spec: The encoding, as spelt in an index.
+        own: Those that the format has of its own; if it has any, there are no others.
 
     Raises:
         StreamplugError: Whatever making it raised, with the column's name in front.
     """
+    if own and spec in own:
+        return own[spec]
+    if own:
+        raise UnknownNameError(
+            f"column {column!r}: this format has no encoding {spec!r}; it has {', '.join(own)}"
+        )
     try:
         encoding: Encoding = make("encoding", spec)
     except StreamplugError as error:

@@ -104,7 +104,7 @@ class ShardReader(ABC):
 
 
 class ShardHead(ABC):
-    """Where the samples of one shard lie, known from a part of its data file.
+    """Where the samples of one shard lie, known from a part of one of its files.
 
     May be used by several threads at once.
     """
@@ -282,11 +282,16 @@ class Format(ABC):
         api_version: Version of this interface that a subclass was written for.
         suffix: Ending of a raw data file's name, without a dot.
         roles: The files of a shard. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
+        head_role: Which of them `head_range` is of; the samples lie in ``"data"`` in any case.
+        encodings: The encodings that its columns can have, by spec, where they are none of those that are
+            registered; empty for a format that takes these.
     """
 
     api_version: ClassVar[int] = 1
     suffix: ClassVar[str]
     roles: ClassVar[tuple[str, ...]] = ("data",)
+    head_role: ClassVar[str] = "data"
+    encodings: ClassVar[Mapping[str, Encoding]] = {}
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
@@ -346,9 +351,9 @@ class Format(ABC):
         return None
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
-        """Return which bytes of a shard's raw data file say where its samples lie.
+        """Return which bytes of a shard's raw file of `head_role` say where its samples lie.
 
-        A format that can tell, and whose samples lie each in one piece of that file, can be read
+        A format that can tell, and whose samples lie each in one piece of the data file, can be read
         without fetching whole files. The default is None: it cannot.
         """
         return None
@@ -358,7 +363,8 @@ class Format(ABC):
     ) -> Int64 | None:
         """Guess from the index where samples lie, so that they can be asked for along with the head.
 
-        A sample that turns out to lie elsewhere is asked for again. The default is None: no idea.
+        A sample that turns out to lie elsewhere is asked for again. The default is None: no idea. Nobody
+        asks if the head is not in the data file.
 
         Args:
             shard: What the index says of it.

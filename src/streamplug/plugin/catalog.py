@@ -54,7 +54,13 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "msgpack": "streamplug-msgpack",
         "tensor": "streamplug-torch",
     },
-    "format": {},
+    "format": {
+        "json": "streamplug-text",
+        "jsonl": "streamplug-text",
+        "csv": "streamplug-text",
+        "tsv": "streamplug-text",
+        "xsv": "streamplug-text",
+    },
     "shuffle": {
         "naive": "streamplug-mosaic-shuffles",
         "py1s": "streamplug-mosaic-shuffles",

@@ -128,7 +128,8 @@ class RangeShards:
         having = [0] if isinstance(of, Same) else np.flatnonzero(np.asarray(of) == number)[:1]
         for shard in having if len(self._index) else ():
             info = self._index.shard(int(shard))
-            if schema.compression is not None or "data" not in info.files:
+            needed = {"data", schema.format.head_role}
+            if schema.compression is not None or not needed <= info.files.keys():
                 why = f"is compressed ({schema.compression})"
                 advice = "write the data set without compression"
             elif schema.format.head_range(info) is None:
@@ -277,10 +278,13 @@ class RangeShards:
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
         place = np.array([wanted], np.int64)
-        early = self._read_early(info, place, rows)
-        start = int(located(place, early.spans)[0])
-        # A copy, lest what came with it stays in memory for as long.
-        data = early.data[start : start + wanted[1] - wanted[0]].copy()
+        if schema.format.head_role == "data":
+            early = self._read_early(info, place, rows)
+            start = int(located(place, early.spans)[0])
+            # A copy, lest what came with it stays in memory for as long.
+            data = early.data[start : start + wanted[1] - wanted[0]].copy()
+        else:
+            early, data = Early(), self._store.read(info.files[schema.format.head_role].raw, place)
         try:
             return schema.format.open_head(info, data, schema.columns), len(data), early
         except DataError as error:

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import DataError, DecodeError, EncodeError, StreamplugError
+from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Encoding, Format, ShardReader, ShardWriter, WriteSettings
-from streamplug.plugin import make, resolve
+from streamplug.plugin import resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
@@ -87,7 +88,8 @@ class FormatTests(ConformanceBase):
 
     def writer(self, compression: str | None = None) -> ShardWriter:
         """Return a writer of the columns to try."""
-        columns = [Column(n, spec, make("encoding", spec)) for n, spec in self.columns.items()]
+        own = self.format_class().encodings
+        columns = [Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.columns.items()]
         return self.format().writer(columns, WriteSettings(compression, ("xxh64",), 1 << 20))
 
     def write(self, rows: Sequence[Row]) -> Shard:
@@ -103,7 +105,7 @@ class FormatTests(ConformanceBase):
         format_ = format_ or self.format()
         columns = [
             replace(c, encoding=Broken(c.encoding)) if c.name in broken else c
-            for c in format_.columns(shard.entry, _make_encoding)
+            for c in format_.columns(shard.entry, self._make_encoding)
         ]
         info = info_of(shard.samples, shard.files)
         content = {role: np.frombuffer(data, np.uint8) for role, data in shard.files.items()}
@@ -151,7 +153,7 @@ class FormatTests(ConformanceBase):
         assert not {"samples", "raw_data", "zip_data"} & set(entry)
 
     def test_entry_tells_the_columns(self) -> None:
-        columns = self.format().columns(_json(self.writer().entry()), _make_encoding)
+        columns = self.format().columns(_json(self.writer().entry()), self._make_encoding)
         assert {column.name: column.spec for column in columns} == self.columns
 
     def test_size_of_a_shard_is_known_beforehand(self) -> None:
@@ -236,11 +238,11 @@ class FormatTests(ConformanceBase):
 
     def test_head_tells_what_the_whole_shard_tells(self) -> None:
         shard = self.write(self.some_rows())
-        check_head(self.format(), shard.files["data"], *self.open(shard))
+        check_head(self.format(), shard.files, *self.open(shard))
 
     def test_damaged_heads_do_no_harm(self) -> None:
         shard = self.write(self.some_rows())
-        check_damaged_heads(self.format(), shard.samples, shard.files["data"], self.open(shard)[1])
+        check_damaged_heads(self.format(), shard.samples, shard.files, self.open(shard)[1])
 
     def test_many_shards_are_read_at_once(self) -> None:
         shards = [self.write(self.some_rows()[:count]) for count in (3, 7, 1)]
@@ -348,7 +350,7 @@ class FormatTests(ConformanceBase):
         changed += [{k: v for k, v in entry.items() if k != key} for key in entry]
         for hostile in changed:
             try:
-                columns = self.format().columns(hostile, _make_encoding)
+                columns = self.format().columns(hostile, self._make_encoding)
             except StreamplugError:
                 continue
             assert all(isinstance(column, Column) for column in columns)
@@ -362,17 +364,15 @@ class FormatTests(ConformanceBase):
             with pytest.raises(DecodeError, match=f"(?s)4.*{name}|{name}.*4"):
                 reader.take(np.array([4, 1]), columns)
 
+    def _make_encoding(self, name: str, spec: str) -> Encoding:
+        return make_encoding(name, spec, self.format_class().encodings)
+
     def _read_or_refuse(self, shard: Shard) -> None:
         try:
             rows = self.read(shard)
         except DataError:
             return
         assert len(rows) == shard.samples
-
-
-def _make_encoding(_: str, spec: str) -> Encoding:
-    encoding: Encoding = make("encoding", spec)
-    return encoding
 
 
 def _assemble(writer: ShardWriter, parts: Sequence[Any], sizes: Sequence[int]) -> Shard:

@@ -146,7 +146,8 @@ class _Counter:
         span = schema.format.head_range(info) if schema.compression is None else None
         if span is None:
             return None
-        head = self._opened.ranges.read(info.files["data"].raw, np.array([span], np.int64))
+        file = info.files[schema.format.head_role].raw
+        head = self._opened.ranges.read(file, np.array([span], np.int64))
         try:
             return schema.format.open_head(info, head, schema.columns).sizes(column)
         except DataError as error:

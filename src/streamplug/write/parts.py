@@ -186,11 +186,11 @@ def _plan(
             f"parts=: {error}; name parts by paths, texts, numbers, or lists and dicts of them, and let "
             "make= find what they stand for"
         ) from error
-    limit = options.get("size_limit", "64mb")
+    limit, format_ = options.get("size_limit", "64mb"), options.get("format", "mds")
     return {
         "columns": dict(columns),
         "compression": options.get("compression"),
-        "format": options.get("format", "mds"),
+        "format": format_ if isinstance(format_, str) else type(format_).__name__,
         "hashes": sorted(options.get("hashes") or ()),
         "parts": len(parts),
         "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),

@@ -37,7 +37,7 @@ class Writer:
     Args:
         columns: Encoding of each column by its name.
         out: A local path, a URL, or a pair (local path, URL).
-        format: Name of the shard format.
+        format: Name of the shard format, or a format.
         keep_local: Whether local files stay after they were uploaded.
         compression: Name, and level after a colon: ``"zstd:11"``; None for none.
         hashes: Names of the digests that the index shall have of each file.
@@ -60,7 +60,7 @@ class Writer:
         *,
         columns: Mapping[str, str],
         out: str | Path | tuple[str | Path, str],
-        format: str = "mds",  # noqa: A002 - the word that users know
+        format: str | Format = "mds",  # noqa: A002 - the word that users know
         keep_local: bool = False,
         compression: str | None = None,
         hashes: Sequence[str] | None = None,
@@ -71,7 +71,8 @@ class Writer:
         exist_ok: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        made = _columns(columns)
+        self._format = _format(format)
+        made = _columns(columns, self._format)
         if retry < 0 or (max_workers is not None and max_workers < 1):
             raise ConfigError(
                 f"retry={retry}, max_workers={max_workers}: must be at least 0 and at least 1"
@@ -83,7 +84,6 @@ class Writer:
             new_hash(name)  # refuses unknown names
         self._hashes = tuple(sorted(set(hashes or ())))
         self._limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
-        self._format: Format = make("format", format)
         self._rows: ShardWriter = self._format.writer(
             made, WriteSettings(compression, self._hashes, self._limit)
         )
@@ -269,7 +269,15 @@ class MDSWriter(Writer):
         super().__init__(columns=columns, out=out, format="mds", **kwargs)
 
 
-def _columns(columns: Mapping[str, str]) -> list[Column]:
+def _format(given: object) -> Format:
+    if isinstance(given, str):
+        given = make("format", given)
+    if not isinstance(given, Format):
+        raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
+    return given
+
+
+def _columns(columns: Mapping[str, str], format_: Format) -> list[Column]:
     if not isinstance(columns, Mapping):
         raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
     if not columns:
@@ -278,4 +286,7 @@ def _columns(columns: Mapping[str, str]) -> list[Column]:
     for name, spec in given.items():
         if not (isinstance(name, str) and isinstance(spec, str)):
             raise ConfigError(f"columns= maps names to encodings, got {name!r}: {spec!r}")
-    return [Column(name, spec, make_encoding(name, spec)) for name, spec in columns.items()]
+    return [
+        Column(name, spec, make_encoding(name, spec, format_.encodings))
+        for name, spec in columns.items()
+    ]

@@ -37,6 +37,7 @@ from streamplug.interfaces import (
     ShardWriter,
     WriteSettings,
 )
+from streamplug.interfaces.given import check_names, count_of
 from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")
@@ -136,7 +137,7 @@ class MDSShardWriter(ShardWriter):
 
     def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
         if type(sample) is not dict or len(sample) != len(self._plan):
-            self._check_names(sample)
+            check_names(sample, self._names)
         heads: list[int] = []
         parts: list[bytes] = [b""] if self._heads.size else []
         total = self._rest
@@ -155,7 +156,7 @@ class MDSShardWriter(ShardWriter):
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _unencodable(name, sample[name], error) from error
         except KeyError:
-            self._check_names(sample)
+            check_names(sample, self._names)
             raise
         if heads:
             if total > _MAX_FILE:
@@ -168,11 +169,7 @@ class MDSShardWriter(ShardWriter):
             raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
-        self._check_names(columns)
-        lengths = {name: _length(name, values) for name, values in columns.items()}
-        count = next(iter(lengths.values()))
-        if set(lengths.values()) != {count}:
-            raise EncodeError(f"the columns of a batch differ in length: {lengths}")
+        count = count_of(columns, self._names)
         encoded = [
             self._encode_column(column, columns[column.name], count) for column in self._columns
         ]
@@ -201,38 +198,12 @@ class MDSShardWriter(ShardWriter):
             return encoded.copy()  # it is kept, and who gave the values may change them
         return encoded
 
-    def _check_names(self, given: Mapping[str, Any]) -> None:
-        try:
-            if given.keys() == self._names:
-                return
-        except AttributeError:
-            raise EncodeTypeError(
-                f"a sample maps column names to values, got {type(given).__name__}: {given!r:.80}"
-            ) from None
-        missing = sorted(self._names - given.keys())
-        unknown = sorted(map(str, given.keys() - self._names))
-        raise EncodeError(
-            f"a sample must have the columns {sorted(self._names)}"
-            + (f"; missing: {missing}" if missing else "")
-            + (f"; unknown: {unknown}" if unknown else "")
-        )
-
     def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         start = 4 + 4 * (len(sizes) + 1) + len(self._config)
         offsets = np.full(len(sizes) + 1, start, np.int64)
         offsets[1:] += np.cumsum(sizes)
         header = np.concatenate([[len(sizes)], offsets]).astype(_U32)
         return {"data": [header.tobytes(), self._config, *parts]}
-
-
-def _length(column: str, values: Any) -> int:
-    try:
-        return len(values)
-    except TypeError as error:
-        raise EncodeTypeError(
-            f"column {column!r}: a batch has a list or an array of values, got "
-            f"{type(values).__name__}: {values!r:.80}"
-        ) from error
 
 
 def _interleave(

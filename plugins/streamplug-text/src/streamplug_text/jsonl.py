@@ -1,0 +1,206 @@
+"""A JSON object per line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
+from math import isfinite
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import msgspec
+
+from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
+from streamplug.interfaces import Column, Encoding, ShardWriter, WriteSettings
+from streamplug.interfaces.encoding import slices
+from streamplug.types import Bytes1D, Int64
+from streamplug_text.split import Lines, SplitFormat
+from streamplug_text.values import JSON, Json
+from streamplug_text.writing import LinesWriter
+
+_SPACE = frozenset(" \t\r\n")
+
+
+class JSONL(SplitFormat):
+    """``json``, also ``jsonl``: the JSON shards of mosaicml-streaming, byte for byte."""
+
+    suffix = "json"
+    encodings: ClassVar[Mapping[str, Encoding]] = JSON
+
+    def __init__(self, newline: str = "\n") -> None:
+        """Write lines that end with `newline`; what is read says itself how they end.
+
+        Raises:
+            ConfigError: If that is not white space to JSON.
+        """
+        if not _is_space(newline):
+            raise ConfigError(
+                f"newline={newline!r}: JSON takes spaces, tabs, \\r and \\n between samples"
+            )
+        self._newline = newline
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        specs = entry.get("columns")
+        if not isinstance(specs, dict) or not all(isinstance(s, str) for s in specs.values()):
+            raise InvalidIndexError(f"columns must map names to encodings, got {specs!r:.60}")
+        if not specs:
+            raise InvalidIndexError("columns must be at least one")
+        newline = entry.get("newline")
+        if not _is_space(newline):
+            raise InvalidIndexError(f"newline must be white space, got {newline!r:.60}")
+        return tuple(Column(n, spec, make_encoding(n, spec)) for n, spec in sorted(specs.items()))
+
+    def lines(self, columns: Sequence[Column]) -> Lines:
+        return JSONLines()
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        return JSONLWriter(columns, settings, self._newline)
+
+
+def _is_space(text: object) -> bool:
+    return isinstance(text, str) and _SPACE.issuperset(text)
+
+
+class JSONLines(Lines):
+    """Lines that are JSON objects."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, _Plan] = None, _Plan(())
+
+    def _plan(self, columns: Sequence[Column]) -> _Plan:
+        known, plan = self._last
+        if known is not columns:
+            plan = _Plan(columns)
+            self._last = columns, plan
+        return plan
+
+    def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
+        plan = self._plan(columns)
+        try:
+            found = list(msgspec.structs.astuple(plan.decode(line)))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return _with_care(line, columns)
+        for place in plan.raw:
+            found[place] = bytes(found[place])
+        return found
+
+    def many(
+        self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
+    ) -> list[list[Any]]:
+        plan = self._plan(columns)
+        found = list(map(plan.decode, slices(data, starts, sizes)))
+        values = [list(map(get, found)) for get in plan.getters]
+        for place in plan.raw:
+            values[place] = list(map(bytes, values[place]))
+        return values
+
+
+class _Plan:
+    """How some columns are got.
+
+    Attributes:
+        decode: Parses a line to an object that has them.
+        getters: Get them out of it.
+        raw: Which are left as they stand, for an encoding of somebody else.
+    """
+
+    __slots__ = ("decode", "getters", "raw")
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.decode = _decode(tuple((column.name, _type(column)) for column in columns))
+        self.getters = [attrgetter(f"f{number}") for number in range(len(columns))]
+        self.raw = [n for n, column in enumerate(columns) if _type(column) is msgspec.Raw]
+
+
+def _type(column: Column) -> Any:
+    return column.encoding.type if isinstance(column.encoding, Json) else msgspec.Raw
+
+
+@lru_cache(maxsize=256)
+def _decode(columns: tuple[tuple[str, Any], ...]) -> Callable[[Any], Any]:
+    """Return a parser of objects with some columns: it skips others, and checks types."""
+    fields = [
+        (f"f{number}", type_, msgspec.field(name=name))
+        for number, (name, type_) in enumerate(columns)
+    ]
+    try:
+        # Its objects are gone before they could be part of a cycle.
+        return msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False)).decode
+    except ValueError:  # it has no fields whose names are escaped in JSON
+        return _refuse
+
+
+def _refuse(line: object) -> Any:
+    raise ValueError(f"left to the parser that takes more time: {line!r:.80}")
+
+
+def _with_care(line: bytes, columns: Sequence[Column]) -> list[Any]:
+    """Parse a line that the quick parser refuses: it may be wrong, or have NaN or half a surrogate pair.
+
+    Raises:
+        DataError: If it is wrong.
+    """
+    try:
+        document = json.loads(str(line, "utf-8"))
+    except UnicodeDecodeError as error:
+        raise DecodeError(
+            f"not UTF-8: {error.reason} at byte {error.start}: {line!r:.80}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise CorruptShardError(f"not JSON: {error}: {line!r:.80}") from error
+    if not isinstance(document, dict):
+        raise CorruptShardError(f"not a JSON object: {line!r:.80}")
+    return [_value(document, column) for column in columns]
+
+
+def _value(document: Mapping[str, Any], column: Column) -> Any:
+    if column.name not in document:
+        raise DecodeError(f"column {column.name!r}: missing; there are {sorted(document)!r:.80}")
+    value, encoding = document[column.name], column.encoding
+    if not isinstance(encoding, Json):
+        return json.dumps(value).encode()
+    try:
+        return encoding.taken(value)
+    except (DecodeError, OverflowError) as error:
+        raise DecodeError(f"column {column.name!r}: {error}") from error
+
+
+class JSONLWriter(LinesWriter):
+    """Lays out shards of JSON objects."""
+
+    def __init__(self, columns: Sequence[Column], settings: WriteSettings, newline: str) -> None:
+        specs = {column.name: column.spec for column in columns}
+        super().__init__(
+            columns, settings, {"columns": specs, "format": "json", "newline": newline}
+        )
+        keys = [encode_basestring_ascii(column.name) for column in self.columns]
+        keys = [key.replace("%", "%%") for key in keys]
+        patterns = [kind.pattern for kind in self._kinds]
+        self._template = _object(keys, ["%s"] * len(keys)) + newline
+        self._plain_template = _object(keys, patterns) + newline
+        plain = list(enumerate(kind.plain for kind in self._kinds))
+        self._strings = [place for place, type_ in plain if type_ is str]
+        self._floats = [place for place, type_ in plain if type_ is float]
+
+    def plain_line(self, values: tuple[Any, ...]) -> str:
+        for place in self._floats:
+            if not isfinite(values[place]):
+                raise ValueError
+        printed = list(values)
+        for place in self._strings:
+            printed[place] = encode_basestring_ascii(values[place])
+        return self._plain_template % tuple(printed)
+
+    def line(self, texts: Sequence[str]) -> str:
+        return self._template % tuple(texts)
+
+    def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
+        return list(map(self._template.__mod__, zip(*texts)))
+
+
+def _object(keys: Sequence[str], patterns: Sequence[str]) -> str:
+    return "{" + ", ".join(f"{key}: {pattern}" for key, pattern in zip(keys, patterns)) + "}"

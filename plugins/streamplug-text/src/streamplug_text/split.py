@@ -1,0 +1,254 @@
+"""Shards of two files: lines, one for each sample, and a meta file that says where each begins.
+
+The meta file has, all integers little-endian::
+
+    uint32            N, the number of samples
+    uint32[N + 1]     offsets in the data file: where each line begins; the last is the file's length
+    JSON              the schema, as in the index
+
+In front of the first line, the data file may have a header.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from streamplug.errors import CorruptShardError, DataError, DecodeError, InvalidIndexError
+from streamplug.interfaces import Column, Format, ShardHead, ShardInfo, ShardReader
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_text.values import Value
+
+U32 = np.dtype("<u4")
+MAX_FILE = (1 << 32) - 1
+
+_FEW = 8
+"""Samples up to which it is not worth while to look at all at once."""
+
+
+def head_size(samples: int) -> int:
+    """Return how many bytes of a meta file say where the samples lie."""
+    return 4 * (samples + 2)
+
+
+class Lines(ABC):
+    """How the values of samples stand in their lines.
+
+    A column that is decoded by an encoding of somebody else gets the bytes of its values in place of these.
+
+    Attributes:
+        header: What the data file begins with.
+    """
+
+    header: bytes = b""
+
+    @abstractmethod
+    def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
+        """Return the values of a sample.
+
+        Raises:
+            DataError: If the line is damaged.
+        """
+
+    @abstractmethod
+    def many(
+        self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
+    ) -> list[list[Any]]:
+        """Return the values of many samples, column by column; they are those that `one` returns.
+
+        Args:
+            data: A buffer with their lines.
+            starts: Where in it each begins, shape ``[n]``.
+            sizes: How many bytes each has, shape ``[n]``.
+            columns: Which columns.
+
+        Raises:
+            Exception: Any, if a line is out of the ordinary.
+        """
+
+
+class SplitFormat(Format):
+    """A format of such shards."""
+
+    roles: ClassVar[tuple[str, ...]] = ("data", "meta")
+    head_role: ClassVar[str] = "meta"
+
+    @abstractmethod
+    def lines(self, columns: Sequence[Column]) -> Lines:
+        """Return how the samples of a shard stand in their lines."""
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        least = head_size(samples) if role == "meta" else samples
+        if least > size or size > MAX_FILE:
+            raise InvalidIndexError(
+                f"{samples} samples cannot lie in a {role} file of {size} bytes"
+            )
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        data, meta = files["data"], files["meta"]
+        lines = self.lines(columns)
+        head = SplitHead(shard.samples, meta, len(data), lines)
+        _check_schema(meta[head_size(shard.samples) :])
+        if data[: len(lines.header)].tobytes() != lines.header:
+            raise CorruptShardError("its header does not name the columns that the index names")
+        return SplitReader(data, head)
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, head_size(shard.samples)
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        return SplitHead(shard.samples, head, shard.files["data"].raw.bytes, self.lines(columns))
+
+
+class SplitHead(ShardHead):
+    """Knows where the samples of one shard lie.
+
+    Attributes:
+        offsets: Where each line begins, and the end of the last, uint32, shape ``[samples + 1]``.
+    """
+
+    def __init__(self, samples: int, meta: Bytes1D, size: int, lines: Lines) -> None:
+        """Check the shard's structure.
+
+        Args:
+            samples: How many samples the index says that it has.
+            meta: The meta file, or at least its first `head_size` bytes.
+            size: Bytes of the data file.
+            lines: How the samples stand in them.
+
+        Raises:
+            CorruptShardError: If the meta file does not fit the index, the data file or itself.
+        """
+        self.offsets = _offsets(meta, samples, size, len(lines.header))
+        self._lines = lines
+
+    def byte_ranges(self, rows: Int64) -> Int64:
+        return np.stack([self.offsets[rows], self.offsets[rows + 1]], axis=1).astype(np.int64)
+
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
+        found = self._found(rows, data, starts, sizes, columns)
+        return [
+            values if isinstance(column.encoding, Value) else _decoded(column, rows, values)
+            for column, values in zip(columns, found)
+        ]
+
+    def _found(
+        self, rows: Int64, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
+    ) -> list[list[Any]]:
+        if len(rows) >= _FEW:
+            with suppress(Exception):  # one by one they are read with more care
+                return self._lines.many(data, starts, sizes, columns)
+        lines = [
+            self.one(row, data[at : at + size].tobytes(), columns)
+            for row, at, size in zip(rows.tolist(), starts.tolist(), sizes.tolist())
+        ]
+        return [[values[number] for values in lines] for number in range(len(columns))]
+
+    def one(self, index: int, line: bytes, columns: Sequence[Column]) -> list[Any]:
+        """Return the values of one sample, as `Lines.one` does; errors name it."""
+        try:
+            return self._lines.one(line, columns)
+        except DataError as error:
+            raise type(error)(f"sample {index}: {error}") from error.__cause__
+
+
+class SplitReader(ShardReader):
+    """Reads one shard from its files."""
+
+    def __init__(self, data: Bytes1D, head: SplitHead) -> None:
+        self._data = data
+        self._view = memoryview(data)  # type: ignore[arg-type]
+        self._head = head
+        self._bounds = memoryview(head.offsets)  # type: ignore[arg-type]
+        self._row_plan: tuple[Any, list[str], list[Column]] = None, [], []
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def byte_range(self, index: int) -> tuple[int, int]:
+        return self._bounds[index], self._bounds[index + 1]
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        line = bytes(self._view[self._bounds[index] : self._bounds[index + 1]])
+        planned, names, others = self._row_plan
+        if planned is not columns:
+            names = [column.name for column in columns]
+            others = [column for column in columns if not isinstance(column.encoding, Value)]
+            self._row_plan = columns, names, others
+        sample = dict(zip(names, self._head.one(index, line, columns)))
+        for column in others:
+            sample[column.name] = _decoded_one(column, index, sample[column.name])
+        return sample
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        starts = self._head.offsets[rows].astype(np.int64)
+        return self._head.take(rows, self._data, starts, columns)
+
+
+def _offsets(
+    meta: Bytes1D, samples: int, size: int, header: int
+) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    if len(meta) < head_size(samples):
+        raise CorruptShardError(
+            f"a meta file of {len(meta)} bytes cannot place the {samples} samples of the index"
+        )
+    count = int(meta[:4].view(U32)[0])
+    if count != samples:
+        raise CorruptShardError(f"its meta file places {count} samples, the index says {samples}")
+    offsets = meta[4 : head_size(samples)].view(U32)
+    if offsets[0] != header or offsets[-1] != size:
+        raise CorruptShardError(
+            f"its meta file says that samples span bytes {offsets[0]} to {offsets[-1]}, but they span "
+            f"{header} to {size}"
+        )
+    if samples and (wrong := offsets[1:] < offsets[:-1]).any():
+        raise CorruptShardError(f"sample {int(wrong.argmax())} ends before it begins")
+    return offsets
+
+
+def _check_schema(text: Bytes1D) -> None:
+    """Check that the end of a meta file, which nobody needs for reading, is there."""
+    try:
+        whole = isinstance(msgspec.json.decode(text.tobytes()), dict)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise CorruptShardError("the schema at the end of its meta file is damaged")
+
+
+def _decoded_one(column: Column, index: int, value: bytes) -> Any:
+    try:
+        return column.encoding.decode(memoryview(value))
+    except Exception as error:
+        reason = (
+            str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+        )
+        raise DecodeError(f"sample {index}, column {column.name!r}: {reason}") from error
+
+
+def _decoded(column: Column, rows: Int64, values: Sequence[bytes]) -> ColumnValues:
+    """Decode values by an encoding of somebody else."""
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    try:
+        data = np.frombuffer(b"".join(values), np.uint8)
+        return column.encoding.decode_batch(data, np.cumsum(sizes) - sizes, sizes)
+    except Exception as error:
+        for row, value in zip(rows.tolist(), values):
+            _decoded_one(column, row, value)
+        raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
+
+
+def schema_text(entry: Mapping[str, Any]) -> bytes:
+    """Return the end of a meta file."""
+    return json.dumps(entry, sort_keys=True).encode()

@@ -1,0 +1,243 @@
+"""Values of text formats: what Python prints for a number or a text, and what JSON makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces import Encoding
+from streamplug.interfaces.encoding import wrong_type
+
+
+class Value(Encoding):
+    """A value that stands in a line as text.
+
+    Attributes:
+        name: What errors call it.
+        expected: What it takes.
+        plain: The type of most values.
+        pattern: What makes of such a value, by the operator ``%``, the text that Python prints for it.
+    """
+
+    name: ClassVar[str]
+    expected: ClassVar[str]
+    plain: ClassVar[type]
+    pattern: ClassVar[str] = "%s"
+
+    @staticmethod
+    def render(value: Any, /) -> str:
+        """Return the text that stands for a value of type `plain`."""
+        raise NotImplementedError
+
+    def text(self, value: Any) -> str:
+        """Return the text that stands for a value.
+
+        Raises:
+            EncodeError: If the value has the wrong type, or no text.
+        """
+        raise NotImplementedError
+
+    def texts(self, values: Sequence[Any] | NDArray[Any]) -> list[str]:
+        """Return the texts of many values."""
+        some: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else values
+        if set(map(type, some)) <= {self.plain}:
+            return self.render_all(some)
+        return list(map(self.text, some))
+
+    def render_all(self, values: Sequence[Any]) -> list[str]:
+        """Return the texts of many values of type `plain`."""
+        return list(map(self.render, values))
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return self.text(value).encode()
+        except UnicodeEncodeError as error:
+            raise EncodeError(
+                f"{self.name} takes what UTF-8 can hold, got {value!r:.80}"
+            ) from error
+
+    def _refused(self, value: object) -> EncodeError:
+        return wrong_type(self.name, self.expected, value)
+
+
+def _as_is(text: str) -> str:
+    return text
+
+
+def printed(values: Sequence[float]) -> list[str] | None:
+    """Return what Python prints for many floats, some times sooner than it does; None if it is not sure.
+
+    Both print the shortest digits that give a number back. They differ in when they print an exponent, and
+    in how.
+    """
+    sizes = np.abs(np.array(values, np.float64))
+    if not len(sizes) or not ((sizes >= 1e-4) & (sizes < 1e16) | (sizes == 0)).all():
+        return None
+    return msgspec.json.encode(values).decode()[1:-1].split(",")
+
+
+# -- between separators -------------------------------------------------------------------
+
+
+class Field(Value):
+    """A value between separators."""
+
+    @staticmethod
+    def parse(text: str, /) -> Any:
+        """Return the value that a text stands for.
+
+        Raises:
+            ValueError: If it stands for none.
+        """
+        raise NotImplementedError
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            return self.parse(str(data, "utf-8"))
+        except ValueError as error:
+            raise DecodeError(f"not {self.name} as text: {bytes(data[:80])!r}") from error
+
+
+class StrField(Field):
+    """A text, as it is."""
+
+    name, expected, plain = "str", "a str", str
+    render = parse = staticmethod(_as_is)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._refused(value)
+        return value
+
+
+class IntField(Field):
+    """An integer of any size, in decimal digits."""
+
+    name, expected, plain = "int", "an int", int
+    pattern = "%d"
+    render, parse = staticmethod(int.__repr__), staticmethod(int)
+
+    def text(self, value: Any) -> str:
+        # What stands for True, though an int to Python, could not be read again.
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise self._refused(value)
+        return int.__repr__(int(value))
+
+
+class FloatField(Field):
+    """A float, in the shortest digits that give it back."""
+
+    name, expected, plain = "float", "a float", float
+    pattern = "%r"
+    render, parse = staticmethod(float.__repr__), staticmethod(float)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, float):
+            raise self._refused(value)
+        return float.__repr__(value)
+
+    def render_all(self, values: Sequence[Any]) -> list[str]:
+        return printed(values) or super().render_all(values)
+
+
+FIELDS: Mapping[str, Encoding] = {"str": StrField(), "int": IntField(), "float": FloatField()}
+"""The encodings of values between separators."""
+
+
+# -- JSON -----------------------------------------------------------------------------------
+
+
+class Json(Value):
+    """A value in a JSON object.
+
+    Attributes:
+        type: What a parser is told to expect.
+    """
+
+    type: ClassVar[Any]
+
+    def taken(self, value: object) -> Any:
+        """Return what the parser found, made the type that a column has.
+
+        Raises:
+            DecodeError: If it has another.
+        """
+        if isinstance(value, self.type):
+            return value
+        raise DecodeError(f"it is {self.expected}, got {type(value).__name__}: {value!r:.80}")
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            value = json.loads(str(data, "utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DecodeError(f"not JSON: {error}") from error
+        return self.taken(value)
+
+
+class JsonStr(Json):
+    """A text, in ASCII."""
+
+    name, expected, plain = "str", "a str", str
+    type = str
+    render = staticmethod(encode_basestring_ascii)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._refused(value)
+        return encode_basestring_ascii(value)
+
+
+class JsonInt(Json):
+    """An integer of any size; also what Python takes for one, true and false."""
+
+    name, expected, plain = "int", "an int", int
+    type = int | bool
+    pattern = "%d"
+    render = staticmethod(int.__repr__)
+
+    def text(self, value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if not isinstance(value, (int, np.integer)):
+            raise self._refused(value)
+        return int.__repr__(int(value))
+
+
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class JsonFloat(Json):
+    """A float, in the shortest digits that give it back; those that are no number by name."""
+
+    name, expected, plain = "float", "a float", float
+    type = float
+    pattern = "%r"
+
+    def taken(self, value: object) -> Any:
+        if type(value) is int:
+            return float(value)
+        return super().taken(value)
+
+    @staticmethod
+    def render(value: float, /) -> str:
+        text = float.__repr__(value)
+        return _NO_NUMBERS.get(text, text)
+
+    def text(self, value: Any) -> str:
+        if not isinstance(value, float):
+            raise self._refused(value)
+        return self.render(value)
+
+    def render_all(self, values: Sequence[Any]) -> list[str]:
+        return printed(values) or super().render_all(values)
+
+
+JSON: Mapping[str, Encoding] = {"str": JsonStr(), "int": JsonInt(), "float": JsonFloat()}
+"""The encodings of values in JSON objects."""

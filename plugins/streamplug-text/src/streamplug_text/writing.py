@@ -1,0 +1,164 @@
+"""Writes shards of lines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import EncodeError, EncodeTypeError
+from streamplug.interfaces import Column, ShardWriter, WriteSettings
+from streamplug.interfaces.given import check_names, count_of
+from streamplug.types import Buffer, Int64
+from streamplug_text.split import MAX_FILE, U32, schema_text
+from streamplug_text.values import Value
+
+
+class LinesWriter(ShardWriter):
+    """Lays out shards of one data set; subclasses say what a line is.
+
+    The header and the meta file do not count against the size limit, so that shards are cut where
+    mosaicml-streaming cuts them.
+
+    Attributes:
+        columns: Those of the data set, sorted by name.
+    """
+
+    base_size = 0
+    row_overhead = 0
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        settings: WriteSettings,
+        keys: Mapping[str, Any],
+        header: bytes = b"",
+    ) -> None:
+        """Take the columns, the keys that the format adds to an entry, and what a data file begins with."""
+        self.columns = sorted(columns, key=lambda column: column.name)
+        self._entry = {
+            "compression": settings.compression,
+            "hashes": list(settings.hashes),
+            "size_limit": settings.size_limit,
+            "version": 2,
+            **keys,
+        }
+        self._schema = schema_text(self._entry)
+        self._header = header
+        self.max_size = MAX_FILE - len(header)
+        self._names = {column.name for column in columns}
+        self._values = _getter([column.name for column in self.columns])
+        values = [_value_of(column) for column in self.columns]
+        self._kinds = values
+        self._plain = [value.plain for value in values]
+
+    @abstractmethod
+    def plain_line(self, values: tuple[Any, ...]) -> str:
+        """Return the line of a sample whose values are just of the types that their columns name.
+
+        Raises:
+            ValueError: If it has none; `line` says why.
+        """
+
+    @abstractmethod
+    def line(self, texts: Sequence[str]) -> str:
+        """Return the line of a sample, of the text of each value.
+
+        Raises:
+            EncodeError: If a text cannot stand in it; the message names the column.
+        """
+
+    @abstractmethod
+    def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
+        """Return the lines of many samples, of the texts of each column.
+
+        Raises:
+            ValueError: If one has none; `line` says which.
+        """
+
+    def entry(self) -> dict[str, Any]:
+        return dict(self._entry)
+
+    def encode(self, sample: Mapping[str, Any]) -> bytes:
+        # A dict has the columns if it has as many, all that are asked of it among them.
+        if type(sample) is not dict or len(sample) != len(self._plain):
+            check_names(sample, self._names)
+        try:
+            values = self._values(sample)
+        except KeyError:
+            check_names(sample, self._names)
+            raise
+        if [*map(type, values)] == self._plain:
+            try:
+                return self.plain_line(values).encode()
+            except ValueError:  # what follows says why
+                pass
+        texts = []
+        for column, kind, value in zip(self.columns, self._kinds, values):
+            try:
+                texts.append(kind.text(value))
+            except (EncodeError, ValueError) as error:
+                raise _unencodable(column.name, error) from error
+        return self._encoded(texts)
+
+    def _encoded(self, texts: Sequence[str]) -> bytes:
+        for column, text in zip(self.columns, texts):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise EncodeError(
+                    f"column {column.name!r}: takes what UTF-8 can hold, got {text!r:.80}"
+                ) from error
+        return self.line(texts).encode()
+
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
+        count = count_of(columns, self._names)
+        texts = []
+        for column, kind in zip(self.columns, self._kinds):
+            try:
+                texts.append(kind.texts(columns[column.name]))
+            except (EncodeError, ValueError, TypeError) as error:
+                raise _unencodable(column.name, error) from error
+        rows: Sequence[bytes | str]
+        try:
+            rows = self.plain_lines(texts)
+            together = "".join(rows)
+            data = together.encode()
+        except ValueError:  # one by one they tell which is wrong
+            encoded = list(map(self._encoded, zip(*texts)))
+            rows, data = encoded, b"".join(encoded)
+        else:
+            if len(data) != len(together):  # else a character is a byte
+                rows = [row.encode() for row in rows]
+        return data, np.fromiter(map(len, rows), np.int64, count)
+
+    def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+        offsets = np.full(len(sizes) + 1, len(self._header), np.int64)
+        offsets[1:] += np.cumsum(sizes)
+        head = np.concatenate([[len(sizes)], offsets]).astype(U32)
+        return {
+            "data": [b"".join((self._header, *parts))],
+            "meta": [head.tobytes(), self._schema],
+        }
+
+
+def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return what gets the values of some columns out of a sample."""
+    if len(names) == 1:
+        return lambda sample: (sample[names[0]],)
+    return itemgetter(*names)
+
+
+def _value_of(column: Column) -> Value:
+    if not isinstance(column.encoding, Value):
+        raise EncodeTypeError(f"column {column.name!r}: {column.spec!r} is not text")
+    return column.encoding
+
+
+def _unencodable(column: str, error: Exception) -> EncodeError:
+    if isinstance(error, EncodeError):
+        return type(error)(f"column {column!r}: {error}")
+    return EncodeError(f"column {column!r}: {type(error).__name__}: {error}")
