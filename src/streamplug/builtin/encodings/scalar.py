@@ -169,4 +169,4 @@ class Int(_Integer):
         return int.from_bytes(data, "little", signed=True)
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
-        return np.asarray(batch).tolist()  # type: ignore[no-any-return]
+        return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any

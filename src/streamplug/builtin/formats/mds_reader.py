@@ -153,7 +153,7 @@ class MDSHead(ShardHead):
             try:
                 taken.append(column.encoding.decode_batch(data, begin, sizes))
             except Exception as error:
-                view = memoryview(data)  # type: ignore[arg-type]
+                view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
                 values = [view[at : at + size] for at, size in zip(begin, sizes)]
                 raise _blame(column, rows, values, error) from error
         return taken
@@ -177,9 +177,9 @@ class MDSReader(ShardReader):
             CorruptShardError: If the header does not fit the index, the file or itself.
         """
         self._data = data
-        self._view = memoryview(data)  # type: ignore[arg-type]
+        self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         self._head = MDSHead(samples, data, len(data), columns)
-        self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]
+        self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]  # an array is a buffer
         self._heads = Struct(f"<{self._head.layout.lengths // _U32.itemsize}I")
         self._rest = self._head.layout.rest
         self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
