@@ -136,6 +136,20 @@ def test_columns_are_chosen(folder):
     assert list(next(dataset.batches(2))) == ["text"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["txt"], r"columns=\['txt'\]: .* has no \['txt'\], only \[.*Did you mean 'text'\?"),
+        (["zzz"], r"columns=\['zzz'\]: .* has no \['zzz'\], only \[.*\]$"),
+        ("text", r"columns='text': expected a list of names, such as \['text'\]"),
+        ([], r"columns=\[\] reads nothing"),
+    ],
+)
+def test_columns_that_cannot_be_chosen_are_refused(folder, columns, message):
+    with pytest.raises(ConfigError, match=message):
+        StreamingDataset(local=folder, columns=columns)
+
+
 # -- several streams ----------------------------------------------------------
 
 

@@ -474,6 +474,7 @@ def test_a_document_of_another_length_than_counted_is_refused(tmp_path):
         ("str", "text", {}, "'bytes' or one-dimensional"),
         ("ndarray:uint16", np.ones(3, np.uint16), {"column": "other"}, "'other'"),
         ("ndarray:uint16", np.ones(3, np.uint16), {"separator": 1 << 16}, "separator=65536"),
+        ("ndarray", np.ones(3, np.uint16), {"dtype": "uint17"}, "dtype='uint17'"),
     ],
 )
 def test_what_holds_no_tokens_is_refused(tmp_path, spec, value, options, match):
@@ -496,6 +497,8 @@ def test_what_holds_no_tokens_is_refused(tmp_path, spec, value, options, match):
     ],
 )
 def test_options_without_meaning_are_refused(options, match):
+    with pytest.raises(ConfigError, match=r"tokens='tokens': expected TokenBlocks"):
+        TokenDataset(tokens="tokens")
     with pytest.raises(ConfigError, match=match):
         TokenBlocks(**{"column": "tokens", "length": 8, **options})
     with pytest.raises(ConfigError, match="group=0"):

@@ -72,7 +72,7 @@ class EpochClock:
         return *self.next(), self.version
 
     def __setstate__(self, state: tuple[int, int, int]) -> None:
-        self.__init__(private_cells())  # type: ignore[misc]
+        self.__init__(private_cells())  # type: ignore[misc]  # a new object is made in place
         self.set(*state)
 
     @property

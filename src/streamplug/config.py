@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,6 +18,24 @@ from streamplug.types import World
 _BYTES = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb"))}
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[str]) -> None:
+    """Refuse names of columns that do not exist.
+
+    Args:
+        what: The parameter and its value, for errors.
+        where: The data set that the columns are to be of.
+        wanted: What the user named.
+        names: All that there are.
+
+    Raises:
+        ConfigError: If one does not exist; the nearest that does is told.
+    """
+    if missing := sorted(set(wanted) - set(names)):
+        near = difflib.get_close_matches(missing[0], names, 1, 0.5)
+        hint = f". Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"{what}: {where} has no {missing}, only {sorted(names)}{hint}")
 
 
 def parse_bytes(value: int | str, what: str) -> int:

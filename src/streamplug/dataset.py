@@ -148,7 +148,8 @@ class StreamingDataset:
         self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
-        digest = self._open_streams(columns and list(columns), allow_unsafe_types)
+        names = columns if isinstance(columns, str) else columns and list(columns)
+        digest = self._open_streams(names, allow_unsafe_types)
         wishes = Wishes(
             shuffle_algo=shuffle_algo if shuffle else None,
             shuffle_seed=whole_number("shuffle_seed", shuffle_seed, 0),

@@ -40,7 +40,7 @@ def new_hash(name: str) -> Digest:
     if name not in hash_names():
         raise ConfigError(f"unknown hash {name!r}; available: {', '.join(hash_names())}")
     if name in xxhash.algorithms_available:
-        return getattr(xxhash, name)()  # type: ignore[no-any-return]
+        return getattr(xxhash, name)()  # type: ignore[no-any-return]  # a name of algorithms_available
     return hashlib.new(name, usedforsecurity=False)
 
 

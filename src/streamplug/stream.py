@@ -10,6 +10,7 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
+from streamplug.config import check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.fetch import (
     DOWNLOAD_TIMEOUT,
@@ -261,12 +262,13 @@ class OpenStream:
             ConfigError: If one of `wanted` does not exist, or none is.
             UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
         """
+        if isinstance(wanted, str):
+            raise ConfigError(f"columns={wanted!r}: expected a list of names, such as [{wanted!r}]")
         if wanted is not None and not wanted:
             raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
         for schema in self.index.schemas:
             names = [column.name for column in schema.columns]
-            if missing := sorted(set(wanted or ()) - set(names)):
-                raise ConfigError(f"columns={wanted}: {self.where} has no {missing}, only {names}")
+            check_names(f"columns={wanted}", self.where, wanted or (), names)
             for column in schema.columns:
                 read = wanted is None or column.name in wanted
                 if read and column.encoding.unsafe and not allow_unsafe:

@@ -1,9 +1,13 @@
-"""That bench_read.py runs: its own sides on tiny data, and its command without the other libraries."""
+"""That bench_read.py runs: its own sides on tiny data, and its command without the other libraries.
+
+With STREAMPLUG_TEST_SOAK in the environment on all kinds of data, else on some.
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +16,8 @@ import pytest
 
 HERE = Path(__file__).parent
 SAMPLES = 600
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+KINDS = ["jpeg", "tokens", "table", "small", "documents"]
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +31,13 @@ def modules():
 @pytest.fixture(scope="module")
 def data(modules, tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
-    for kind in modules["read_data"].KINDS:
+    assert set(KINDS) == set(modules["read_data"].KINDS)
+    for kind in KINDS if SOAK else KINDS[:3]:
         modules["read_data"].build_mds(root / kind / "mds", kind, SAMPLES)
     return root
 
 
-@pytest.mark.parametrize("kind", ["jpeg", "tokens", "small", "documents", "table"])
+@pytest.mark.parametrize("kind", KINDS if SOAK else KINDS[:3])
 def test_all_sides_read_two_whole_epochs(modules, data, kind):
     sides = [*modules["read_sides"].LIMITS, *modules["read_sides"].OURS]
     chosen = [s for s in sides if s.cores == 1 and (s.kinds is None or kind in s.kinds)]

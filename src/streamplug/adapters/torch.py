@@ -32,7 +32,7 @@ _LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """Bytes of torch's largest dtype of each of numpy's kinds."""
 
 
-class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # noqa: D101 - below
+class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
     __doc__ = dataset.StreamingDataset.__doc__
 
     def __init__(self, **kwargs: Any) -> None:
@@ -40,7 +40,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         # Workers share such memory under fork and spawn, and it has no name to be left behind.
         cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
         cells.numpy()[CELLS:] = self._watch.observer.counters.cells
-        self._share(cells.share_memory_(), None, os.getpid())  # type: ignore[no-untyped-call]
+        self._share(cells.share_memory_(), None, os.getpid())  # type: ignore[no-untyped-call]  # it has no types
 
     def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
         """Count epochs, and what else happens, in memory that all workers see."""
@@ -96,7 +96,7 @@ class TokenDataset(tokens.TokenDataset, StreamingDataset):  # noqa: D101 - below
     __doc__ = tokens.TokenDataset.__doc__
 
 
-class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
+class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]  # generic in its stubs only
     """A torch `DataLoader` that hands over whole batches, and whose state is exact.
 
     Workers read batches column by column and leave them in memory that they share with this process, where
@@ -168,7 +168,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
 
     def _get_iterator(self) -> Any:
         batches = _Batches(
-            self.dataset,  # type: ignore[arg-type]
+            self.dataset,  # type: ignore[arg-type]  # the constructor takes no other
             self._transform,
             self.collate_fn if self._by_sample else None,
             self.batch_size or 1,
@@ -190,8 +190,8 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         slots = (self.prefetch_factor or 0) + 2
         return [Arena(slots) for _ in range(self.num_workers)] if Arena.possible() else []
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        run: Run = self.dataset._run  # type: ignore[attr-defined]
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
+        run: Run = self.dataset._run  # type: ignore[attr-defined]  # the constructor takes no other
         if self._version != run.version:
             self._iterator = None  # persistent workers have the run as it was before
         self._version, sets = run.version, run.clock.sets
@@ -208,13 +208,13 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         self._loop = None
 
     def _line(self) -> AbstractContextManager[None]:
-        data: StreamingDataset = self.dataset  # type: ignore[assignment]
+        data: StreamingDataset = self.dataset  # type: ignore[assignment]  # the constructor takes no other
         # Without workers the data set itself is iterated over here, and shows what it downloads.
         return data._watch.line(data._found_world(), data._source.remote and self.num_workers > 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""
-        data: StreamingDataset = self.dataset  # type: ignore[assignment]
+        data: StreamingDataset = self.dataset  # type: ignore[assignment]  # the constructor takes no other
         run, world = data._run, data._world()
         if self._loop is None or self._loop[3] != run.clock.sets:
             return run.next_state(world)
@@ -225,13 +225,13 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]
         """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""
         # Persistent workers may be ahead in the run as it was before.
         self._iterator = None
-        self.dataset.load_state_dict(saved)  # type: ignore[attr-defined]
+        self.dataset.load_state_dict(saved)  # type: ignore[attr-defined]  # the constructor takes no other
 
 
 # -- batches in workers ---------------------------------------------------------------
 
 
-class _Batches(IterableDataset):  # type: ignore[type-arg]
+class _Batches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
     """The batches of a data set, as a worker reads them."""
 
     def __init__(
@@ -360,7 +360,8 @@ def _list_bytes(values: Any) -> int:
 
 
 def _opened(packed: Packed | None, rest: dict[Any, Any]) -> dict[Any, Any]:
-    return _tensors({**rest, **({} if packed is None else received(packed))})  # type: ignore[no-any-return]
+    found: dict[Any, Any] = _tensors({**rest, **({} if packed is None else received(packed))})
+    return found
 
 
 # -- devices --------------------------------------------------------------------------
@@ -371,7 +372,7 @@ def _moved(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]
     if device is None or device.type != "cuda":
         yield from batches if device is None else (_to(batch, device) for batch in batches)
         return
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # it has no types
     waiting: list[tuple[Any, torch.cuda.Event]] = []
     for batch in batches:
         with torch.cuda.stream(side):

@@ -135,7 +135,7 @@ class RangeStore:
 class _Interruptible(io.FileIO):
     """A file whose reading ends when nobody waits for it any more."""
 
-    def readinto(self, buffer: Buffer, /) -> int | None:  # type: ignore[override]
+    def readinto(self, buffer: Buffer, /) -> int | None:  # type: ignore[override]  # FileIO says more
         check()
         return super().readinto(buffer)
 

@@ -95,7 +95,7 @@ def slices(buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[memoryview]:
     """
     ends = starts + sizes
     _check_inside(buffer, starts, ends)
-    data = memoryview(buffer)  # type: ignore[arg-type]
+    data = memoryview(buffer)  # type: ignore[arg-type]  # an array is a buffer
     return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
@@ -207,7 +207,7 @@ class Encoding(ABC):
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` would give it."""
-        return batch  # type: ignore[return-value]
+        return batch  # type: ignore[return-value]  # a ColumnValues can be indexed
 
 
 Decoder: TypeAlias = "Callable[[Encoding], Encoding]"

@@ -126,7 +126,7 @@ class Batching:
                     f"stream {number}: its share of {share:.3g} is not one sample of a global batch "
                     f"of {total}; make the share or batch_size larger, or take another batching_method"
                 )
-        return counts.tolist()  # type: ignore[no-any-return]
+        return counts.tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
     def per_stream(self, parts: Sequence[Part]) -> Int64:
         """Return ids, shape ``[steps, ranks, batch]``: global batches of one stream each."""

@@ -102,7 +102,7 @@ def _by_share(shares: Sequence[float | int | None], total: int, seed: int) -> li
     chosen = (total * (parts / parts.sum())).astype(np.int64)
     left = total - int(chosen.sum())
     chosen[np.random.default_rng(seed).choice(len(parts), left, replace=False)] += 1
-    return chosen.tolist()  # type: ignore[no-any-return]
+    return chosen.tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 
 def proportion_per_stream(
@@ -123,7 +123,7 @@ def proportion_per_stream(
         parts = np.array([w.proportion for w in weights], np.float64)
     else:
         parts = np.array(choose if epoch_size is None else sizes, np.float64)
-    return (parts / (parts.sum() or 1)).tolist()  # type: ignore[no-any-return]
+    return (parts / (parts.sum() or 1)).tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 
 def choose_per_shard(sizes: Int64, choose: int, granularity: int, seed: int) -> Int64:

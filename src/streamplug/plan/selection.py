@@ -176,4 +176,5 @@ class Drawn(Chosen):
         return found
 
     def _numbers(self, unit: int, offset: int) -> list[int]:
-        return np.flatnonzero(self._picked[unit] == offset).tolist()  # type: ignore[no-any-return]
+        found: list[int] = np.flatnonzero(self._picked[unit] == offset).tolist()
+        return found

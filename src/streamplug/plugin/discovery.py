@@ -150,7 +150,7 @@ def _declared(manager: pluggy.PluginManager, plugin: Found) -> Iterator[Found]:
 def _provided(kind: Kind, impl: pluggy.HookImpl, plugin: Found) -> Iterator[Found]:
     try:
         providers = _checked(impl.function(), kind.hook)
-    except (Exception, SystemExit) as error:  # noqa: BLE001
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - told, and stops no other
         yield replace(plugin, kind=kind.name, status=BROKEN, reason=_describe(error))
         return
     for provider in providers:

@@ -16,7 +16,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def streamplug_storages() -> Iterable[Provider]:  # type: ignore[empty-body]
+def streamplug_storages() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
     """Name the storages that this plugin provides, by URL scheme.
 
     Each target is a subclass of `streamplug.Storage`.
@@ -24,7 +24,7 @@ def streamplug_storages() -> Iterable[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
-def streamplug_compressions() -> Iterable[Provider]:  # type: ignore[empty-body]
+def streamplug_compressions() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
     """Name the compressions that this plugin provides.
 
     Each target is a subclass of `streamplug.Compression`.
@@ -32,7 +32,7 @@ def streamplug_compressions() -> Iterable[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
-def streamplug_encodings() -> Iterable[Provider]:  # type: ignore[empty-body]
+def streamplug_encodings() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
     """Name the column encodings that this plugin provides.
 
     Each target is a subclass of `streamplug.Encoding`.
@@ -40,7 +40,7 @@ def streamplug_encodings() -> Iterable[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
-def streamplug_formats() -> Iterable[Provider]:  # type: ignore[empty-body]
+def streamplug_formats() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
     """Name the shard formats that this plugin provides.
 
     Each target is a subclass of `streamplug.Format`.
@@ -48,7 +48,7 @@ def streamplug_formats() -> Iterable[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
-def streamplug_shuffles() -> Iterable[Provider]:  # type: ignore[empty-body]
+def streamplug_shuffles() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
     """Name the shuffle algorithms that this plugin provides.
 
     Each target is a subclass of `streamplug.ShuffleAlgorithm`.
@@ -56,7 +56,7 @@ def streamplug_shuffles() -> Iterable[Provider]:  # type: ignore[empty-body]
 
 
 @hookspec
-def streamplug_callbacks() -> Iterable[Provider]:  # type: ignore[empty-body]
+def streamplug_callbacks() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
     """Name the callbacks that this plugin provides.
 
     Each target is a subclass of `streamplug.Callback`.

@@ -164,7 +164,7 @@ def load(kind: str, name: str, target: str, provider: str) -> type[Any]:
     """
     module, _, attribute = target.partition(":")
     try:
-        cls = getattr(import_module(module), attribute)
+        cls: type[Any] = getattr(import_module(module), attribute)
     except (Exception, SystemExit) as error:
         raise BrokenPluginError(
             f"{kind} {name!r} comes from {provider}, which cannot be imported: "
@@ -174,7 +174,7 @@ def load(kind: str, name: str, target: str, provider: str) -> type[Any]:
         _check(kind, name, cls, provider)
     except PluginError as error:
         raise BrokenPluginError(str(error)) from None
-    return cls  # type: ignore[no-any-return]
+    return cls
 
 
 def _check(kind: str, name: str, cls: object, provider: str) -> None:
@@ -185,9 +185,10 @@ def _check(kind: str, name: str, cls: object, provider: str) -> None:
         )
     if abstract := sorted(getattr(cls, "__abstractmethods__", ())):
         raise PluginError(f"{kind} {name!r} from {provider} lacks {', '.join(abstract)}")
-    if cls.api_version != base.api_version:  # type: ignore[attr-defined]
+    version: int = cls.api_version  # type: ignore[attr-defined]  # it derives from base
+    if version != base.api_version:
         raise PluginError(
-            f"{kind} {name!r} from {provider} was written for version {cls.api_version} of "  # type: ignore[attr-defined]
+            f"{kind} {name!r} from {provider} was written for version {version} of "
             f"{base.__name__}; this streamplug has version {base.api_version}"
         )
 

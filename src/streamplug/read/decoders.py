@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 
+from streamplug.config import check_names
 from streamplug.errors import ConfigError
 from streamplug.index import Index
 from streamplug.interfaces import Column, Decoder, Encoding
@@ -19,9 +20,12 @@ def decoded_by(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
     """
     if not decoders:
         return index
+    if not isinstance(decoders, Mapping):
+        raise ConfigError(
+            f"decoders={decoders!r}: expected a decoder by name of each column, in a dict"
+        )
     names = {column.name for schema in index.schemas for column in schema.columns}
-    if unknown := sorted(set(decoders) - names):
-        raise ConfigError(f"decoders={list(decoders)}: {index.where} has no {unknown}")
+    check_names(f"decoders={list(decoders)}", index.where, decoders, names)
     changed = copy(index)
     changed.schemas = tuple(
         replace(

@@ -60,7 +60,7 @@ class Reader:
 
     def _look_up(self) -> None:
         """Have at hand what finds a single sample quickly, without a Python number for every shard."""
-        self._bounds = memoryview(self.starts)  # type: ignore[arg-type]
+        self._bounds = memoryview(self.starts)  # type: ignore[arg-type]  # an array is a buffer
         alone = self._streams[0] if len(self._streams) == 1 else None
         self._open = alone.at_hand if isinstance(alone, OpenShards) else {}
 
@@ -75,7 +75,7 @@ class Reader:
         """Return the distinct shards of some samples, in the order of first need."""
         shards = np.searchsorted(np.asarray(self.starts), ids.reshape(-1), side="right") - 1
         distinct, first = np.unique(shards, return_index=True)
-        return distinct[np.argsort(first)].tolist()  # type: ignore[no-any-return]
+        return distinct[np.argsort(first)].tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
     def open(self, shard: int) -> OpenShard:
         """Return an open shard, by its number over all streams."""
@@ -94,7 +94,7 @@ class Reader:
         They come in the order of first need.
         """
         if not self._any_ranged:
-            return self.shards_of(ids)  # type: ignore[return-value]
+            return self.shards_of(ids)  # type: ignore[return-value]  # lists are invariant
         found: list[int | Piece] = []
         groups = Groups(np.asarray(self.starts), ids)
         for number, places in sorted(groups, key=lambda group: int(group[1][0])):
@@ -144,7 +144,7 @@ class Reader:
             shards.keep(shard, -1)
 
     def _pieces_of(self, piece: Piece) -> RangeShards:
-        return self._find(piece.number)[0]  # type: ignore[return-value]
+        return self._find(piece.number)[0]  # type: ignore[return-value]  # only theirs give pieces
 
     @contextmanager
     def _at_hand(self, groups: Groups) -> Iterator[None]:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug.testing.answers import AnswerTests
     from streamplug.testing.callback import CallbackTests
     from streamplug.testing.compression import CompressionTests
     from streamplug.testing.deviations import ConformanceBase
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from streamplug.testing.storage import StorageTests
 
 _HOME = {
+    "AnswerTests": "answers",
     "CallbackTests": "callback",
     "CompressionTests": "compression",
     "ConformanceBase": "deviations",
@@ -36,6 +38,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AnswerTests",
     "CallbackTests",
     "CompressionTests",
     "ConformanceBase",

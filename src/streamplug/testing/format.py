@@ -233,7 +233,7 @@ class FormatTests(ConformanceBase):
         if None in found:
             assert set(found) == {None}
             pytest.skip("a sample is not one piece of a file")
-        for start, stop in found:  # type: ignore[misc]
+        for start, stop in found:  # type: ignore[misc]  # None is not among them
             assert 0 <= start <= stop <= len(shard.files["data"])
 
     def test_head_tells_what_the_whole_shard_tells(self) -> None:
@@ -383,7 +383,7 @@ def _assemble(writer: ShardWriter, parts: Sequence[Any], sizes: Sequence[int]) -
 
 def _json(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry as a reader of the index finds it."""
-    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]  # a dict went in
 
 
 def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:

@@ -352,7 +352,7 @@ class StorageTests(ConformanceBase):
 def _read_in_child(method: str, storage: Storage, key: str) -> bytes:
     context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]
+    child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]  # abstract
     with warnings.catch_warnings():
         # Threads of clients and of other tests make Python 3.12 and later warn of fork.
         warnings.simplefilter("ignore", DeprecationWarning)

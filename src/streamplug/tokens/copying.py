@@ -60,9 +60,9 @@ class Copier:
             whole = gather(found[0].data, starts, width * size)  # each row is one part
             return whole.view(self._dtype).reshape(count, width)
         tokens = np.full(count * width, self._padding, self._dtype)
-        target = memoryview(tokens.view(np.uint8))  # type: ignore[arg-type]
+        target = memoryview(tokens.view(np.uint8))  # type: ignore[arg-type]  # an array is a buffer
         for memory in found:
-            source, those = memoryview(memory.data), memory.places  # type: ignore[arg-type]
+            source, those = memoryview(memory.data), memory.places  # type: ignore[arg-type]  # as above
             moves = (parts.at[those] * size, starts[those], parts.size[those] * size)
             for to, start, nbytes in zip(*(each.tolist() for each in moves)):
                 target[to : to + nbytes] = source[start : start + nbytes]

@@ -50,7 +50,10 @@ def _dtype(opened: OpenStream, schema: Schema, name: str, given: str | None) -> 
         )
     if given is None and column.encoding.item is None:
         raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
-    wanted = np.dtype(given).newbyteorder("<") if given is not None else None
+    try:
+        wanted = np.dtype(given).newbyteorder("<") if given is not None else None
+    except TypeError:
+        raise ConfigError(f"dtype={given!r}: expected the name of one, such as 'uint16'") from None
     item = column.encoding.item or wanted
     if item is None or (wanted is not None and wanted != item):
         raise ConfigError(f"{what}, has tokens of {item}, not dtype={given!r}")

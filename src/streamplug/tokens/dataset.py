@@ -39,6 +39,8 @@ class TokenDataset(StreamingDataset):
     """
 
     def __init__(self, *, tokens: TokenBlocks | TokenPacks, **kwargs: Any) -> None:
+        if not isinstance(tokens, TokenBlocks | TokenPacks):
+            raise ConfigError(f"tokens={tokens!r}: expected TokenBlocks(...) or TokenPacks(...)")
         if kwargs.get("columns") is not None:
             raise ConfigError(
                 f"columns={kwargs['columns']!r}: rows are of the column {tokens.column!r}"

@@ -38,7 +38,7 @@ class Even(Ends):
     count: int
 
     @property
-    def total(self) -> int:  # type: ignore[override]
+    def total(self) -> int:  # type: ignore[override]  # computed, where the base stores it
         """Number of tokens."""
         return self.length * self.count
 

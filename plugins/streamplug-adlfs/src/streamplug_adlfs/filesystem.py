@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError
 _SECRETS = ("account_key", "connection_string", "sas_token")
 
 
-class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]
+class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no types
     """adlfs, with limits for its client, and a listing that tells a missing container.
 
     adlfs passes limits of time on with reads and writes only, and reaches other servers than Azure's

@@ -176,7 +176,7 @@ class HfStorage(Storage):
         self, method: str, url: str, headers: Mapping[str, str] | None = None, **body: Any
     ) -> Iterator[Any]:
         """Send a request with the token; the client by itself would wait for ever."""
-        from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        from huggingface_hub.utils import (  # type: ignore[attr-defined]  # it is there
             build_hf_headers,
             get_session,
         )

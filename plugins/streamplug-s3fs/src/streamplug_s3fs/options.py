@@ -101,7 +101,7 @@ def _endpoint_of_environment() -> str:
 
 def _checksums(endpoint: str) -> dict[str, str]:
     """Return settings without which several stores other than Amazon's refuse uploads."""
-    from botocore.config import Config  # type: ignore[import-untyped]
+    from botocore.config import Config  # type: ignore[import-untyped]  # botocore has no types
 
     host = urlsplit(endpoint).hostname or "amazonaws.com"
     if host.endswith(("amazonaws.com", "amazonaws.com.cn")):

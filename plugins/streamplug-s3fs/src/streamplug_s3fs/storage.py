@@ -56,7 +56,7 @@ class S3Storage(FsspecStorage):
             return bytes(cat_file(self.path(key), **({"max_concurrency": 1} if parts else {})))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
-        from botocore import exceptions as boto  # type: ignore[import-untyped]
+        from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
 
         if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
             return AccessDenied(

@@ -159,7 +159,7 @@ class NDArrayEncoding(Encoding, Vectors):
             begin[those] += width
         if (begin + lengths * dtype.itemsize != starts + sizes).any():
             return None
-        data = memoryview(buffer)  # type: ignore[arg-type]
+        data = memoryview(buffer)  # type: ignore[arg-type]  # an array is a buffer
         return [
             np.ndarray(length, dtype, data, start).copy()
             for start, length in zip(begin.tolist(), lengths.tolist())

@@ -193,4 +193,4 @@ class Int(_Integer):
         return item
 
     def split(self, batch: ColumnValues) -> Sequence[Any]:
-        return np.asarray(batch).tolist()  # type: ignore[no-any-return]
+        return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any

@@ -225,7 +225,7 @@ def _interleave(
 
 def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
     """Cut equal rows that lie back to back into single ones."""
-    flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
+    flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
     size = len(flat) // count if count else 0
     return [flat[start : start + size] for start in range(0, count * size, size or 1)]
 

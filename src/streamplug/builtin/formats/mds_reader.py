@@ -96,7 +96,7 @@ class MDSReader(ShardReader):
         """
         self._data = data
         self._head = MDSHead(samples, data, len(data), columns)
-        self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]
+        self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]  # an array is a buffer
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -118,7 +118,7 @@ class MDSReader(ShardReader):
             CorruptShardError: As for `row`.
             DecodeError: As for `row`.
         """
-        layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]
+        layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
         start, stop = self._bounds[index], self._bounds[index + 1]
         try:
             located = layout.located(self._data, np.array([start]), np.array([stop - start]))
