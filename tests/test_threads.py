@@ -12,6 +12,7 @@ import pytest
 from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
+from streamplug.fetch.makers import Makers
 from streamplug.testing.http import serving
 
 SIZE, BATCH = 200, 8
@@ -25,6 +26,12 @@ def root(tmp_path_factory):
         for number in range(SIZE):
             out.write({"id": number, "wide": np.full(64, number, np.int32), "text": f"n {number}"})
     return root
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Have threads read even what takes no time."""
+    monkeypatch.setattr(Makers, "worthwhile", property(lambda self: self._threads > 0))
 
 
 def make(root, **kwargs):
@@ -47,6 +54,7 @@ def alive():
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("how", ["local", "cache", "small cache", "ranges"])
+@pytest.mark.usefixtures("always")
 def test_batches_come_in_order_from_wherever(root, tmp_path, threads, how):
     expected = ids(make(root).batches())
     with serving(root) as server:
@@ -67,6 +75,7 @@ def test_batches_come_in_order_from_wherever(root, tmp_path, threads, how):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("taken", [1, 2, 11])
+@pytest.mark.usefixtures("always")
 def test_the_state_counts_what_was_handed_out(root, threads, taken):
     whole = ids(make(root).batches())
     dataset = make(root)
@@ -81,15 +90,18 @@ def test_the_state_counts_what_was_handed_out(root, threads, taken):
     assert ids(again.batches(threads=threads)) == whole[taken:]
 
 
+@pytest.mark.usefixtures("always")
 def test_a_loop_that_is_left_ends_its_threads(root):
     for batch in make(root).batches(threads=2):
         assert len(batch["id"]) == BATCH
+        assert alive()
         break
     gc.collect()
     assert not alive()
 
 
 @pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.usefixtures("always")
 def test_a_damaged_sample_is_raised_with_its_batch(root, tmp_path, threads):
     columns = {"id": "int", "text": "str"}
     with MDSWriter(columns=columns, out=tmp_path, size_limit=1000) as out:
@@ -108,3 +120,28 @@ def test_a_damaged_sample_is_raised_with_its_batch(root, tmp_path, threads):
 def test_less_than_no_threads_are_refused(root):
     with pytest.raises(ConfigError, match="threads=-1"):
         next(make(root).batches(threads=-1))
+
+
+def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.makers._WORTH", 600.0)
+    monkeypatch.setattr("streamplug.block._ROWS_OF_BATCHES", BATCH)
+    expected, started = ids(make(root).batches()), []
+    monkeypatch.setattr(Makers, "add", lambda *_: started.append(1))
+    assert ids(make(root).batches(threads=2)) == expected
+    assert not started
+
+
+def test_threads_take_over_what_takes_long_and_are_asked_again(monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.makers._WORTH", 0.0)
+    makers = Makers(lambda block: [block], 2)
+    here, there = [], []
+    for block in range(40):
+        if makers.worthwhile:
+            makers.add(block, None)
+            there += makers.next()
+        else:
+            here += makers.here(block)
+    makers.stop()
+    # The first two show that it is worth it, then eight are made by threads, one is not, sixteen are.
+    assert here == [0, 1, 10, 27]
+    assert here + there == [*here, *(n for n in range(40) if n not in here)]

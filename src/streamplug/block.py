@@ -28,8 +28,8 @@ _ROWS = 1024
 _VALUES = 1 << 14
 """More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
 
-_ROWS_IN_TURN = 4096
-"""More are found at once where that is all that is done at once."""
+_ROWS_OF_BATCHES = 4096
+"""More where columns are read: few of the values are Python objects, or batches are decoded in turn."""
 
 
 class Block:
@@ -108,6 +108,7 @@ class Source:
         row_bytes: About how many bytes a sample takes.
         decoded: What is known of the memory that a sample takes when it is decoded.
         columns: How many columns are read.
+        objects: Of how many of them a batch is no array.
         predownload: How many samples ahead to fetch; None adapts.
     """
 
@@ -116,6 +117,7 @@ class Source:
     row_bytes: int
     decoded: int
     columns: int
+    objects: int
     predownload: int | None
 
     @classmethod
@@ -129,25 +131,36 @@ class Source:
         """Describe streams that `reader` reads, and of them these columns, or all for None."""
         size = sum(stream.index.raw_bytes for stream in streams)
         schemas = [schema for stream in streams for schema in stream.index.schemas]
+        read = [
+            [c for c in schema.columns if columns is None or c.name in columns]
+            for schema in schemas
+        ]
         return cls(
             reader,
             remote=any(stream.store.fetches for stream in streams),
             row_bytes=max(size // max(int(reader.starts[-1]), 1), 1),
             decoded=max((schema.decoded_bytes for schema in schemas), default=0),
-            columns=max((len(columns or schema.columns) for schema in schemas), default=1),
+            columns=max(map(len, read), default=1),
+            objects=max((sum(c.encoding.dtype is None for c in each) for each in read), default=1),
             predownload=predownload,
         )
 
     @property
     def rows(self) -> int:
         """About how many samples to read at once."""
-        fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
-        return max(min(_ROWS, fitting, _VALUES // self.columns), 1)
+        return self._rows(_ROWS, self.columns)
 
-    @property
-    def rows_in_turn(self) -> int:
-        """The same if they are decoded batch by batch."""
-        return self.rows if self.remote or not self.reader.in_turn else _ROWS_IN_TURN
+    def rows_of_batches(self, *, threads: int) -> int:
+        """About how many to read at once where only some columns become Python objects."""
+        if self.remote:  # what all of them need would be waited for
+            return self.rows
+        if self.reader.in_turn and not threads:
+            return _ROWS_OF_BATCHES
+        return self._rows(_ROWS_OF_BATCHES, self.objects)
+
+    def _rows(self, most: int, columns: int) -> int:
+        fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
+        return max(min(most, fitting, _VALUES // max(columns, 1)), 1)
 
     def parts(
         self,

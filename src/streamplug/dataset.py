@@ -229,8 +229,8 @@ class StreamingDataset:
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        rows_of = (lambda ids: [self[i] for i in ids.tolist()]) if self._own else self._reader.rows
-        read = lambda block: rows_of(block.ids)  # noqa: E731
+        one_by_one, rows_of = self._own, self._reader.rows
+        read = lambda b: [self[i] for i in b.ids.tolist()] if one_by_one else rows_of(b.ids)  # noqa: E731
         for epoch, block, rows in self._blocks(read, self._source.rows):
             for step, part in block.batches():
                 yield from rows[part.start : part.stop - 1]
@@ -261,7 +261,7 @@ class StreamingDataset:
         self._run.use_batch_size(batch_size)
         threads = whole_number("threads", threads, 0) or 0
         # What threads read ahead of use is to be decoded, too.
-        finish, rows = (list, self._source.rows) if threads else (iter, self._source.rows_in_turn)
+        finish, rows = list if threads else iter, self._source.rows_of_batches(threads=threads)
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
         for epoch, block, batches in self._blocks(read, rows, threads):
             for batch, (step, _) in zip(batches, block.batches()):

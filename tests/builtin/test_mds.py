@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
+from streamplug.builtin.encodings.plain import Str
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import (
     ConfigError,
@@ -24,6 +27,7 @@ from streamplug.interfaces import (
     WriteSettings,
 )
 from streamplug.plugin import make
+from streamplug.testing.equality import same
 from streamplug.types import FileInfo
 
 SPECS = {"text": "str", "id": "int", "tag": "bytes"}
@@ -304,3 +308,107 @@ def test_values_of_4_gib_are_refused():
 def test_the_format_takes_no_argument():
     with pytest.raises(ConfigError, match=r"format MDS takes no argument, got '3'"):
         make("format", "mds:3")
+
+
+WIDE = {"a": "int", "b": "float32", "image": "bytes", "c": "uint16", "t": "ndarray:int16:3"}
+WIDE |= {"text": "str", "z": "json"}
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_single_rows_are_those_of_batches_whatever_the_columns(count):
+    names = sorted(WIDE)
+    for first in range(len(names) - count + 1):
+        specs = {name: WIDE[name] for name in names[first : first + count]}
+        rows = [
+            {
+                "a": -number,
+                "b": 0.5 * number,
+                "image": bytes(number),
+                "c": number,
+                "t": np.full(3, number, np.int16),
+                "text": "ü" * number,
+                "z": [number],
+            }
+            for number in range(5)
+        ]
+        it = reader(shard(specs, [{name: row[name] for name in specs} for row in rows]), 5, specs)
+        for chosen in (stored(specs), stored(specs)[::2], stored(specs)[-1:]):
+            read, taken = it.row_of(chosen), it.take(np.arange(5), chosen)
+            split = [c.encoding.split(values) for c, values in zip(chosen, taken)]
+            for number in range(5):
+                expected = {c.name: values[number] for c, values in zip(chosen, split)}
+                assert same(read(number), expected)
+                assert list(read(number)) == [c.name for c in chosen]
+
+
+def test_nan_keeps_its_bits_in_a_single_row():
+    specs = {"x": "float32", "text": "str"}
+    nan = np.array([0x7F800001, 0xFFC12345], np.uint32).view(np.float32)
+    data = shard(specs, [{"x": each, "text": "ab"} for each in nan])
+    # The encoder may set a bit of what signals; so they are put into the file.
+    at = struct.unpack_from("<2I", data, 4)
+    patched_ = bytearray(data)
+    for start, each in zip(at, nan):
+        patched_[start + 6 : start + 10] = each.tobytes()
+    it = reader(bytes(patched_), 2, specs)
+    assert [it.row(i, stored(specs))["x"].tobytes() for i in range(2)] == [e.tobytes() for e in nan]
+
+
+def test_what_reads_rows_does_not_keep_the_file_alive():
+    data = np.frombuffer(bytearray(DATA), np.uint8)
+    file = ShardFile(FileInfo("shard.mds", len(DATA), {}), None)
+    it = MDS().open(ShardInfo(0, 3, {"data": file}), {"data": data}, stored(SPECS))
+    gone = weakref.ref(data)
+    read = it.row_of(stored(SPECS))
+    assert same(read(1), ROWS[1])
+    del it, data
+    assert same(read(2), ROWS[2])
+    gc.disable()
+    try:
+        del read
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_names_of_columns_are_never_taken_for_code():
+    specs = {"'}, __import__('os').abort()": "int", "\n": "str", "p0": "bytes"}
+    row = {"'}, __import__('os').abort()": 3, "\n": "x", "p0": b"y"}
+    assert reader(shard(specs, [row]), 1, specs).row(0, stored(specs)) == row
+
+
+def test_an_encoding_with_a_decode_of_its_own_is_read_by_it():
+    class Shout(Str):
+        def decode(self, data: memoryview) -> str:
+            return super().decode(data).upper()
+
+    columns_ = [Column("a", "str", Shout())]
+    file = ShardFile(FileInfo("shard.mds", 0, {}), None)
+    data = np.frombuffer(shard({"a": "str"}, [{"a": "quiet"}]), np.uint8)
+    it = MDS().open(ShardInfo(0, 1, {"data": file}), {"data": data}, columns_)
+    assert it.row(0, columns_) == {"a": "QUIET"}
+
+
+def test_large_values_are_not_copied():
+    it, large = writer({"a": "bytes", "b": "int"}), bytes(5000)
+    parts, size = it.encode_parts({"a": large, "b": 1})
+    assert any(part is large for part in parts)
+    assert (size, b"".join(parts)) == (5012, it.encode({"a": large, "b": 1}))
+    rows, sizes = it.encode_batch({"a": [large, b""], "b": [1, 2]})
+    assert any(part is large for part in rows[0])
+    assert sizes.tolist() == [5012, 12]
+
+
+def test_arrays_may_be_changed_after_they_were_encoded():
+    values = np.arange(6000, dtype=np.uint16).reshape(2, 3000)
+    for specs in ({"t": "ndarray:uint16:3000"}, {"t": "ndarray:uint16:3000", "s": "str"}):
+        it, mine = writer(specs), values.copy()
+        batch = {"t": mine, "s": ["a", "b"]}
+        data, _ = it.encode_batch({name: batch[name] for name in specs})
+        mine[:] = 0
+        expected = [
+            it.encode({n: v for n, v in (("t", t), ("s", s)) if n in specs})
+            for t, s in zip(values, "ab")
+        ]
+        flat = data if isinstance(data, memoryview) else b"".join(b"".join(row) for row in data)
+        assert bytes(flat) == b"".join(expected)

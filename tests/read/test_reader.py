@@ -360,3 +360,39 @@ def test_a_shard_that_vanished_is_named(tmp_path):
         NotFound, match=r"shard 0: .*shard\.00000\.mds does not exist; pass remote="
     ):
         reader(folder).row(0)
+
+
+def test_batches_are_those_of_the_samples(two):
+    order = np.random.default_rng(0).permutation(150)
+    parts = [slice(0, 40), slice(40, 80), slice(80, 81), slice(81, 150)]
+    found = list(two.batches(order, parts))
+    assert two.in_turn
+    for part, batch in zip(parts, found, strict=True):
+        expected = two.batch(order[part])
+        assert list(batch) == list(expected)
+        assert batch["id"].tolist() == order[part].tolist()
+        assert batch["text"] == expected["text"]
+        assert (batch["pixels"] == expected["pixels"]).all()
+
+
+def test_batches_of_streams_that_differ_are_read_at_once(tmp_path):
+    one = write(tmp_path / "one", range(10))
+    other = write(tmp_path / "two", range(10, 20), columns={"id": "int32", "text": "str"})
+    it = reader(one, other, columns=["id", "text"])
+    assert not it.in_turn
+    found = list(it.batches(np.arange(20), [slice(0, 15), slice(15, 20)]))
+    assert [len(batch["id"]) for batch in found] == [15, 5]
+    assert found[0]["text"] + found[1]["text"] == [f"sample {n}" for n in range(20)]
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+def test_batches_before_a_damaged_sample_come(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr("streamplug.builtin.formats.mds_layout._AT_ONCE", at_once)
+    folder = write(tmp_path / "one", range(60), columns={"id": "int", "text": "str"})
+    (path,) = (tmp_path / "one").glob("*.mds")
+    path.write_bytes(path.read_bytes().replace(b"sample 33", b"sampl\xff 33"))
+    found = []
+    batches = reader(folder).batches(np.arange(60), [slice(n, n + 10) for n in range(0, 60, 10)])
+    with pytest.raises(DataError, match="sample 33, column 'text'"):
+        found.extend(batch["id"].tolist() for batch in batches)
+    assert [n for ids in found for n in ids] == list(range(30))

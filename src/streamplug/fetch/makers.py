@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from time import perf_counter
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from streamplug.fetch.workers import Job, Workers
 
@@ -19,6 +20,26 @@ _WORTH = 0.005
 _FEW, _MANY = 8, 1024
 """Blocks that threads make before one is made without them again, to see how long they take now."""
 
+_WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # only Linux tells threads apart
+
+
+class _Instant(NamedTuple):
+    """An instant in what this thread does: the time, that of the processor, and how often it waited."""
+
+    time: float
+    busy: float
+    waits: int
+
+    @classmethod
+    def now(cls) -> _Instant:
+        usage = resource.getrusage(_WHOSE)
+        return cls(perf_counter(), usage.ru_utime + usage.ru_stime, usage.ru_nvcsw)
+
+    def since(self) -> float:
+        """Return the seconds since then, without those in which it could have gone on but had to stand by."""
+        now = self.now()
+        return now.busy - self.busy if now.waits == self.waits else now.time - self.time
+
 
 class Makers(Generic[T, V, N]):
     """Makes values of blocks, ahead of their use as far as threads make them."""
@@ -28,7 +49,7 @@ class Makers(Generic[T, V, N]):
         self._make, self._threads = make, threads
         self._workers = Workers(threads) if threads else None
         self._queue: deque[tuple[list[V], Job, N]] = deque()
-        self._next, self._patience = 0, _FEW
+        self._next, self._patience, self._slow = 0, _FEW, False
 
     def __len__(self) -> int:
         """Return how many blocks were added and not asked for yet."""
@@ -41,21 +62,22 @@ class Makers(Generic[T, V, N]):
 
     @property
     def worthwhile(self) -> bool:
-        """Whether the next block is to be added: such a one took long when it was last made by `here`."""
+        """Whether the next block is to be added: those that were last made by `here` took long."""
         return self._next > 0
 
     def here(self, block: T) -> Iterator[V]:
         """Yield the values of a block, made when they are asked for."""
         seconds = 0.0
-        began = perf_counter()
+        began = _Instant.now()
         for value in self._make(block):
-            seconds += perf_counter() - began
+            seconds += began.since()
             yield value
-            began = perf_counter()
-        seconds += perf_counter() - began
-        if seconds < _WORTH or not self._threads:
+            began = _Instant.now()
+        seconds += began.since()
+        before, self._slow = self._slow, seconds >= _WORTH
+        if not self._slow:
             self._patience = _FEW
-        else:
+        elif before and self._threads:  # a single one may have had to open files
             self._next, self._patience = self._patience, min(2 * self._patience, _MANY)
 
     def add(self, block: T, note: N) -> None:

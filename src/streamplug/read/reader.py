@@ -13,6 +13,7 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.fetch.workers import run_all
+from streamplug.heap import keep_freed_memory
 from streamplug.read.dicts import samples_of
 from streamplug.read.encoded import Encoded
 from streamplug.read.gathered import Batch, Taken, cut, gathered, gathered_in_turn
@@ -70,6 +71,7 @@ class Reader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._look_up()
+        keep_freed_memory()
 
     def shards_of(self, ids: Int64) -> list[int]:
         """Return the distinct shards of some samples, in the order of first need."""
@@ -184,7 +186,10 @@ class Reader:
         shard.recent = True
         row = sample_id - self._bounds[number]
         try:
-            return (shard.row or shard.row_reader())(row)
+            read = shard.row
+            if read is None:
+                read = shard.row = shard.reader.row_of(shard.columns)
+            return read(row)
         except DataError as error:
             return self._again(
                 number, shard, error, lambda healed: healed.reader.row(row, healed.columns)

@@ -6,7 +6,7 @@ import logging
 import mmap
 import os
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -114,11 +114,6 @@ class OpenShard:
             with suppress(OSError, ValueError):  # an older kernel: pages then come one by one
                 map_.madvise(_POPULATE_READ)
 
-    def row_reader(self) -> Callable[[int], Sample]:
-        """Return what reads one of its samples, and have it at hand from now on."""
-        self.row = self.reader.row_of(self.columns)
-        return self.row
-
     def located(self, error: DataError) -> DataError:
         """Return an error with the place of this shard in front."""
         return type(error)(f"{self.where}: {error}")
@@ -136,9 +131,6 @@ class OpenShards:
 
     If the cache has a limit, also those that were evicted from it, whose room on the disk is free
     only when nobody has them open, and those beyond a quarter of the limit.
-
-    Attributes:
-        at_hand: Those that may be read without asking `get`, if they are marked as `recent`.
     """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
@@ -151,7 +143,8 @@ class OpenShards:
         """
         self._index = index
         self._store = store
-        self._open: OrderedDict[int, OpenShard] = OrderedDict()
+        self._open: dict[int, OpenShard] = {}
+        # Where there is no limit, whoever marks a shard as recent may take it from here.
         self.at_hand: Mapping[int, OpenShard] = self._open if store.limit is None else {}
         self._lock = Lock()
         self._bytes = 0
@@ -164,10 +157,9 @@ class OpenShards:
         _all.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        none: OrderedDict[int, OpenShard] = OrderedDict()
-        at_hand = none if self._limit is None else {}
-        empty = {"_open": none, "at_hand": at_hand, "_kept": Counter(), "_bytes": 0}
-        return {**self.__dict__, **empty, "_lock": None}
+        none: dict[int, OpenShard] = {}
+        empty = {"_open": none, "at_hand": none if self._limit is None else {}}
+        return {**self.__dict__, **empty, "_kept": Counter(), "_bytes": 0, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -269,17 +261,15 @@ class OpenShards:
 
     def _close_some(self, newest: int) -> None:
         """Close some of those that were not used since they were last passed over, or else of all."""
-        for shard in [*self._open, *self._open]:
+        for shard in 2 * list(self._open):
             if not self._too_many():
                 break
             found = self._open.get(shard)
             if found is None or shard == newest or shard in self._kept:
                 continue
-            if found.recent:
-                found.recent = False
-                self._open.move_to_end(shard)
-            else:
+            if not found.recent:
                 self._close(shard)
+            found.recent = False
 
     def _close(self, shard: int) -> None:
         # The mapping goes when nobody reads from it any more.

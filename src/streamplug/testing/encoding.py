@@ -129,6 +129,24 @@ class EncodingTests(ConformanceBase):
 
         check()
 
+    def test_values_in_a_buffer_equal_single_ones(self) -> None:
+        encoding = self.encoding()
+
+        @_thorough
+        @given(st.lists(self.values(), min_size=1, max_size=6))
+        def check(values: list[Any]) -> None:
+            buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
+            shown = buffer.view()
+            shown.flags.writeable = False
+            decode = encoding.decode_in(shown)
+            ends = [] if encoding.size is not None else [(starts + sizes).tolist()]
+            found = [decode(*place) for place in zip(starts.tolist(), *ends)]
+            buffer[:] = 0xAA
+            for value, one in zip(values, found, strict=True):
+                assert self.equal(one, self.decoded(value))
+
+        check()
+
     # -- batches --------------------------------------------------------------
 
     def test_batch_equals_single_values(self) -> None:

@@ -15,6 +15,7 @@ from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.fetch.files import partial_file
 from streamplug.hashing import new_hash
+from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, index_bytes, make_encoding
 from streamplug.interfaces import Column, Compression, Format, ShardWriter, WriteSettings
 from streamplug.plugin.registry import make
@@ -107,6 +108,7 @@ class Writer:
         self._samples = 0
         self._closed = ""  # else why nothing more can be written
         self._new_shard()
+        keep_freed_memory()
 
     def _new_shard(self) -> None:
         self._parts: list[Buffer] = []

@@ -80,7 +80,7 @@ class NDArrayEncoding(Encoding, Vectors):
         return cls(dtype, shape)
 
     def encode(self, value: Any) -> bytes:
-        if type(value) is np.ndarray and value.dtype == self._values and value.shape == self._shape:
+        if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._values:
             return value.tobytes()
         if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
             raise wrong_type("ndarray", "a numpy array", value)

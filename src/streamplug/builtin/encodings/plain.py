@@ -32,7 +32,7 @@ class Bytes(Encoding, Vectors):
         return lambda start, stop: view[start:stop].tobytes()
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
-        return [bytes(data) for data in slices(buffer, starts, sizes)]
+        return [data.tobytes() for data in slices(buffer, starts, sizes)]
 
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
         counts, rest = np.divmod(sizes, dtype.itemsize)
