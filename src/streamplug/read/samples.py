@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from streamplug.read.ranges import Piece
+from streamplug.read.pieces import Piece
 from streamplug.types import ColumnValues, Int64, Sample
 
 
