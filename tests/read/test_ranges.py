@@ -92,13 +92,13 @@ def test_values_are_those_of_whole_shards(
 )
 def test_joined_ranges_hold_what_was_asked_for(asked, gap):
     wanted = np.array([(start, start + size) for start, size in asked])
-    spans, places = coalesced(wanted, gap)
+    spans = coalesced(wanted, gap)
     file = np.arange(400)
-    joined = np.concatenate([file[start:stop] for start, stop in spans])
-    for (start, stop), place in zip(wanted, places):
-        assert joined[place : place + stop - start].tolist() == list(range(start, stop))
+    parts = [file[start:stop] for start, stop in spans]
+    for (start, stop), part, place in zip(wanted, *located(wanted, spans)):
+        assert parts[part][place : place + stop - start].tolist() == list(range(start, stop))
     assert (spans[1:, 0] - spans[:-1, 1] > gap).all()
-    assert len(joined) <= len(
+    assert sum(map(len, parts)) <= len(
         np.unique(np.concatenate([file[a:b] for a, b in wanted]))
     ) + gap * len(asked)
 
@@ -182,12 +182,12 @@ def test_a_copy_in_another_process_starts_anew(tmp_path):
 def test_ranges_are_found_in_what_is_there(there, asked, gap):
     file = np.arange(120)
     parts = np.array([(start, start + size) for start, size in there], np.int64).reshape(-1, 2)
-    spans = coalesced(parts, gap)[0] if there else parts
-    data = np.concatenate([file[:0], *(file[start:stop] for start, stop in spans)])
+    spans = coalesced(parts, gap) if there else parts
+    data = [file[start:stop] for start, stop in spans]
     wanted = np.array([(start, start + size) for start, size in asked])
-    for (start, stop), place in zip(wanted.tolist(), located(wanted, spans).tolist()):
-        if place >= 0:
-            assert data[place : place + stop - start].tolist() == list(range(start, stop))
+    for (start, stop), part, place in zip(wanted.tolist(), *located(wanted, spans)):
+        if part >= 0:
+            assert data[part][place : place + stop - start].tolist() == list(range(start, stop))
         else:
             assert not any(low <= start and stop <= high for low, high in spans.tolist())
 
@@ -266,7 +266,7 @@ def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
     (need,) = reader.needs(np.array([700, 20, 21]))
     reader.ensure(need)
     assert counting.counts["read_ranges"] == 1
-    assert len(need.data) < 2000 < counting.bytes_read
+    assert sum(map(len, need._parts)) < 2000 < counting.bytes_read
     assert [row["id"] for row in reader.rows(np.array([21, 700, 20]))] == [21, 700, 20]
     assert counting.counts["read_ranges"] == 1
 

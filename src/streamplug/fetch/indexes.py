@@ -194,7 +194,7 @@ def _cached(storage: Storage, directory: Path, size: int, retries: int) -> Compa
                 companion.verify()
                 check_source(companion, storage, size, retries)
                 in_use(directory, storage.url, companion.source)
-                claim(directory, storage.url, COMPANION_NAME)
+                claim(directory, storage.url, companion.source, COMPANION_NAME)
         return Companion(path, str(path))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
+from typing import Any
 
 from streamplug.errors import CacheConflictError, InvalidIndexError
 from streamplug.fetch.files import local_errors
@@ -11,9 +13,11 @@ from streamplug.fetch.locks import STATE_DIR, cache_lock
 from streamplug.fetch.scratch import arriving
 from streamplug.index import COMPANION_NAME, INDEX_NAME, Companion, Source, source_of
 
+_LOG = logging.getLogger("streamplug.fetch")
+
 
 def take_into_use(directory: Path, url: str, index: bytes) -> None:
-    """Mark a directory as the cache of a data set, or check that it is.
+    """Mark a directory as the cache of a data set, or check that it is; a damaged copy is replaced.
 
     Args:
         directory: The cache.
@@ -30,19 +34,21 @@ def take_into_use(directory: Path, url: str, index: bytes) -> None:
             return
         with cache_lock(directory, INDEX_NAME):
             if not (in_use(directory, url, source) and known.exists()):  # nobody else took it
-                claim(directory, url)
+                if known.exists() and source_of(known.read_bytes()) != source:
+                    _LOG.warning("%s is damaged: fetching it again", known)
+                claim(directory, url, source)
                 with arriving(directory, INDEX_NAME, known) as part:
                     part.write_bytes(index)
 
 
-def claim(directory: Path, url: str, lock: str = INDEX_NAME) -> None:
+def claim(directory: Path, url: str, source: Source, lock: str = INDEX_NAME) -> None:
     """Mark a directory as the cache of a data set, while the `cache_lock` of a name is held."""
     with arriving(directory, lock, _mark(directory)) as part:
-        part.write_text(json.dumps({"remote": url}))
+        part.write_text(json.dumps({"remote": url, "index": source.digest}))
 
 
 def in_use(directory: Path, url: str, source: Source | None) -> bool:
-    """Say whether a directory is this data set's cache already.
+    """Say whether a directory is this data set's cache already, and nothing of that is damaged.
 
     Args:
         directory: The cache.
@@ -57,8 +63,9 @@ def in_use(directory: Path, url: str, source: Source | None) -> bool:
     marked = mark.exists()
     if marked:
         try:
-            origin = json.loads(mark.read_bytes())["remote"]
-        except (ValueError, KeyError, TypeError):
+            said: dict[str, Any] = json.loads(mark.read_bytes())
+            origin, made_from = said["remote"], said.get("index")
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise CacheConflictError(f"{mark} is damaged; {advice}") from None
         if origin != url:
             raise CacheConflictError(
@@ -66,6 +73,8 @@ def in_use(directory: Path, url: str, source: Source | None) -> bool:
             )
     known = _known(directory) if source is not None else None
     if known is not None and known != source:
+        if marked and source is not None and made_from == source.digest:
+            return False  # the copy has changed, not the data set
         why = f"{url} was written again since" if marked else f"it is not the one at {url}"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
     return marked

@@ -44,7 +44,7 @@ class _Patient(Storage):
             lambda: self._storage.read_range(key, start, stop), self.url_of(key), self._timeout
         )
 
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         return unless_stalled(
             lambda: self._storage.read_ranges(key, ranges), self.url_of(key), self._timeout
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
@@ -24,7 +25,7 @@ PART = 8 << 20
 AT_ONCE = 4
 """Parts of one file that are in memory at a time."""
 
-_REQUESTS = 16
+_REQUESTS = 32
 """Ranges of one file that are asked for at once."""
 
 
@@ -69,7 +70,7 @@ class CutShortError(CorruptShardError):
 
 def read_ranges(
     storage: Storage, file: FileInfo, ranges: list[tuple[int, int]], retries: int
-) -> list[bytes]:
+) -> Sequence[Buffer]:
     """Return parts of a file.
 
     Raises:
@@ -79,7 +80,7 @@ def read_ranges(
     return retrying(lambda: _read_once(storage, file, ranges), retries)
 
 
-def _read_once(storage: Storage, file: FileInfo, ranges: list[tuple[int, int]]) -> list[bytes]:
+def _read_once(storage: Storage, file: FileInfo, ranges: list[tuple[int, int]]) -> Sequence[Buffer]:
     parts = storage.read_ranges(file.basename, ranges)
     for (start, stop), part in zip(ranges, parts):
         if len(part) != stop - start:
@@ -108,28 +109,32 @@ class RangeStore:
     observer: Observer | None = None
     fetches: ClassVar[bool] = True
 
-    def read(self, file: FileInfo, ranges: Int64) -> Bytes1D:
-        """Return parts of a file, back to back.
+    def read(self, file: FileInfo, ranges: Int64) -> list[Bytes1D]:
+        """Return parts of a file.
 
         Args:
             file: Which.
-            ranges: Where each begins and ends, shape ``[n, 2]``.
+            ranges: Where each begins and ends, shape ``[n, 2]``; none is empty.
 
         Raises:
             StorageError: If they cannot be had.
             CutShortError: If one is not as long as it must be.
         """
-        requests = [
-            (at, min(at + PART, stop))
-            for start, stop in ranges.tolist()
-            for at in range(start, stop, PART)
-        ]
-        parts: list[bytes] = []
+        split = [_requests(start, stop) for start, stop in ranges.tolist()]
+        requests = [request for each in split for request in each]
+        parts: list[Buffer] = []
         with ranging(self.observer, self.storage.url_of(file.basename), requests):
             for first in range(0, len(requests), _REQUESTS):
                 some = requests[first : first + _REQUESTS]
                 parts += read_ranges(self.storage, file, some, self.retries)
-        return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
+        # As they came, without copying, but for those that came in several requests.
+        found = iter(parts)
+        pieces = [[next(found) for _ in each] for each in split]
+        return [np.frombuffer(p[0] if len(p) == 1 else b"".join(p), np.uint8) for p in pieces]
+
+
+def _requests(start: int, stop: int) -> list[tuple[int, int]]:
+    return [(at, min(at + PART, stop)) for at in range(start, stop, PART)]
 
 
 class _Interruptible(io.FileIO):

@@ -69,10 +69,16 @@ class Workers:
         weight: What those weigh together, in bytes.
     """
 
-    def __init__(self, active: int) -> None:
-        """Let `active` jobs run at once, not counting those that wait for another process."""
-        self._active = active
-        self._running = self._waiting = 0
+    def __init__(self, active: int, most: int | None = None) -> None:
+        """Let some jobs run at once.
+
+        Args:
+            active: How many, not counting those that wait for another process.
+            most: What they may weigh together, in bytes; one of any weight may run alone. None for no
+                bound.
+        """
+        self._active, self._most = active, most
+        self._running = self._waiting = self._carried = 0
         self._queue: deque[Job] = deque()
         self._threads: list[threading.Thread] = []
         self._change = threading.Condition()
@@ -106,7 +112,7 @@ class Workers:
 
     def _summon(self) -> None:
         """Have a thread look at the queue, if another job may run."""
-        if self._running >= self._active or not self._queue:
+        if not self._may_begin():
             return
         if self._waiting:
             self._change.notify()
@@ -114,6 +120,15 @@ class Workers:
             thread = threading.Thread(target=self._work, name="streamplug-prefetch", daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def _may_begin(self) -> bool:
+        if not self._queue or self._running >= self._active:
+            return False
+        return (
+            self._most is None
+            or not self._running
+            or self._carried + self._queue[0].weight <= self._most
+        )
 
     def _add_running(self, number: int) -> None:
         with self._change:
@@ -126,15 +141,17 @@ class Workers:
                 job.run()
                 with self._change:
                     self._running -= 1
+                    self._carried -= job.weight
                     self.unfinished -= 1
                     self.weight -= job.weight
 
     def _next(self) -> Job | None:
         with self._change:
             while not self._scope.stopped:
-                if self._queue and self._running < self._active:
+                if self._may_begin():
                     self._running += 1
                     job = self._queue.popleft()
+                    self._carried += job.weight
                     self._summon()
                     return job
                 self._waiting += 1

@@ -125,7 +125,8 @@ class ShardHead(ABC):
 
         Args:
             rows: Which, shape ``[n]``.
-            data: A buffer with their bytes; read only.
+            data: A buffer in which their bytes lie. Read only, and only these: between them there may be
+                nothing.
             starts: Where in it each begins, shape ``[n]``.
             columns: Which of the shard's columns.
 

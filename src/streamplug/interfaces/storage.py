@@ -83,7 +83,7 @@ class Storage(ABC):
             StorageError: `NotFound` if it does not exist, and as stated for the class.
         """
 
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """Return several ``(start, stop)`` ranges of an object, concurrently where possible."""
         return [self.read_range(key, start, stop) for start, stop in ranges]
 

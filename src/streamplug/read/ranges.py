@@ -14,11 +14,12 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.fetch import RangeStore
 from streamplug.fetch.ranged import CutShortError
-from streamplug.fetch.spans import coalesced, located
+from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
 from streamplug.read.early import Early
+from streamplug.read.pieces import Piece
 from streamplug.read.shards import MappedFiles, OpenShard, Wanted
 from streamplug.types import Bytes1D, ColumnValues, FileInfo, Int64, Sample
 
@@ -32,33 +33,6 @@ _LOCKS = 64
 
 _LUCK = 16
 """How many more guesses may be wrong than right before none are made."""
-
-
-class Piece:
-    """Some samples of one shard, fetched together.
-
-    Attributes:
-        number: The shard, over all streams.
-        shard: The shard, in its stream.
-        rows: Which samples of it, ascending.
-        weight: About how many bytes they have.
-        data: Their bytes, and perhaps some between them.
-        starts: Where in `data` each begins.
-    """
-
-    __slots__ = ("data", "number", "rows", "shard", "starts", "weight")
-
-    def __init__(self, number: int, shard: int, rows: Int64, weight: int) -> None:
-        self.number, self.shard, self.weight = number, shard, weight
-        self.rows: Int64 = np.unique(rows)
-        self.data: Bytes1D = np.empty(0, np.uint8)
-        self.starts: Int64 = np.empty(0, np.int64)
-
-    def places(self, rows: Int64) -> Int64 | None:
-        """Return where each of some rows is among those of this piece, or None if one is not."""
-        places = np.searchsorted(self.rows, rows)
-        places[places == len(self.rows)] = 0
-        return places if np.array_equal(self.rows[places], rows) else None
 
 
 class _Memory:
@@ -235,18 +209,19 @@ class RangeShards:
         self._check_bounds(piece, ranges, file.bytes)
         here = early.has(ranges)
         self._mine().judge(early, bool(here.all()))
-        piece.starts = np.empty(len(ranges), np.int64)
-        piece.data, piece.starts[here] = early.kept(ranges[here])
-        if not here.all():
-            more, starts = self._read_rows(file, piece.rows[~here], ranges[~here])
-            piece.starts[~here] = len(piece.data) + starts
-            piece.data = np.concatenate([piece.data, more]) if here.any() else more
+        not_empty = ranges[:, 0] < ranges[:, 1]
+        if (some := here & not_empty).any():
+            spans = coalesced(ranges[some], 0)
+            piece.add(some, ranges[some], spans, early.copies(spans))
+        if (some := ~here & not_empty).any():
+            spans = coalesced(ranges[some], GAP)
+            found = self._read_rows(file, piece.rows[some], ranges[some], spans)
+            piece.add(some, ranges[some], spans, found)
 
-    def _read_rows(self, file: FileInfo, rows: Int64, ranges: Int64) -> tuple[Bytes1D, Int64]:
-        """Fetch the bytes of samples; returns them, and where in them each begins."""
-        spans, starts = coalesced(ranges, GAP)
+    def _read_rows(self, file: FileInfo, rows: Int64, ranges: Int64, spans: Int64) -> list[Bytes1D]:
+        """Fetch spans of a file in which samples lie."""
         try:
-            return self._store.read(file, spans), starts
+            return self._store.read(file, spans)
         except CutShortError as error:
             row = int(rows[(ranges[:, 1] > error.at).argmax()])
             raise CorruptShardError(f"sample {row}: {error}") from error
@@ -280,11 +255,10 @@ class RangeShards:
         place = np.array([wanted], np.int64)
         if schema.format.head_role == "data":
             early = self._read_early(info, place, rows)
-            start = int(located(place, early.spans)[0])
-            # A copy, lest what came with it stays in memory for as long.
-            data = early.data[start : start + wanted[1] - wanted[0]].copy()
+            [data] = early.copies(place)
         else:
-            early, data = Early(), self._store.read(info.files[schema.format.head_role].raw, place)
+            early = Early()
+            [data] = self._store.read(info.files[schema.format.head_role].raw, place)
         try:
             return schema.format.open_head(info, data, schema.columns), len(data), early
         except DataError as error:
@@ -299,7 +273,7 @@ class RangeShards:
         if likely is not None:
             likely = np.clip(likely, 0, file.bytes)
             likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
-            spans, _ = coalesced(np.concatenate([head, likely]), GAP)
+            spans = coalesced(np.concatenate([head, likely]), GAP)
             with suppress(CutShortError):  # the head alone may do, or tell what is wrong
                 return Early(spans, self._store.read(file, spans), guessed=True)
         return Early(head, self._store.read(file, head))

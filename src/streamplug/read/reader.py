@@ -12,21 +12,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from streamplug.errors import DataError
-from streamplug.fetch.workers import run_all
 from streamplug.heap import keep_freed_memory
+from streamplug.read.arriving import Arriving
 from streamplug.read.dicts import samples_of
 from streamplug.read.encoded import Encoded
 from streamplug.read.gathered import Batch, Taken, cut, gathered, gathered_in_turn
 from streamplug.read.groups import Groups
 from streamplug.read.merge import merged
-from streamplug.read.ranges import Piece, RangeShards
+from streamplug.read.pieces import Piece
+from streamplug.read.ranges import RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
 
 T = TypeVar("T")
-
-_REQUESTS = 16
-"""Pieces of shards to fetch at once for samples that were not fetched ahead."""
 
 
 class Reader:
@@ -149,19 +147,18 @@ class Reader:
         return self._find(piece.number)[0]  # type: ignore[return-value]  # only theirs give pieces
 
     @contextmanager
-    def _at_hand(self, groups: Groups) -> Iterator[None]:
-        """Have all pieces that some samples need, fetching at once those that are not there."""
+    def _arriving(self, groups: Groups) -> Iterator[Arriving]:
+        """Fetch the pieces that some samples need and that are not there."""
         pieces = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards) and shards.missing(shard, groups.rows[places]):
                 pieces.append(shards.piece(number, shard, groups.rows[places]))
+        arriving = Arriving(pieces, self.ensure, self.release)
         try:
-            run_all([partial(self.ensure, piece) for piece in pieces], _REQUESTS)
-            yield
+            yield arriving
         finally:
-            for piece in pieces:
-                self.release(piece)
+            arriving.stop()
 
     # -- reading ----------------------------------------------------------------------
 
@@ -279,17 +276,18 @@ class Reader:
     def _taken(self, ids: Int64) -> Iterator[Taken]:
         """Yield the values of some samples, in parts."""
         groups = Groups(np.asarray(self.starts), ids)  # a mapped array would make all others mapped
-        with self._at_hand(groups):
+        with self._arriving(groups) as arriving:
             stop = 0
             while stop < len(groups.shards):
                 shards = self._open_alike(groups.shards, stop)
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
-                try:
-                    taken: Iterable[Taken] = [gathered(shards, groups, part)]
-                except Exception:  # noqa: BLE001 - one by one they tell which sample it is
-                    taken = self._one_by_one(shards, groups, part)
-                yield from taken
+                with arriving.held(groups.shards[part.start]):  # pieces are read one by one
+                    try:
+                        taken: Iterable[Taken] = [gathered(shards, groups, part)]
+                    except Exception:  # noqa: BLE001 - one by one they tell which sample it is
+                        taken = self._one_by_one(shards, groups, part)
+                    yield from taken
 
     def _open_alike(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
         """Open one of some shards, and those after it that can be read together with it."""

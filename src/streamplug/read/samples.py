@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from streamplug.read.ranges import Piece
+from streamplug.read.pieces import Piece
 from streamplug.types import ColumnValues, Int64, Sample
 
 

@@ -39,7 +39,7 @@ class _Wrapper(Storage):
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return self._around("read_range", key, lambda: self.inner.read_range(key, start, stop))
 
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         return self._around("read_ranges", key, lambda: self.inner.read_ranges(key, ranges))
 
     def serves_ranges(self, key: str) -> bool:
@@ -153,7 +153,7 @@ class CountingStorage(_Wrapper):
         return self._got(super().read_range(key, start, stop))
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return [self._got(part) for part in super().read_ranges(key, ranges)]
+        return [self._got(bytes(part)) for part in super().read_ranges(key, ranges)]
 
     def download(self, key: str, path: Path) -> None:
         super().download(key, path)

@@ -150,7 +150,7 @@ class _Counter:
         if span is None:
             return None
         file = info.files[schema.format.head_role].raw
-        head = self._opened.ranges.read(file, np.array([span], np.int64))
+        [head] = self._opened.ranges.read(file, np.array([span], np.int64))
         try:
             return schema.format.open_head(info, head, schema.columns).sizes(column)
         except DataError as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.read import Reader
 from streamplug.read.gathered import cut
-from streamplug.read.ranges import Piece
+from streamplug.read.pieces import Piece
 from streamplug.tokens.copying import Copier, Parts
 from streamplug.tokens.ends import Ends
 from streamplug.tokens.extras import Extras, following

@@ -108,7 +108,7 @@ class ObstoreStorage(Storage):
                 raise
             return found
 
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         merged = _merge(ranges)
         if not merged:
             return [b""] * len(ranges)
@@ -119,16 +119,16 @@ class ObstoreStorage(Storage):
                 found = client().get_ranges(
                     self._open(), self._path(key), starts=starts, ends=stops, coalesce=0
                 )
-                parts = [part.to_bytes() for part in found]
+                parts = [memoryview(part) for part in found]
             except Exception as error:
                 if not (begins_beyond_end(error) or ignores_ranges(error)):
                     raise
                 parts = self._one_by_one(key, merged)
         return [_cut(start, stop, starts, parts) for start, stop in ranges]
 
-    def _one_by_one(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def _one_by_one(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         with ThreadPoolExecutor(min(READERS, len(ranges))) as pool:
-            return list(pool.map(lambda part: self.read_range(key, *part), ranges))
+            return list(pool.map(lambda part: memoryview(self.read_range(key, *part)), ranges))
 
     def download(self, key: str, path: Path) -> None:
         with self._translated(key):
@@ -200,7 +200,7 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[bytes]) -> bytes:
+def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryview]) -> Buffer:
     if stop <= start:
         return b""
     part = bisect_right(starts, start) - 1

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.interfaces import FsspecStorage
 from streamplug_s3fs.options import check, s3fs_options
+from streamplug_s3fs.session import new_session
 
 _DENIED = {
     "AccessDenied",
@@ -47,6 +48,12 @@ class S3Storage(FsspecStorage):
 
     def filesystem_options(self) -> Mapping[str, Any]:
         return s3fs_options(self._options, self._bucket)
+
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        given = dict(options)
+        return super().make_filesystem(
+            {**given, "session": new_session(given.pop("profile", None))}
+        )
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
