@@ -231,11 +231,13 @@ class Format(ABC):
         api_version: Version of this interface that a subclass was written for.
         suffix: Ending of a raw data file's name, without a dot.
         roles: The files of a shard. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
+        head_role: The one of them that `head_range` is of.
     """
 
     api_version: ClassVar[int] = 1
     suffix: ClassVar[str]
     roles: ClassVar[tuple[str, ...]] = ("data",)
+    head_role: ClassVar[str] = "data"
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
@@ -295,9 +297,9 @@ class Format(ABC):
         return None
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
-        """Return which bytes of a shard's raw data file say where its samples lie.
+        """Return which bytes of a shard's raw file of the role `head_role` say where its samples lie.
 
-        A format that can tell, and whose samples lie each in one piece of that file, can be read
+        A format that can tell, and whose samples lie each in one piece of the data file, can be read
         without fetching whole files. The default is None: it cannot.
         """
         return None
@@ -307,7 +309,8 @@ class Format(ABC):
     ) -> Int64 | None:
         """Guess from the index where samples lie, so that they can be asked for along with the head.
 
-        A sample that turns out to lie elsewhere is asked for again. The default is None: no idea.
+        Asked only where the head is in the data file. A sample that turns out to lie elsewhere is asked for
+        again. The default is None: no idea.
 
         Args:
             shard: What the index says of it.

@@ -277,14 +277,19 @@ class RangeShards:
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
         place = np.array([wanted], np.int64)
-        early = self._read_early(info, place, rows)
+        role = schema.format.head_role
+        if role == "data":
+            early = self._read_early(info, place, rows)
+        else:
+            early = Early(place, self._store.read(info.files[role].raw, place))
         start = int(located(place, early.spans)[0])
         # A copy, lest what came with it stays in memory for as long.
         data = early.data[start : start + wanted[1] - wanted[0]].copy()
         try:
-            return schema.format.open_head(info, data, schema.columns), len(data), early
+            head = schema.format.open_head(info, data, schema.columns)
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
+        return head, len(data), early if role == "data" else Early()  # none of it is of samples
 
     def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
         """Fetch a head, and with it the bytes where some samples are likely to lie."""

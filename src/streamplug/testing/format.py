@@ -236,11 +236,11 @@ class FormatTests(ConformanceBase):
 
     def test_head_tells_what_the_whole_shard_tells(self) -> None:
         shard = self.write(self.some_rows())
-        check_head(self.format(), shard.files["data"], *self.open(shard))
+        check_head(self.format(), shard.files, *self.open(shard))
 
     def test_damaged_heads_do_no_harm(self) -> None:
         shard = self.write(self.some_rows())
-        check_damaged_heads(self.format(), shard.samples, shard.files["data"], self.open(shard)[1])
+        check_damaged_heads(self.format(), shard.samples, shard.files, self.open(shard)[1])
 
     def test_many_shards_are_read_at_once(self) -> None:
         shards = [self.write(self.some_rows()[:count]) for count in (3, 7, 1)]

@@ -20,29 +20,32 @@ def info_of(samples: int, files: Mapping[str, bytes]) -> ShardInfo:
     return ShardInfo(0, samples, {role: ShardFile(raw[role], None) for role in raw})
 
 
-def head_of(format_: Format, info: ShardInfo, data: bytes, columns: Sequence[Column]) -> ShardHead:
+def head_of(
+    format_: Format, info: ShardInfo, files: Mapping[str, bytes], columns: Sequence[Column]
+) -> ShardHead:
     """Open the head of a shard; the test is skipped if the format has none."""
     wanted = format_.head_range(info)
     if wanted is None:
         pytest.skip("its shards can be read only as a whole")
     start, stop = wanted
-    assert 0 <= start <= stop <= info.files["data"].raw.bytes
+    data = files[format_.head_role]
+    assert 0 <= start <= stop <= len(data)
     return format_.open_head(info, np.frombuffer(data[start:stop], np.uint8), columns)
 
 
 def check_head(
-    format_: Format, data: bytes, reader: ShardReader, columns: Sequence[Column]
+    format_: Format, files: Mapping[str, bytes], reader: ShardReader, columns: Sequence[Column]
 ) -> None:
     """Check that samples read by ranges are those of the whole shard, which has seven."""
-    info = info_of(len(reader), {"data": data})
-    head = head_of(format_, info, data, columns)
+    info = info_of(len(reader), files)
+    head = head_of(format_, info, files, columns)
     for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
         likely = format_.likely_ranges(info, np.array(rows, np.int64), columns)
         if likely is not None:
             assert likely.shape == (len(rows), 2)
             assert likely.dtype == np.int64
         for wanted in (columns, columns[::-1], columns[:1]):
-            found = take_by_ranges(head, data, rows, wanted)
+            found = take_by_ranges(head, files["data"], rows, wanted)
             assert same(found, reader.take(np.array(rows, np.int64), wanted))
 
 
@@ -64,10 +67,10 @@ def take_by_ranges(
 
 
 def check_damaged_heads(
-    format_: Format, samples: int, data: bytes, columns: Sequence[Column]
+    format_: Format, samples: int, files: Mapping[str, bytes], columns: Sequence[Column]
 ) -> None:
     """Check that a wrong head is refused, or says nothing that leads out of the file unnoticed."""
-    info = info_of(samples, {"data": data})
+    info, data = info_of(samples, files), files[format_.head_role]
     start, stop = format_.head_range(info) or (0, 0)
     for bit in range(8 * (stop - start)):
         head = np.frombuffer(data[start:stop], np.uint8).copy()

@@ -146,7 +146,9 @@ class _Counter:
         span = schema.format.head_range(info) if schema.compression is None else None
         if span is None:
             return None
-        head = self._opened.ranges.read(info.files["data"].raw, np.array([span], np.int64))
+        head = self._opened.ranges.read(
+            info.files[schema.format.head_role].raw, np.array([span], np.int64)
+        )
         try:
             return schema.format.open_head(info, head, schema.columns).sizes(column)
         except DataError as error:

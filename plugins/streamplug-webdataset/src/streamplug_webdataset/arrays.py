@@ -1,0 +1,90 @@
+"""Arrays as the files that NumPy writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from io import BytesIO
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+
+_MAGIC = b"\x93NUMPY"
+
+
+class Npy(Encoding):
+    """``npy``: an array of any dtype but those of Python objects, as a ``.npy`` file."""
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return _file(bytes(value), _MAGIC, "npy")
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise wrong_type("npy", "an array, or the bytes of a .npy file", value)
+        out = BytesIO()
+        try:
+            np.lib.format.write_array(out, np.asanyarray(value), allow_pickle=False)
+        except ValueError as error:
+            raise EncodeError(f"npy: {error}") from error
+        return out.getvalue()
+
+    def decode(self, data: memoryview) -> Any:
+        length = data[8:10] if bytes(data[6:7]) == b"\1" else data[8:12]
+        start = 8 + len(length) + int.from_bytes(length, "little")
+        try:
+            dtype, shape, fortran = _head(bytes(data[:start]))
+            if start + dtype.itemsize * prod(shape) != len(data):
+                raise ValueError(f"shape {shape} of {dtype} has not {len(data) - start} bytes")
+            order: Literal["C", "F"] = "F" if fortran else "C"
+            return np.ndarray(shape, dtype, data, start, order=order).copy(order)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise DecodeError(f"not a .npy file: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _head(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """Return what the head of a file says; one head is that of many files."""
+    file = BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:  # version 3 is for names of fields that are not Latin-1
+        raise ValueError(f"version {version}, expected 1.0 or 2.0")
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects, which would run code")
+    return dtype, shape, fortran
+
+
+class Npz(Encoding):
+    """``npz``: arrays by name, as a ``.npz`` file."""
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return _file(bytes(value), b"PK", "npz")
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise wrong_type("npz", "a dict of arrays, or the bytes of a .npz file", value)
+        arrays = {name: np.asanyarray(array) for name, array in value.items()}
+        if objects := [name for name, array in arrays.items() if array.dtype.hasobject]:
+            raise EncodeError(f"npz: {objects} are arrays of Python objects")
+        out = BytesIO()
+        np.savez_compressed(out, **arrays)
+        return out.getvalue()
+
+    def decode(self, data: memoryview) -> dict[str, Any]:
+        try:
+            with np.load(BytesIO(data), allow_pickle=False) as arrays:
+                return dict(arrays)
+        except Exception as error:  # zip files that are damaged raise what they run into
+            raise DecodeError(f"not a .npz file: {type(error).__name__}: {error}") from error
+
+
+def _file(data: bytes, magic: bytes, kind: str) -> bytes:
+    if not data.startswith(magic):
+        raise EncodeError(f"{kind}: not a .{kind} file, it begins with {data[:8]!r}")
+    return data

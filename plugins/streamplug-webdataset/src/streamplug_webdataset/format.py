@@ -1,0 +1,90 @@
+"""The format: reads its entries in the index, opens archives and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ShardHead,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.types import Bytes1D
+from streamplug_webdataset.members import BLOCK
+from streamplug_webdataset.places import Places, least_size
+from streamplug_webdataset.reader import TarHead, TarReader
+from streamplug_webdataset.shard import TarWriter
+
+
+class WebDataset(Format):
+    """``webdataset``: tar archives, a sample being the files in a row that have one key.
+
+    After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no
+    index.json to say how they are encoded, ``mtime=…`` is the time that is written into archives, in
+    seconds since 1970.
+    """
+
+    suffix = "tar"
+    roles: ClassVar[tuple[str, ...]] = ("data", "places")
+    head_role = "places"
+
+    def __init__(self, *, raw: bool = False, mtime: int = 0) -> None:
+        """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""
+        self._raw = raw
+        self._mtime = mtime
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> WebDataset:
+        options: dict[str, Any] = {}
+        for option in argument.split(",") if argument else ():
+            name, equals, value = option.partition("=")
+            if name == "raw" and not equals:
+                options["raw"] = True
+            elif name == "mtime" and value.isdigit() and int(value) < 8**11:
+                options["mtime"] = int(value)
+            else:
+                raise ConfigError(
+                    f"format webdataset:{argument}: {option!r} is none of raw, mtime=SECONDS"
+                )
+        return cls(**options)
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        specs = entry.get("columns")
+        if not isinstance(specs, dict) or not all(isinstance(s, str) for s in specs.values()):
+            raise InvalidIndexError(f"columns must map extensions to encodings, got {specs!r:.60}")
+        if not specs:
+            raise InvalidIndexError("columns must name at least one")
+        return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        least = least_size(samples) if role == "places" else samples * BLOCK
+        if least > size:
+            raise InvalidIndexError(f"{samples} samples cannot lie in a file of {size} bytes")
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        data = files["data"]
+        if len(data) != shard.files["data"].raw.bytes:
+            raise CorruptShardError(
+                f"it has {len(data)} bytes, the index says {shard.files['data'].raw.bytes}"
+            )
+        return TarReader(Places.unpack(files["places"], shard.samples, len(data)), data)
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, shard.files["places"].raw.bytes
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        return TarHead(Places.unpack(head, shard.samples, shard.files["data"].raw.bytes))
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        return TarWriter(columns, settings, self._mtime)
