@@ -28,6 +28,7 @@ from streamplug.interfaces.format import (
     WriteSettings,
 )
 from streamplug.interfaces.fsspec import FsspecStorage
+from streamplug.interfaces.scan import ScanFile, Scanned
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 from streamplug.interfaces.vectors import Vectors
@@ -52,6 +53,8 @@ __all__ = [
     "Order",
     "Ranged",
     "Retried",
+    "ScanFile",
+    "Scanned",
     "ShardFile",
     "ShardHead",
     "ShardInfo",

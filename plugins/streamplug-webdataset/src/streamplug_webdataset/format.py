@@ -10,6 +10,8 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
+    ScanFile,
+    Scanned,
     ShardHead,
     ShardInfo,
     ShardReader,
@@ -17,7 +19,10 @@ from streamplug.interfaces import (
     WriteSettings,
 )
 from streamplug.types import Bytes1D
-from streamplug_webdataset.members import BLOCK
+from streamplug_webdataset.extensions import encoding_of
+from streamplug_webdataset.grouping import Grouping
+from streamplug_webdataset.members import BLOCK, Members
+from streamplug_webdataset.names import KEY
 from streamplug_webdataset.places import Places, least_size
 from streamplug_webdataset.reader import TarHead, TarReader
 from streamplug_webdataset.shard import TarWriter
@@ -85,6 +90,25 @@ class WebDataset(Format):
 
     def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
         return TarHead(Places.unpack(head, shard.samples, shard.files["data"].raw.bytes))
+
+    def scan(self, file: ScanFile) -> Scanned:
+        members, grouping = Members(file.read, file.size), Grouping()
+        for member in members:
+            grouping.add(member)
+        places = grouping.places(file.size)
+        specs = {name: "bytes" if self._raw else encoding_of(name) for name in places.extensions}
+        entry = {"columns": {KEY: "str", **specs}, "format": "webdataset", "version": 2}
+        notes = dict(grouping.notes())
+        if members.skipped:
+            notes["what is no file, such as links, is left out"] = f"{members.skipped} members"
+        if members.after:
+            notes["what follows the end of the archive is not read"] = "a second archive"
+        return Scanned(places.samples, entry, {"places": places.pack()}, notes)
+
+    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        # What a sample does not have is None, so all archives can have the columns of all.
+        specs = {name: spec for entry in entries for name, spec in entry["columns"].items()}
+        return {**entries[0], "columns": dict(sorted(specs.items()))}
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return TarWriter(columns, settings, self._mtime)

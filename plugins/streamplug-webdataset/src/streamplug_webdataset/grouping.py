@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,6 +12,12 @@ from streamplug_webdataset.names import is_metadata, split_name
 from streamplug_webdataset.places import MAX_BLOCKS, Places
 
 _MOST_EXTENSIONS = 1000
+
+_DOTS = (
+    "extensions begin with numbers: if these belong to the keys, their dots have made one sample of "
+    "several, as the extension begins at the first dot"
+)
+_SCATTERED = "keys come again later on, where their files become another sample"
 
 
 class _Column:
@@ -28,14 +34,14 @@ class Grouping:
 
     Attributes:
         keys: Those of the samples so far.
-        nameless: Names of the first few members that belong to no sample, and how many there were.
+        nameless: Names of the first few members that belong to no sample.
         metadata: How many members were about the archive.
     """
 
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.nameless: list[str] = []
-        self.nameless_count = self.metadata = 0
+        self.metadata = 0
         self._columns: dict[str, _Column] = {}
         self._key: str | None = None
 
@@ -51,7 +57,6 @@ class Grouping:
             return
         split = split_name(name)
         if split is None:
-            self.nameless_count += 1
             if len(self.nameless) < 3:
                 self.nameless.append(name)
             return
@@ -102,26 +107,24 @@ class Grouping:
         text = np.frombuffer(b"".join(keys), np.uint8)
         return Places(archive, names, blocks, sizes, ends.astype(np.uint32), text)
 
-    def notes(self) -> Sequence[str]:
-        """Return what a reader of the archive should know."""
-        found = []
-        if self.nameless_count:
-            found.append(
-                f"{self.nameless_count} files without an extension are no part of a sample, such as "
-                f"{', '.join(map(repr, self.nameless))}"
+    def notes(self) -> Mapping[str, str]:
+        """Return what a reader of the archive should know, each with an example."""
+        found: dict[str, str] = {}
+        if self.nameless:
+            found["files without an extension are no part of a sample"] = ", ".join(
+                map(repr, self.nameless)
             )
         seen: dict[str, str] = {}
         for name in self._columns:
             number, dot, rest = name.partition(".")
             if dot and number.isdigit() and seen.setdefault(rest, name) != name:
-                found.append(
-                    f"samples have {seen[rest]!r} and {name!r}: were their names to have dots? The "
-                    "extension begins at the first one, so such files become one sample"
-                )
+                found[_DOTS] = f"{seen[rest]!r} and {name!r}"
                 break
-        if len(set(self.keys)) < len(self.keys):
-            found.append(
-                "keys come more than once, but not in a row: files of one sample must follow each "
-                "other, or they become several samples"
-            )
+        known = set(self.keys)
+        if len(known) < len(self.keys):
+            for key in self.keys:
+                if key not in known:
+                    found[_SCATTERED] = repr(key)
+                    break
+                known.remove(key)
         return found

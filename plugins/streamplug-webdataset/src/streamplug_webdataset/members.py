@@ -19,7 +19,7 @@ _ZEROS = bytes(BLOCK)
 Read = Callable[[int, int], bytes]
 """Returns the bytes from one place to another; fewer only at the end of the file."""
 
-_FILE, _OLD_FILE, _CONTIGUOUS = 0x30, 0x00, 0x37
+_FILE, _OLD_FILE, _CONTIGUOUS, _DIRECTORY = 0x30, 0x00, 0x37, 0x35
 _LONG_NAME, _LONG_LINK, _SPARSE = ord("L"), ord("K"), ord("S")
 _PAX, _PAX_GLOBAL = ord("x"), ord("g")
 _EXTENSIONS = frozenset((_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL))
@@ -49,7 +49,7 @@ class Members:
     """The files of an archive, one after the other.
 
     Attributes:
-        skipped: How many members were no files.
+        skipped: How many members were neither files nor directories.
         after: Whether there is something after the end of the archive.
     """
 
@@ -97,7 +97,7 @@ class Members:
                 raise self._damaged(f"member {name!r} at byte {begin} is sparse, which is not read")
             if kind in (_FILE, _CONTIGUOUS) or (kind == _OLD_FILE and not name.endswith("/")):
                 yield Member(name, begin, size)
-            else:
+            elif kind not in (_OLD_FILE, _DIRECTORY):
                 self.skipped += 1
         self._check()
         if self._name is not None:
