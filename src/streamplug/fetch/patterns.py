@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streamplug.errors import ConfigError
 from streamplug.plugin.location import is_url, join
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
 _COUNT = re.compile(r"([0-9]+)\.\.([0-9]+)")
 _GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
 _SPECIAL = re.compile(r"[*\[{]")
@@ -77,27 +76,40 @@ def expanded(text: str) -> Iterator[str]:
     Raises:
         ConfigError: If braces have no meaning, or stand for too much.
     """
-    found = _BRACES.search(text)
-    if found is None:
-        if "{" in text or "}" in text:
+    start = text.find("{")
+    if start < 0:
+        if "}" in text:
             raise ConfigError(f"{text!r}: a brace without its other one")
         yield text
         return
-    choices = found[1].split(",")
-    count = _COUNT.fullmatch(found[1])
-    if count:
-        first, last, width = int(count[1]), int(count[2]), len(count[1])
-        if not first <= last < first + _MOST:
-            raise ConfigError(f"{text!r}: {{{found[1]}}} does not count up, or too far")
-        choices = [f"{number:0{width}d}" for number in range(first, last + 1)]
-    elif len(choices) == 1:
-        raise ConfigError(f"{text!r}: {{{found[1]}}} is neither a choice nor a count")
-    if "{" not in text[found.end() :] and "{" not in text[: found.start()]:
-        for choice in choices:
-            yield text[: found.start()] + choice + text[found.end() :]
-        return
+    choices, stop = _choices(text, start)
     for choice in choices:
-        yield from expanded(text[: found.start()] + choice + text[found.end() :])
+        for inner in expanded(choice):
+            for rest in expanded(text[stop:]):
+                yield text[:start] + inner + rest
+
+
+def _choices(text: str, start: int) -> tuple[Iterable[str], int]:
+    """Return what the braces that begin at a place stand for, and where they end."""
+    depth, begin, found = 0, start + 1, []
+    for at in range(start, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0 or (depth == 1 and text[at] == ","):
+            found.append(text[begin:at])
+            begin = at + 1
+        if depth == 0:
+            break
+    else:
+        raise ConfigError(f"{text!r}: a brace without its other one")
+    count = _COUNT.fullmatch(found[0])
+    if len(found) > 1:
+        return found, begin
+    if count is None:
+        raise ConfigError(f"{text!r}: {{{found[0]}}} is neither a choice nor a count")
+    first, last, width = int(count[1]), int(count[2]), len(count[1])
+    if not first <= last < first + _MOST:
+        raise ConfigError(f"{text!r}: {{{found[0]}}} does not count up, or too far")
+    return (f"{number:0{width}d}" for number in range(first, last + 1)), begin
 
 
 def is_glob(part: str) -> bool:

@@ -78,16 +78,13 @@ class Members:
             if len(self._headers) == _AT_ONCE:
                 self._check()
             kind, begin = header[156], at + BLOCK
-            size = self._content(header, at)
-            if self._size is not None and kind not in _EXTENSIONS:
-                size = self._size
-            stop = begin + size
+            stop = begin + self._content(header, at)
             if stop > total:
                 raise self._damaged(
                     f"member {_name_of(header)!r}, whose header is at byte {at}, should end at byte "
                     f"{stop}, but the archive ends at {total}: it was cut short"
                 )
-            at = stop + -size % BLOCK
+            at = stop + -stop % BLOCK
             if kind in _EXTENSIONS:
                 self._extend(kind, begin, stop)
                 continue
@@ -96,7 +93,7 @@ class Members:
             if kind == _SPARSE:
                 raise self._damaged(f"member {name!r} at byte {begin} is sparse, which is not read")
             if kind in (_FILE, _CONTIGUOUS) or (kind == _OLD_FILE and not name.endswith("/")):
-                yield Member(name, begin, size)
+                yield Member(name, begin, stop - begin)
             elif kind not in (_OLD_FILE, _DIRECTORY):
                 self.skipped += 1
         self._check()
@@ -109,7 +106,11 @@ class Members:
         try:
             size = int(header[124:135], 8)
         except ValueError:
+            size = -1
+        if size < 0:
             size = self._number(header[124:136], "size", at)
+        if self._size is not None and header[156] not in _EXTENSIONS:
+            size = self._size
         return 0 if size and header[156] in _WITHOUT_CONTENT else size
 
     def _number(self, field: bytes, what: str, at: int) -> int:

@@ -19,6 +19,7 @@ from streamplug_webdataset.places import MAX_BLOCKS
 _END = bytes(2 * BLOCK)
 _PADDING = [bytes(-size % BLOCK) for size in range(BLOCK)]
 _MAX_VALUE = 8**11 - 1
+_SMALL, _TOGETHER = 1 << 14, 1 << 20
 
 
 class TarWriter(ShardWriter):
@@ -126,7 +127,7 @@ class TarWriter(ShardWriter):
             for member in _members(parts):
                 grouping.add(member)
         except CorruptShardError as error:
-            raise EncodeError(f"two samples in a row have one key: {error}") from error
+            raise EncodeError(f"two samples in a row with one key would be one: {error}") from error
         if len(grouping.keys) != len(sizes):
             raise EncodeError(
                 f"{len(sizes)} samples would be read as {len(grouping.keys)}: some in a row have one key, "
@@ -139,11 +140,26 @@ class TarWriter(ShardWriter):
 def _members(parts: Sequence[Buffer]) -> Iterator[Member]:
     """Yield the members of whole samples back to back, in any number of pieces."""
     before = 0
-    for part in parts:
-        data = bytes(part)
+    for data in _pieces(parts):
         for name, begin, size in Members(_Ended(data).read, len(data) + BLOCK):
             yield Member(name, begin + before, size)
         before += len(data)
+
+
+def _pieces(parts: Sequence[Buffer]) -> Iterator[bytes]:
+    """Yield small parts together, of which there may be very many, and large ones as they are."""
+    small: list[Buffer] = []
+    total = 0
+    for part in parts:
+        if len(part) > _SMALL or total > _TOGETHER:
+            yield b"".join(small)
+            small, total = [], 0
+        if len(part) > _SMALL:
+            yield bytes(part)
+        else:
+            small.append(part)
+            total += len(part)
+    yield b"".join(small)
 
 
 class _Ended:
