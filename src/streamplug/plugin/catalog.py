@@ -53,8 +53,14 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "list[png]": "streamplug-image",
         "msgpack": "streamplug-msgpack",
         "tensor": "streamplug-torch",
+        "gzipped": "streamplug-webdataset",
+        "npy": "streamplug-webdataset",
+        "npz": "streamplug-webdataset",
+        "pth": "streamplug-webdataset",
     },
-    "format": {},
+    "format": {
+        "webdataset": "streamplug-webdataset",
+    },
     "shuffle": {
         "naive": "streamplug-mosaic-shuffles",
         "py1s": "streamplug-mosaic-shuffles",
