@@ -21,6 +21,7 @@ from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
 from streamplug.testing.samples import EXAMPLES, VALUES, Broken
+from streamplug.testing.scans import check_scan
 
 Row = dict[str, Any]
 
@@ -265,6 +266,17 @@ class FormatTests(ConformanceBase):
         columns = pickle.loads(pickle.dumps(columns))
         assert len(reader) == 7
         assert same(_sorted([reader.row(0, columns)]), _sorted(self.some_rows()[:1]))
+
+    def test_looking_through_a_file_finds_its_samples(self) -> None:
+        shard = self.write(self.some_rows())
+        data, roles = shard.files["data"], {*self.format_class().roles} - {"data"}
+        found = check_scan(self.format(), data, roles)
+        files = {**found.files, "data": data}
+        entry = {**found.entry, "compression": None}
+        reader, columns = self.open(Shard(_json(entry), files, found.samples))
+        assert found.samples == len(reader) == 7
+        for row in _taken(reader, columns, [3, 1]):
+            assert row.keys() == {column.name for column in columns}
 
     # -- what it refuses to write ---------------------------------------------
 

@@ -77,11 +77,13 @@ class WebDatasetWriter:
             EncodeError: If it has not the extensions of the others, or a value cannot be stored.
             WriterError: If the data set is already complete.
         """
+        if not isinstance(sample, Mapping):
+            raise EncodeTypeError(
+                f"a sample is a dict, got {type(sample).__name__}: {sample!r:.80}"
+            )
         if KEY not in sample:
             sample = {KEY: f"{self._count:09d}", **sample}
         if self._writer is None:
-            if not isinstance(sample, Mapping):
-                raise EncodeTypeError(f"a sample is a dict, got {type(sample).__name__}")
             names = [name for name in sample if name != KEY]
             self._writer = self._begun({name: _default(name, sample[name]) for name in names})
         self._writer.write(sample)
