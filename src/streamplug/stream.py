@@ -170,7 +170,8 @@ class Stream:
             validate_hash=self.validate_hash,
             keep_zip=bool(self.keep_zip),
             cache_limit=None if self.cache is None else self.cache[1],
-            root=self._root(),
+            # What is unpacked in place goes where what was found is kept.
+            root=derived.parents[1] if in_place and derived is not None else self._root(),
         )
         store = ShardStore(
             index, directory, None if in_place else storage, options, observer, derived=derived

@@ -84,7 +84,9 @@ def test_what_is_unsafe_stays_so_when_compressed():
     assert not make("encoding", "gzipped:json").unsafe
 
 
-@pytest.mark.parametrize("spec", ["webdataset:cooked", "webdataset:mtime=x", "webdataset:mtime=-1"])
+@pytest.mark.parametrize(
+    "spec", ["webdataset:cooked", "webdataset:raw=1", "webdataset:mtime=x", "webdataset:mtime=-1"]
+)
 def test_unknown_options_are_refused(spec):
-    with pytest.raises(ConfigError, match="is none of raw, mtime"):
+    with pytest.raises(ConfigError, match="is none of raw, pil, mtime"):
         make("format", spec)

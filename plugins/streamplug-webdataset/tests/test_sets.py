@@ -10,6 +10,7 @@ import tarfile
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.cli import main
@@ -23,6 +24,7 @@ from streamplug.errors import (
 )
 from streamplug.fetch import scanning
 from streamplug.fetch.scan_index import scan_index
+from streamplug.plugin import make
 from streamplug.testing.http import serving
 
 COUNT = 30
@@ -178,6 +180,41 @@ def test_a_directory_that_cannot_be_written_to_is_left_alone(tars, tmp_path, mon
     dataset = StreamingDataset(remote=str(tars), format="webdataset")
     assert by_key(dataset) == expected(0, 1, 2, 3)
     assert (tmp_path / "temporary" / "streamplug").is_dir()
+
+
+def test_compressed_archives_in_such_a_directory_are_unpacked_elsewhere(
+    tars, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (tars / ".streamplug").write_text("in the way")
+    write_tar(tars / "x-0004.tar.gz", 4 * COUNT, mode="w:gz")
+    for _ in range(2):
+        dataset = StreamingDataset(remote=str(tars), format="webdataset")
+        assert by_key(dataset) == expected(0, 1, 2, 3, 4)
+    assert (tars / ".streamplug").read_text() == "in the way"
+
+
+def test_images_are_bytes_or_images_of_pillow(tmp_path):
+    content = io.BytesIO()
+    Image.new("RGB", (4, 3), "red").save(content, "PNG")
+    write_tar(tmp_path / "x.tar", 0, 0, extra=[("a.seg.png", content.getvalue())])
+    (plain,) = StreamingDataset(remote=str(tmp_path), format="webdataset")
+    assert plain["seg.png"] == content.getvalue()
+    (opened,) = StreamingDataset(remote=str(tmp_path), format="webdataset:pil")
+    assert opened["seg.png"].size == (4, 3)
+    with pytest.raises(ConfigError, match="either bytes or images"):
+        StreamingDataset(remote=str(tmp_path), format="webdataset:raw,pil")
+
+
+def test_columns_are_decoded_as_their_reader_asks(tars):
+    decoders = {"cls": as_bytes}
+    dataset = StreamingDataset(remote=str(tars), format="webdataset", decoders=decoders)
+    assert [dataset[i]["cls"] for i in (3, 4)] == [None, b"4"]
+
+
+def as_bytes(encoding):
+    return make("encoding", "bytes")
 
 
 def open_and_count(folder, local, log, barrier, results):

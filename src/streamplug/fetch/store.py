@@ -361,7 +361,8 @@ class ShardStore:
 
     def _name(self, path: Path) -> str:
         """Return what the locks call a file."""
-        return path.relative_to(self._room.root).as_posix()
+        root = self._room.root
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
     def _where(self, basename: str) -> str:
         if self._remote is not None:

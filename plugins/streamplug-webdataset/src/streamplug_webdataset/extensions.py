@@ -19,14 +19,23 @@ _ENCODINGS = {
 }
 
 
-def encoding_of(extension: str) -> str:
+_IMAGES = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png"}
+
+
+def encoding_of(extension: str, *, images: bool = False) -> str:
     """Return the encoding of values with an extension; ``bytes`` for all that is not known.
+
+    Args:
+        extension: In lower case.
+        images: Whether image files are images rather than bytes.
 
     >>> encoding_of("seg.txt"), encoding_of("json.gz"), encoding_of("jpg")
     ('str', 'gzipped:json', 'bytes')
     """
     rest, _, last = extension.rpartition(".")
     if last == "gz" and rest:
-        return f"gzipped:{encoding_of(rest)}"
+        return f"gzipped:{encoding_of(rest, images=images)}"
+    if images and last in _IMAGES:
+        return _IMAGES[last]
     spec = _ENCODINGS.get(last, "bytes")
     return spec if spec != "msgpack" or known("encoding", spec) else "bytes"

@@ -32,7 +32,8 @@ class WebDataset(Format):
     """``webdataset``: tar archives, a sample being the files in a row that have one key.
 
     After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no
-    index.json to say how they are encoded, ``mtime=…`` is the time that is written into archives, in
+    index.json to say how they are encoded, ``pil`` reads JPEG and PNG files among them as images of Pillow
+    (which needs streamplug-image), and ``mtime=…`` is the time that is written into archives, in
     seconds since 1970.
     """
 
@@ -40,9 +41,11 @@ class WebDataset(Format):
     roles: ClassVar[tuple[str, ...]] = ("data", "places")
     head_role = "places"
 
-    def __init__(self, *, raw: bool = False, mtime: int = 0) -> None:
+    def __init__(self, *, raw: bool = False, pil: bool = False, mtime: int = 0) -> None:
         """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""
-        self._raw = raw
+        if raw and pil:
+            raise ConfigError("format webdataset:raw,pil: values are either bytes or images")
+        self._raw, self._pil = raw, pil
         self._mtime = mtime
 
     @classmethod
@@ -50,13 +53,13 @@ class WebDataset(Format):
         options: dict[str, Any] = {}
         for option in argument.split(",") if argument else ():
             name, equals, value = option.partition("=")
-            if name == "raw" and not equals:
-                options["raw"] = True
+            if name in ("raw", "pil") and not equals:
+                options[name] = True
             elif name == "mtime" and value.isdigit() and int(value) < 8**11:
                 options["mtime"] = int(value)
             else:
                 raise ConfigError(
-                    f"format webdataset:{argument}: {option!r} is none of raw, mtime=SECONDS"
+                    f"format webdataset:{argument}: {option!r} is none of raw, pil, mtime=SECONDS"
                 )
         return cls(**options)
 
@@ -96,7 +99,10 @@ class WebDataset(Format):
         for member in members:
             grouping.add(member)
         places = grouping.places(file.size)
-        specs = {name: "bytes" if self._raw else encoding_of(name) for name in places.extensions}
+        specs = {
+            name: "bytes" if self._raw else encoding_of(name, images=self._pil)
+            for name in places.extensions
+        }
         entry = {"columns": {KEY: "str", **specs}, "format": "webdataset", "version": 2}
         notes = dict(grouping.notes())
         if members.skipped:

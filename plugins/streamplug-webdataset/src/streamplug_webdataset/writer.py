@@ -119,10 +119,6 @@ class WebDatasetWriter:
 
 def _default(extension: str, value: Any) -> str:
     """Return the encoding for an extension; bytes are stored as they are, whatever it is."""
-    return "bytes" if isinstance(value, (bytes, bytearray, memoryview)) else _known(extension)
-
-
-def _known(extension: str) -> str:
-    last = str(extension).rpartition(".")[2]
-    images = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png"}
-    return images.get(last) or encoding_of(str(extension))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes"
+    return encoding_of(str(extension), images=True)
