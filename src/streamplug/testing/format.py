@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,26 +21,11 @@ from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
 from streamplug.testing.samples import EXAMPLES, VALUES, Broken
-from streamplug.testing.scans import check_scan
+from streamplug.testing.scans import Shard, check_scan
 
 Row = dict[str, Any]
 
 _thorough = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A shard in memory, as a test wrote it.
-
-    Attributes:
-        entry: The format's keys in the index, as a reader of the index finds them.
-        files: Content of its raw files by role.
-        samples: How many samples it holds.
-    """
-
-    entry: Mapping[str, Any]
-    files: Mapping[str, bytes]
-    samples: int
 
 
 class FormatTests(ConformanceBase):

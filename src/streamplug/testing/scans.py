@@ -1,13 +1,30 @@
-"""What formats must do that can look through a file without an index; part of `FormatTests`."""
+"""Shards in memory, and what formats must do that look through files; part of `FormatTests`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import Format, ScanFile, Scanned
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard in memory, as a test wrote it.
+
+    Attributes:
+        entry: The format's keys in the index, as a reader of the index finds them.
+        files: Content of its raw files by role.
+        samples: How many samples it holds.
+    """
+
+    entry: Mapping[str, Any]
+    files: Mapping[str, bytes]
+    samples: int
 
 
 class MemoryFile(ScanFile):
