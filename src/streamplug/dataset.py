@@ -39,7 +39,7 @@ class StreamingDataset:
 
     Args:
         streams: The streams; or else give `remote`, `local`, `split` for a single one.
-        remote: URL or path of the data set.
+        remote: URL or path of the data set; with a `format`, also of its files, as for `Stream`.
         local: Directory for its shards; the data set itself if there is no `remote`.
         split: Sub-directory of both.
         download_retry: How often a failed download is tried again.
@@ -79,6 +79,7 @@ class StreamingDataset:
         allow_unsafe_types: Whether columns whose decoding can run code may be read.
         columns: Names of the columns to read; None for all.
         decoders: What decodes columns in place of their own encodings, by name.
+        format: Name of the format of files for which there is no index.json.
         storage_options: Settings of the storages of all streams that have none of their own.
         replication: Groups of so many ranks in a row get the same samples, as tensor or sequence
             parallelism needs; a global batch is what the groups read together.
@@ -95,7 +96,7 @@ class StreamingDataset:
         self,
         *,
         streams: Sequence[Stream] | None = None,
-        remote: str | None = None,
+        remote: str | Sequence[str] | None = None,
         local: str | None = None,
         split: str | None = None,
         download_retry: int = 2,
@@ -120,6 +121,7 @@ class StreamingDataset:
         allow_unsafe_types: bool = False,
         columns: Sequence[str] | None = None,
         decoders: Mapping[str, Decoder] | None = None,
+        format: str | None = None,  # noqa: A002 - the word that users know
         storage_options: Mapping[str, Any] | None = None,
         replication: int | None = None,
         callbacks: Sequence[Callback | str] = (),
@@ -139,6 +141,7 @@ class StreamingDataset:
             storage_options=storage_options,
             fetch=fetch,
             decoders=decoders,
+            format=format,
         )
         batch_size = whole_number("batch_size", batch_size, 1)
         self.predownload = whole_number("predownload", predownload, 0)

@@ -6,28 +6,36 @@ import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
 from streamplug.config import check_names
-from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.errors import ConfigError, NotFound, UnsafeTypeError
 from streamplug.fetch import (
     DOWNLOAD_TIMEOUT,
+    Deriver,
     FetchOptions,
+    FileSet,
     Observer,
     RangeStore,
+    ScanProgress,
     ShardStore,
+    file_set,
     limit_bytes,
     open_index,
     patient,
+    raw_name,
     read_index,
+    take_into_use,
 )
 from streamplug.fetch.observe import observing
-from streamplug.index import INDEX_NAME, Index
-from streamplug.interfaces import Decoder, Storage
+from streamplug.index import INDEX_NAME, Index, parse_index
+from streamplug.interfaces import Decoder, Format, Storage
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.plugin.registry import make
 from streamplug.read import OpenShards, RangeShards, Reader, Samples, decoded_by
 
 _LOG = logging.getLogger("streamplug")
@@ -38,7 +46,8 @@ class Stream:
     """One data set: where it lies, and where its shards are kept while they are read.
 
     Attributes:
-        remote: URL or path of the data set; None if `local` is the data set itself.
+        remote: URL or path of the data set; None if `local` is the data set itself. With a `format`, it
+            may also be of files, with ``*``, ``**`` and ``{…}``, or a list of such.
         local: Directory for its shards. None reads a remote that is a local path in place, and keeps
             any other in the directory for temporary files.
         split: Sub-directory of both.
@@ -58,9 +67,11 @@ class Stream:
             that is given.
         storage_options: Settings of the remote's storage, such as credentials; not part of the repr.
         decoders: What decodes columns in place of the encodings that they were written by, by name.
+        format: Name of the format of files for which there is no index.json: such as ``"webdataset"``.
+            They are looked through once, and what was found is kept.
     """
 
-    remote: str | None = None
+    remote: str | Sequence[str] | None = None
     local: str | None = None
     split: str | None = None
     proportion: float | None = None
@@ -74,14 +85,18 @@ class Stream:
     fetch: str | None = None
     storage_options: Mapping[str, Any] | None = None
     decoders: Mapping[str, Decoder] | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         if self.remote is None and self.local is None:
             raise ConfigError("a stream needs remote=, local= or both")
         for name in ("remote", "local", "split"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
+            if name == "remote" and isinstance(value, (list, tuple)):
+                object.__setattr__(self, name, tuple(map(str, value)))
+            elif value is not None and not isinstance(value, str):
                 object.__setattr__(self, name, str(value))
+        _ = self._files  # likewise
         _ = self.weight  # refuses what has no meaning
         if self.download_retry is not None and self.download_retry < 0:
             raise ConfigError(f"download_retry={self.download_retry}: must be 0 or more")
@@ -89,6 +104,9 @@ class Stream:
             raise ConfigError(f"download_timeout={self.download_timeout}: must be more than 0 s")
         if self.cache_limit is not None:
             limit_bytes(self.cache_limit, self._root())
+        self._check_fetch()
+
+    def _check_fetch(self) -> None:
         if self.fetch not in (None, "shard", "range"):
             raise ConfigError(f"fetch={self.fetch!r}: expected 'shard' or 'range'")
         if self.fetch == "range" and self.validate_hash is not None:
@@ -142,25 +160,65 @@ class Stream:
         timeout = self.download_timeout or DOWNLOAD_TIMEOUT
         asked = storage if in_place else patient(storage, timeout)
         with observing(observer, storage.url):
-            if self.fetch == "range" and self.local is None:
-                index = read_index(asked, retries)
-            else:
-                index = open_index(asked, directory, in_place=in_place, retries=retries)
+            index, derived = self._index(asked, retries)
         index = decoded_by(index, self.decoders)
-        where = storage.url_of(INDEX_NAME)
+        where = storage.url_of(INDEX_NAME) if derived is None else storage.url
         if self.fetch == "range":
-            return OpenStream(self, index, RangeStore(asked, retries, observer), where)
+            return OpenStream(self, index, RangeStore(asked, retries, observer, derived), where)
         options = FetchOptions(
             retries=retries,
             timeout=timeout,
             validate_hash=self.validate_hash,
             keep_zip=bool(self.keep_zip),
             cache_limit=None if self.cache is None else self.cache[1],
-            root=self._root(),
+            # What is unpacked in place goes where what was found is kept.
+            root=derived.parents[1] if in_place and derived is not None else self._root(),
         )
-        store = ShardStore(index, directory, None if in_place else storage, options, observer)
+        store = ShardStore(
+            index, directory, None if in_place else storage, options, observer, derived=derived
+        )
         store.begin()
         return OpenStream(self, index, store, where)
+
+    def _index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+        """Return the index, and the directory of what was made with it if there is no index.json."""
+        directory, in_place = self._directory(), self._in_place()
+        kept = self.fetch != "range" or self.local is not None
+        files = self._files
+        if files is None or files.whole:
+            try:
+                if not kept:
+                    return read_index(asked, retries), None
+                return open_index(asked, directory, in_place=in_place, retries=retries), None
+            except NotFound:
+                if files is None:
+                    raise
+        near = local_path(files.root)
+        with ScanProgress(asked.url) as progress:
+            deriver = Deriver(asked, near, self.format or "", retries)
+            derived = deriver.derive(files, directory, progress.update)
+        if kept and not in_place:
+            take_into_use(directory, asked.url, derived.data)
+        return parse_index(derived.data, asked.url), derived.folder
+
+    @cached_property
+    def _files(self) -> FileSet | None:
+        """Which files are meant if there is no index.json; None if there must be one."""
+        location = self.local if self.remote is None else self.remote
+        if self.format is None:
+            if not isinstance(location, str):
+                raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
+            return None
+        format_: Format = make("format", self.format)
+        files = file_set(location or "", lambda name: raw_name(name, format_.suffix) is not None)
+        if self.split is None:
+            return files
+        if not files.whole:
+            raise ConfigError(
+                f"split={self.split!r} with remote={location!r:.200}: a split is of a directory; name it "
+                "in remote="
+            )
+        return FileSet(join(files.root, self.split), files.parts)
 
     @property
     def cache(self) -> tuple[Path, int | None] | None:
@@ -173,14 +231,21 @@ class Stream:
     @property
     def storage(self) -> Storage:
         """Where the data set lies."""
-        location = self.remote if self.remote is not None else self.local
-        return open_storage(join(location or "", self.split or ""), self.storage_options)
+        root = join(self._location, self.split or "") if self._files is None else self._files.root
+        return open_storage(root, self.storage_options)
+
+    @property
+    def _location(self) -> str:
+        """The directory that the data set is, without a split."""
+        if self._files is not None and not self._files.whole:
+            return self._files.root
+        return str(self.remote if self.remote is not None else self.local)
 
     def _in_place(self) -> bool:
         """Say whether the data set is read where it lies."""
         if self.remote is None:
             return True
-        return self.local is None and local_path(self.remote) is not None
+        return self.local is None and local_path(self._location) is not None
 
     def _directory(self) -> Path:
         """Return where the shards of the split are."""
@@ -189,20 +254,22 @@ class Stream:
 
     def _root(self) -> Path:
         """Return where the shards of all splits are."""
-        path = local_path(self.local or self.remote or "") if self._in_place() else None
+        path = local_path(self._location) if self._in_place() else None
         if path is None and self.local is not None:
             path = local_path(self.local)
             if path is None:
                 raise ConfigError(f"local={self.local!r} must be a path on this machine")
         if path is None:
-            name = blake2s(self.storage.url.encode(), digest_size=16).hexdigest()
+            parts = () if self._files is None or self._files.whole else self._files.parts
+            place = "\n".join([self.storage.url, *parts])
+            name = blake2s(place.encode(), digest_size=16).hexdigest()
             return Path(tempfile.gettempdir()) / "streamplug" / name
         return path
 
 
 def streams_of(
     streams: Sequence[Stream] | None,
-    remote: str | None,
+    remote: str | Sequence[str] | None,
     local: str | None,
     split: str | None,
     **defaults: Any,
@@ -214,7 +281,9 @@ def streams_of(
     """
     if (streams is None) == (remote is None and local is None):
         raise ConfigError("give either streams= or remote=/local=")
-    given = streams or [Stream(remote=remote, local=local, split=split)]
+    given = streams or [
+        Stream(remote=remote, local=local, split=split, format=defaults.get("format"))
+    ]
     complete = [stream.with_defaults(**defaults) for stream in given]
     limits: dict[Path, int | None] = {}
     for stream in complete:
@@ -253,7 +322,9 @@ class OpenStream:
         if isinstance(self.store, RangeStore):
             return self.store
         timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
-        return RangeStore(patient(self.stream.storage, timeout), self.stream.download_retry or 0)
+        storage = patient(self.stream.storage, timeout)
+        derived = self.store.derived
+        return RangeStore(storage, self.stream.download_retry or 0, derived=derived)
 
     def check_columns(self, wanted: Sequence[str] | None, *, allow_unsafe: bool) -> None:
         """Check the columns that will be read.

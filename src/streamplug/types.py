@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,10 +44,17 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object in a storage: its key relative to the storage's root, and its size in bytes."""
+    """An object in a storage.
+
+    Attributes:
+        key: Relative to the storage's root.
+        size: In bytes.
+        version: Text that differs when its content does, such as an ETag or a time; empty if unknown.
+    """
 
     key: str
     size: int
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``streamplug index``: makes or checks the companion of a large index.json."""
+"""``streamplug index``: makes an index.json, and makes or checks the companion of a large one."""
 
 from __future__ import annotations
 
@@ -9,26 +9,48 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from streamplug.errors import ConfigError
 from streamplug.fetch.companions import build_companion, check_companion
+from streamplug.fetch.scan_index import scan_index
 
 _ACTIONS = {"build": build_companion, "check": check_companion}
 
 
 @click.command()
-@click.argument("action", type=click.Choice(list(_ACTIONS)))
+@click.argument("action", type=click.Choice([*_ACTIONS, "scan"]))
 @click.argument("location")
+@click.option("--format", "format_", help="For scan: the format of the files, such as webdataset.")
+@click.option("--force", is_flag=True, help="For scan: replace an index.json that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def index(action: str, location: str, *, as_json: bool) -> None:
-    """Make (build) or check (check) the companion of the index.json at LOCATION.
+def index(action: str, location: str, *, format_: str | None, force: bool, as_json: bool) -> None:
+    """Make the index.json of the files at LOCATION (scan), or make (build) or check (check) its companion.
+
+    Scan looks through files that have no index.json, such as tar archives, so that everybody can read them
+    as a data set. LOCATION is their directory, or they themselves with * and {…}.
 
     A data set of very many shards opens at once through the companion of its index.json, which says the
     same in a form that is mapped into memory, not parsed.
     """
+    if (action == "scan") != (format_ is not None) or (force and action != "scan"):
+        raise ConfigError("scan needs --format, and only scan takes --format and --force")
     console = Console(stderr=True)
     with console.status("opening") as status:
-        summary = _ACTIONS[action](location, report=lambda what: status.update(Text(what)))
+
+        def report(what: str) -> None:
+            status.update(Text(what))
+
+        if format_ is not None:
+            scanned = scan_index(location, format_, exist_ok=force, report=report)
+        else:
+            summary = _ACTIONS[action](location, report=report)
     if as_json:
-        click.echo(json.dumps(asdict(summary), indent=2))
+        click.echo(json.dumps(asdict(summary if format_ is None else scanned), indent=2))
+    elif format_ is not None:
+        columns = ", ".join(f"{name} ({spec})" for name, spec in scanned.columns.items())
+        click.echo(
+            f"{scanned.url}: written; {scanned.shards:,} shards, {scanned.samples:,} samples, "
+            f"columns {columns}"
+        )
     else:
         done = "written" if action == "build" else "whole, and that of its index.json"
         click.echo(

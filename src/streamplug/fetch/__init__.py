@@ -1,26 +1,37 @@
 """Bytes from far to near: downloads, checks and decompresses shards into a local directory."""
 
+from streamplug.fetch.derived import Deriver
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
+from streamplug.fetch.listing import raw_name
 from streamplug.fetch.makers import made_ahead
 from streamplug.fetch.observe import Observer
+from streamplug.fetch.origin import take_into_use
 from streamplug.fetch.patient import patient
+from streamplug.fetch.patterns import FileSet, file_set
 from streamplug.fetch.prefetch import Limits, Needs, prefetched
 from streamplug.fetch.ranged import RangeStore
+from streamplug.fetch.scan_progress import ScanProgress
 from streamplug.fetch.store import DOWNLOAD_TIMEOUT, FetchOptions, ShardStore
 
 __all__ = [
     "DOWNLOAD_TIMEOUT",
+    "Deriver",
     "FetchOptions",
+    "FileSet",
     "Limits",
     "Needs",
     "Observer",
     "RangeStore",
+    "ScanProgress",
     "ShardStore",
+    "file_set",
     "limit_bytes",
     "made_ahead",
     "open_index",
     "patient",
     "prefetched",
+    "raw_name",
     "read_index",
+    "take_into_use",
 ]

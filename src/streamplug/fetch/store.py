@@ -82,8 +82,11 @@ class ShardStore:
         remote: Storage | None,
         options: FetchOptions,
         observer: Observer | None = None,
+        *,
+        derived: Path | None = None,
     ) -> None:
-        """Keep the shards of `index` in `local`; without a remote they must be there already."""
+        """Keep the shards of `index` in `local`; without a remote they must be there, or in `derived`."""
+        self.derived = derived
         self._observer = observer
         self._index = index
         self._local = local
@@ -139,7 +142,7 @@ class ShardStore:
         info = self._index.shard(shard)
         with local_errors(self._local), observing(self._observer):
             return {
-                role: self._ensure_file(shard, file, Keep(role, opened))
+                role: self._made(file) or self._ensure_file(shard, file, Keep(role, opened))
                 for role, file in info.files.items()
             }
 
@@ -171,6 +174,8 @@ class ShardStore:
             return False
         with local_errors(self._local), observing(self._observer):
             for role, file in files.items():
+                if self._made(file):
+                    continue
                 path = self._local / file.raw.basename
                 with cache_lock(self._room.root, self._name(path)):
                     if _inode(path) == seen.get(role):
@@ -182,8 +187,15 @@ class ShardStore:
 
     # -- one file -----------------------------------------------------------------
 
+    def _made(self, file: ShardFile) -> Path | None:
+        """Return the path of a file that was made from others, if it is one."""
+        path = None if self.derived is None else self.derived / file.raw.basename
+        return path if path is not None and self._ready(path, file) else None
+
     def _ensure_file(self, shard: int, file: ShardFile, keep: Keep) -> Path:
         path = self._local / file.raw.basename
+        if self.derived is not None and self._remote is None and file.zip is not None:
+            path = self.derived / file.raw.basename
         if self._ready(path, file) and self._sound(shard, file, path):
             self._tell_cached(path, file)
             return path
@@ -349,7 +361,8 @@ class ShardStore:
 
     def _name(self, path: Path) -> str:
         """Return what the locks call a file."""
-        return path.relative_to(self._room.root).as_posix()
+        root = self._room.root
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
     def _where(self, basename: str) -> str:
         if self._remote is not None:

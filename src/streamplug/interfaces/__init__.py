@@ -29,6 +29,7 @@ from streamplug.interfaces.format import (
     WriteSettings,
 )
 from streamplug.interfaces.fsspec import FsspecStorage
+from streamplug.interfaces.scan import ScanFile, Scanned
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 from streamplug.interfaces.vectors import Vectors
@@ -54,6 +55,8 @@ __all__ = [
     "Ranged",
     "Retried",
     "Rows",
+    "ScanFile",
+    "Scanned",
     "ShardFile",
     "ShardHead",
     "ShardInfo",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces.scan import ScanFile, Scanned
 from streamplug.types import Buffer, Bytes1D, ColumnValues, FileInfo, Int64, Sample
 
 
@@ -390,6 +391,32 @@ class Format(ABC):
             CorruptShardError: If the head is not what the index says.
         """
         raise NotImplementedError(f"{type(self).__name__} has a head_range, but no open_head")
+
+    def scan(self, file: ScanFile) -> Scanned:
+        """Look through a data file for which there is no index.
+
+        The default refuses: all is in the index.
+
+        Args:
+            file: What to read.
+
+        Raises:
+            ConfigError: If files of this format cannot be read without an index.
+            CorruptShardError: If the file is damaged; the message names the place.
+        """
+        raise ConfigError(f"{type(self).__name__} cannot be read without an index.json")
+
+    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the entry that all files of one data set get, from those that `scan` gave.
+
+        The default takes the first, and refuses others.
+
+        Raises:
+            InvalidIndexError: If they cannot be one data set.
+        """
+        if any(entry != entries[0] for entry in entries):
+            raise InvalidIndexError("the files do not all have the same columns")
+        return entries[0]
 
     @abstractmethod
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:

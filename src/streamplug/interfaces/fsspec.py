@@ -28,6 +28,11 @@ _OBJECT_STORES = frozenset(
 )
 """Protocols without real directories, where an object appears at once, when it is whole."""
 
+_VERSIONS = (
+    *("ETag", "etag", "content_md5", "mtime", "LastModified", "last_modified", "updated"),
+    *("modified", "created"),
+)
+
 _opening = threading.Lock()
 _live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
 _left_to_parent: list[Any] = []
@@ -205,7 +210,7 @@ class FsspecStorage(Storage):
             raise NotFound(f"{self.url_of(key)} does not exist")
         if info["size"] is None:
             raise StorageError(f"{self.url_of(key)}: the server does not tell its size")
-        return ObjectInfo(key, int(info["size"]))
+        return ObjectInfo(key, int(info["size"]), version_of(info))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
@@ -219,7 +224,7 @@ class FsspecStorage(Storage):
         for name, info in self._find(self.path(folder)).items():
             # fsspec finds a file of that very name too, and the markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
-                yield ObjectInfo(name[len(root) :], int(info["size"] or 0))
+                yield ObjectInfo(name[len(root) :], int(info["size"] or 0), version_of(info))
 
     def _find(self, top: str) -> Mapping[str, Mapping[str, Any]]:
         filesystem = self.filesystem()
@@ -278,6 +283,12 @@ def _bytes(found: bytes | BaseException) -> bytes:
             return b""
         raise found
     return bytes(found)
+
+
+def version_of(info: Mapping[str, Any]) -> str:
+    """Return what a file system says of an object that differs when its content does; else an empty text."""
+    found = (info.get(name) for name in _VERSIONS)
+    return next((str(value) for value in found if value), "")
 
 
 def _is_part(key: str) -> bool:

@@ -53,6 +53,10 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "list[png]": "streamplug-image",
         "msgpack": "streamplug-msgpack",
         "tensor": "streamplug-torch",
+        "gzipped": "streamplug-webdataset",
+        "npy": "streamplug-webdataset",
+        "npz": "streamplug-webdataset",
+        "pth": "streamplug-webdataset",
     },
     "format": {
         "json": "streamplug-text",
@@ -60,6 +64,7 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "csv": "streamplug-text",
         "tsv": "streamplug-text",
         "xsv": "streamplug-text",
+        "webdataset": "streamplug-webdataset",
     },
     "shuffle": {
         "naive": "streamplug-mosaic-shuffles",

@@ -253,16 +253,18 @@ class RangeShards:
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
         place = np.array([wanted], np.int64)
-        if schema.format.head_role == "data":
+        role = schema.format.head_role
+        if role == "data":
             early = self._read_early(info, place, rows)
             [data] = early.copies(place)
         else:
             early = Early()
-            [data] = self._store.read(info.files[schema.format.head_role].raw, place)
+            [data] = self._store.read(info.files[role].raw, place)
         try:
-            return schema.format.open_head(info, data, schema.columns), len(data), early
+            head = schema.format.open_head(info, data, schema.columns)
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
+        return head, len(data), early
 
     def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
         """Fetch a head, and with it the bytes where some samples are likely to lie."""

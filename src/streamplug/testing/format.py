@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,25 +22,11 @@ from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
 from streamplug.testing.samples import EXAMPLES, VALUES, Broken, stored
+from streamplug.testing.scans import Shard, check_scan
 
 Row = dict[str, Any]
 
 _thorough = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A shard in memory, as a test wrote it.
-
-    Attributes:
-        entry: The format's keys in the index, as a reader of the index finds them.
-        files: Content of its raw files by role.
-        samples: How many samples it holds.
-    """
-
-    entry: Mapping[str, Any]
-    files: Mapping[str, bytes]
-    samples: int
 
 
 class FormatTests(ConformanceBase):
@@ -267,6 +253,17 @@ class FormatTests(ConformanceBase):
         columns = pickle.loads(pickle.dumps(columns))
         assert len(reader) == 7
         assert same(_sorted([reader.row(0, columns)]), _sorted(self.some_rows()[:1]))
+
+    def test_looking_through_a_file_finds_its_samples(self) -> None:
+        shard = self.write(self.some_rows())
+        data, roles = shard.files["data"], {*self.format_class().roles} - {"data"}
+        found = check_scan(self.format(), data, roles)
+        files = {**found.files, "data": data}
+        entry = {**found.entry, "compression": None}
+        reader, columns = self.open(Shard(_json(entry), files, found.samples))
+        assert found.samples == len(reader) == 7
+        for row in _taken(reader, columns, [3, 1]):
+            assert row.keys() == {column.name for column in columns}
 
     # -- what it refuses to write ---------------------------------------------
 

@@ -37,7 +37,7 @@ def check_head(
     format_: Format, files: Mapping[str, bytes], reader: ShardReader, columns: Sequence[Column]
 ) -> None:
     """Check that samples read by ranges are those of the whole shard, which has seven."""
-    info, data = info_of(len(reader), files), files["data"]
+    info = info_of(len(reader), files)
     head = head_of(format_, info, files, columns)
     for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
         likely = format_.likely_ranges(info, np.array(rows, np.int64), columns)
@@ -45,7 +45,7 @@ def check_head(
             assert likely.shape == (len(rows), 2)
             assert likely.dtype == np.int64
         for wanted in (columns, columns[::-1], columns[:1]):
-            found = take_by_ranges(head, data, rows, wanted)
+            found = take_by_ranges(head, files["data"], rows, wanted)
             assert same(found, reader.take(np.array(rows, np.int64), wanted))
 
 

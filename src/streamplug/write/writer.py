@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import parse_bytes
+from streamplug.config import parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.fetch.files import partial_file
 from streamplug.hashing import new_hash
@@ -44,6 +45,7 @@ class Writer:
         hashes: Names of the digests that the index shall have of each file.
         size_limit: Size of a raw shard above which the next is begun: bytes, or text such as
             ``"64mb"``; None writes a single shard.
+        samples_limit: Samples of a shard after which the next is begun; None for any number.
         progress_bar: Whether to show samples, shards and bytes as they are written.
         max_workers: Uploads at once; None for four more than there are processors, at most 32.
         retry: How often a failed upload is tried again.
@@ -66,6 +68,7 @@ class Writer:
         compression: str | None = None,
         hashes: Sequence[str] | None = None,
         size_limit: int | str | None = 1 << 26,
+        samples_limit: int | None = None,
         progress_bar: bool = False,
         max_workers: int | None = None,
         retry: int = 2,
@@ -84,6 +87,7 @@ class Writer:
         for name in hashes or ():
             new_hash(name)  # refuses unknown names
         self._hashes = tuple(sorted(set(hashes or ())))
+        self._most = whole_number("samples_limit", samples_limit, 1) or sys.maxsize
         self._limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
         self._rows: ShardWriter = self._format.writer(
             made, WriteSettings(compression, self._hashes, self._limit)
@@ -129,7 +133,7 @@ class Writer:
         """
         row, size = self._encode(sample)
         cost = size + self._overhead
-        if self._size + cost > self._bound:
+        if self._size + cost > self._bound or len(self._sizes) == self._most:
             self._make_room(cost)
         self._parts += row
         self._sizes.append(size)
@@ -153,6 +157,7 @@ class Writer:
         while first < len(sizes):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
+            fits = min(fits, first + self._most - len(self._sizes))
             if fits == first:
                 self._make_room(int(ends[first]) - spent)
                 continue

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.interfaces import FsspecStorage
+from streamplug.interfaces.fsspec import version_of
 from streamplug.types import ObjectInfo
 from streamplug_gcsfs.options import check, gcsfs_options
 
@@ -50,7 +51,7 @@ class GCSStorage(FsspecStorage):
         root = f"{self.path('')}/"
         for name, info in self.filesystem().find(self.path(folder), detail=True).items():
             if name.startswith(root) and not name.endswith("/"):
-                yield ObjectInfo(name[len(root) :], int(info["size"]))
+                yield ObjectInfo(name[len(root) :], int(info["size"]), version_of(info))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from gcsfs.retry import ChecksumError, NonRetryableError

@@ -100,7 +100,7 @@ class HfStorage(Storage):
             found = [each for each in response.json() if each["path"] == path]
         if not found or found[0]["type"] != "file":
             raise NotFound(f"{self.url_of(key)} does not exist")
-        return ObjectInfo(key, int(found[0]["size"]))
+        return ObjectInfo(key, int(found[0]["size"]), str(found[0].get("oid", "")))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
@@ -124,7 +124,9 @@ class HfStorage(Storage):
                 page, url = response.json(), response.links.get("next", {}).get("url")
             for each in page:
                 if each["type"] == "file":
-                    yield ObjectInfo(each["path"][start:], int(each["size"]))
+                    yield ObjectInfo(
+                        each["path"][start:], int(each["size"]), str(each.get("oid", ""))
+                    )
 
     # -- writing --------------------------------------------------------------------
 

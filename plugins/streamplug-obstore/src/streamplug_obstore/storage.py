@@ -139,7 +139,7 @@ class ObstoreStorage(Storage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self._translated(key):
-            return ObjectInfo(key, int(client().head(self._open(), self._path(key))["size"]))
+            return _info(key, client().head(self._open(), self._path(key)))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
@@ -147,7 +147,7 @@ class ObstoreStorage(Storage):
             below = self._path(folder) if folder else self._prefix.rstrip("/")
             found = client().list(self._open(), prefix=below or None).collect()
             objects = [
-                ObjectInfo(meta["path"].removeprefix(self._prefix), int(meta["size"]))
+                _info(meta["path"].removeprefix(self._prefix), meta)
                 for meta in found
                 if meta["path"].startswith(self._prefix)
             ]
@@ -219,3 +219,9 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _info(key: str, meta: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(
+        key, int(meta["size"]), str(meta.get("e_tag") or meta.get("last_modified", ""))
+    )

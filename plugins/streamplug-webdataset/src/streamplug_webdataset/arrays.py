@@ -1,0 +1,106 @@
+"""Arrays as the files that NumPy writes."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from functools import lru_cache
+from io import BytesIO
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from streamplug.errors import DecodeError, EncodeError
+from streamplug.interfaces.encoding import Encoding, wrong_type
+
+_MAGIC = b"\x93NUMPY"
+_NPY = ".npy"
+
+
+class Npy(Encoding):
+    """``npy``: an array of any dtype but those of Python objects, as a ``.npy`` file."""
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return _file(bytes(value), _MAGIC, "npy")
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise wrong_type("npy", "an array, or the bytes of a .npy file", value)
+        out = BytesIO()
+        try:
+            np.lib.format.write_array(out, np.asanyarray(value), allow_pickle=False)
+        except ValueError as error:
+            raise EncodeError(f"npy: {error}") from error
+        return out.getvalue()
+
+    def decode(self, data: memoryview) -> Any:
+        length = data[8:10] if bytes(data[6:7]) == b"\1" else data[8:12]
+        start = 8 + len(length) + int.from_bytes(length, "little")
+        try:
+            dtype, shape, fortran = _head(bytes(data[:start]))
+            if start + dtype.itemsize * prod(shape) != len(data):
+                raise ValueError(f"shape {shape} of {dtype} has not {len(data) - start} bytes")
+            order: Literal["C", "F"] = "F" if fortran else "C"
+            return np.ndarray(shape, dtype, data, start, order=order).copy(order)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise DecodeError(f"not a .npy file: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _head(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """Return what the head of a file says; one head is that of many files."""
+    file = BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:  # version 3 is for names of fields that are not Latin-1
+        raise ValueError(f"version {version}, expected 1.0 or 2.0")
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects, which would run code")
+    return dtype, shape, fortran
+
+
+class Npz(Encoding):
+    """``npz``: arrays by name, as a ``.npz`` file."""
+
+    def __init__(self) -> None:
+        self._single = Npy()
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return _file(bytes(value), b"PK", "npz")
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise wrong_type("npz", "a dict of arrays, or the bytes of a .npz file", value)
+        arrays = {name: np.asanyarray(array) for name, array in value.items()}
+        if objects := [name for name, array in arrays.items() if array.dtype.hasobject]:
+            raise EncodeError(f"npz: {objects} are arrays of Python objects")
+        out = BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, array in arrays.items():
+                # Of no time, so that the same arrays give the same bytes.
+                member = zipfile.ZipInfo(f"{name}{_NPY}", (1980, 1, 1, 0, 0, 0))
+                member.compress_type = zipfile.ZIP_DEFLATED
+                file.writestr(member, self._single.encode(array))
+        return out.getvalue()
+
+    def decode(self, data: memoryview) -> dict[str, Any]:
+        try:
+            with zipfile.ZipFile(BytesIO(data)) as file:
+                return {
+                    name.removesuffix(_NPY): self._value(file, name) for name in file.namelist()
+                }
+        except Exception as error:  # zip files that are damaged raise what they run into
+            raise DecodeError(f"not a .npz file: {type(error).__name__}: {error}") from error
+
+    def _value(self, file: zipfile.ZipFile, name: str) -> Any:
+        data = file.read(name)
+        return self._single.decode(memoryview(data)) if name.endswith(_NPY) else data
+
+
+def _file(data: bytes, magic: bytes, kind: str) -> bytes:
+    if not data.startswith(magic):
+        raise EncodeError(f"{kind}: not a .{kind} file, it begins with {data[:8]!r}")
+    return data

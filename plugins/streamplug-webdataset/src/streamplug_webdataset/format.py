@@ -1,0 +1,120 @@
+"""The format: reads its entries in the index, opens archives and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ScanFile,
+    Scanned,
+    ShardHead,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.types import Bytes1D
+from streamplug_webdataset.extensions import encoding_of
+from streamplug_webdataset.grouping import Grouping
+from streamplug_webdataset.members import BLOCK, Members
+from streamplug_webdataset.names import KEY
+from streamplug_webdataset.places import Places, least_size
+from streamplug_webdataset.reader import TarHead, TarReader
+from streamplug_webdataset.shard import TarWriter
+
+
+class WebDataset(Format):
+    """``webdataset``: tar archives, a sample being the files in a row that have one key.
+
+    After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no
+    index.json to say how they are encoded, ``pil`` reads JPEG and PNG files among them as images of Pillow
+    (which needs streamplug-image), and ``mtime=…`` is the time that is written into archives, in
+    seconds since 1970.
+    """
+
+    suffix = "tar"
+    roles: ClassVar[tuple[str, ...]] = ("data", "places")
+    head_role = "places"
+
+    def __init__(self, *, raw: bool = False, pil: bool = False, mtime: int = 0) -> None:
+        """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""
+        if raw and pil:
+            raise ConfigError("format webdataset:raw,pil: values are either bytes or images")
+        self._raw, self._pil = raw, pil
+        self._mtime = mtime
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> WebDataset:
+        options: dict[str, Any] = {}
+        for option in argument.split(",") if argument else ():
+            name, equals, value = option.partition("=")
+            if name in ("raw", "pil") and not equals:
+                options[name] = True
+            elif name == "mtime" and value.isdigit() and int(value) < 8**11:
+                options["mtime"] = int(value)
+            else:
+                raise ConfigError(
+                    f"format webdataset:{argument}: {option!r} is none of raw, pil, mtime=SECONDS"
+                )
+        return cls(**options)
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        specs = entry.get("columns")
+        if not isinstance(specs, dict) or not all(isinstance(s, str) for s in specs.values()):
+            raise InvalidIndexError(f"columns must map extensions to encodings, got {specs!r:.60}")
+        if not specs:
+            raise InvalidIndexError("columns must name at least one")
+        return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        least = least_size(samples) if role == "places" else samples * BLOCK
+        if least > size:
+            raise InvalidIndexError(f"{samples} samples cannot lie in a file of {size} bytes")
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        data = files["data"]
+        if len(data) != shard.files["data"].raw.bytes:
+            raise CorruptShardError(
+                f"it has {len(data)} bytes, the index says {shard.files['data'].raw.bytes}"
+            )
+        return TarReader(Places.unpack(files["places"], shard.samples, len(data)), data)
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, shard.files["places"].raw.bytes
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        return TarHead(Places.unpack(head, shard.samples, shard.files["data"].raw.bytes))
+
+    def scan(self, file: ScanFile) -> Scanned:
+        members, grouping = Members(file.read, file.size), Grouping()
+        for member in members:
+            grouping.add(member)
+        places = grouping.places(file.size)
+        specs = {
+            name: "bytes" if self._raw else encoding_of(name, images=self._pil)
+            for name in places.extensions
+        }
+        entry = {"columns": {KEY: "str", **specs}, "format": "webdataset", "version": 2}
+        notes = dict(grouping.notes())
+        if members.skipped:
+            notes["what is no file, such as links, is left out"] = f"{members.skipped} members"
+        if members.after:
+            notes["what follows the end of the archive is not read"] = "a second archive"
+        return Scanned(places.samples, entry, {"places": places.pack()}, notes)
+
+    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        # What a sample does not have is None, so all archives can have the columns of all.
+        specs = {name: spec for entry in entries for name, spec in entry["columns"].items()}
+        return {**entries[0], "columns": dict(sorted(specs.items()))}
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        return TarWriter(columns, settings, self._mtime)

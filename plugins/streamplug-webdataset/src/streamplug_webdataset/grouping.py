@@ -1,0 +1,130 @@
+"""Makes samples of the members of an archive: those in a row with one key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from streamplug.errors import CorruptShardError
+from streamplug_webdataset.members import BLOCK, Member
+from streamplug_webdataset.names import is_metadata, split_name
+from streamplug_webdataset.places import MAX_BLOCKS, Places
+
+_MOST_EXTENSIONS = 1000
+
+_DOTS = (
+    "extensions begin with numbers: if these belong to the keys, their dots have made one sample of "
+    "several, as the extension begins at the first dot"
+)
+_SCATTERED = "keys come again later on, where their files become another sample"
+
+
+class _Column:
+    """The values with one extension."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.blocks: list[int] = []
+        self.sizes: list[int] = []
+
+
+class Grouping:
+    """Collects samples.
+
+    Attributes:
+        keys: Those of the samples so far.
+        nameless: Names of the first few members that belong to no sample.
+        metadata: How many members were about the archive.
+    """
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.nameless: list[str] = []
+        self.metadata = 0
+        self._columns: dict[str, _Column] = {}
+        self._key: str | None = None
+
+    def add(self, member: Member) -> None:
+        """Take a member.
+
+        Raises:
+            CorruptShardError: If its sample has such a value already.
+        """
+        name, begin, size = member
+        if name.startswith("__") and is_metadata(name):
+            self.metadata += 1
+            return
+        split = split_name(name)
+        if split is None:
+            if len(self.nameless) < 3:
+                self.nameless.append(name)
+            return
+        key, extension = split
+        if key != self._key:
+            self._key = key
+            self.keys.append(key)
+        column = self._columns.get(extension)
+        if column is None:
+            column = self._columns[extension] = self._new(name)
+        row = len(self.keys) - 1
+        if column.rows and column.rows[-1] == row:
+            raise CorruptShardError(
+                f"sample {row}: member {name!r} at byte {begin - BLOCK} is its second with the extension "
+                f"{extension!r}; write the archive again with one value of each kind per sample"
+            )
+        column.rows.append(row)
+        column.blocks.append(begin // BLOCK)
+        column.sizes.append(size)
+
+    def _new(self, name: str) -> _Column:
+        if len(self._columns) == _MOST_EXTENSIONS:
+            raise CorruptShardError(
+                f"more than {_MOST_EXTENSIONS} extensions, the last that of {name!r}: the extension begins "
+                "at the first dot of a file name, so names must not have other dots"
+            )
+        return _Column()
+
+    def places(self, archive: int) -> Places:
+        """Return where the samples lie in an archive of so many bytes.
+
+        Raises:
+            CorruptShardError: If it is too large.
+        """
+        if archive // BLOCK >= MAX_BLOCKS:
+            raise CorruptShardError(f"{archive} bytes: archives below 2 TiB are read")
+        names, count = sorted(self._columns), len(self.keys)
+        blocks = np.zeros((len(names), count), np.uint32)
+        sizes = np.zeros((len(names), count), np.uint64)
+        for number, name in enumerate(names):
+            column = self._columns[name]
+            blocks[number, column.rows] = column.blocks
+            sizes[number, column.rows] = column.sizes
+        keys = [key.encode() for key in self.keys]
+        ends = np.cumsum([len(key) for key in keys], dtype=np.uint64)
+        if count and int(ends[-1]) >= 1 << 32:
+            raise CorruptShardError(f"its keys take {ends[-1]} bytes, more than 4 GiB")
+        text = np.frombuffer(b"".join(keys), np.uint8)
+        return Places(archive, names, blocks, sizes, ends.astype(np.uint32), text)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return what a reader of the archive should know, each with an example."""
+        found: dict[str, str] = {}
+        if self.nameless:
+            found["files without an extension are no part of a sample"] = ", ".join(
+                map(repr, self.nameless)
+            )
+        seen: dict[str, str] = {}
+        for name in self._columns:
+            number, dot, rest = name.partition(".")
+            if dot and number.isdigit() and seen.setdefault(rest, name) != name:
+                found[_DOTS] = f"{seen[rest]!r} and {name!r}"
+                break
+        known = set(self.keys)
+        if len(known) < len(self.keys):
+            for key in self.keys:
+                if key not in known:
+                    found[_SCATTERED] = repr(key)
+                    break
+                known.remove(key)
+        return found

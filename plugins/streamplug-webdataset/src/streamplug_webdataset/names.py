@@ -1,0 +1,57 @@
+"""What the name of a member of an archive says: which sample it belongs to, and as what."""
+
+from __future__ import annotations
+
+import re
+
+KEY = "__key__"
+"""The column of the samples' keys."""
+
+_METADATA = re.compile(r"__[^/]*__(/|\Z)")
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def split_name(name: str) -> tuple[str, str] | None:
+    """Return the key and the extension that a name has, or None if it has none.
+
+    The extension begins after the first dot of the last part of the path, and is in lower case.
+
+    >>> split_name("a.b/0001.Seg.png")
+    ('a.b/0001', 'seg.png')
+    """
+    folder, slash, last = name.rpartition("/")
+    stem, dot, extension = last.partition(".")
+    if not dot:
+        return None
+    if not stem and (not slash or "." in folder.rpartition("/")[2]):
+        return None
+    return name[: len(name) - len(extension) - 1], extension.lower()
+
+
+def is_metadata(name: str) -> bool:
+    """Say whether a member is about the archive rather than of a sample: ``__meta__/…``."""
+    return name.startswith("__") and _METADATA.match(name) is not None
+
+
+def key_problem(key: str) -> str | None:
+    """Return why a key cannot be written, so that every reader finds it again; None if it can."""
+    if not key or key.startswith("/") or key.endswith("/"):
+        return "must end with a name, and not begin with a slash"
+    if "." in key.rpartition("/")[2]:
+        return "must not have a dot in its last part, where the extension begins"
+    if is_metadata(key):
+        return "must not begin with a part such as __meta__, which readers skip"
+    if _UNWRITABLE.search(key):
+        return "must be text without control characters"
+    return None
+
+
+def extension_problem(extension: str) -> str | None:
+    """Return why a column's name cannot be an extension; None if it can."""
+    if not extension or "/" in extension or _UNWRITABLE.search(extension):
+        return "must be the ending of a file name"
+    if extension != extension.lower():
+        return "must be in lower case, as readers make it"
+    if extension.startswith("__"):
+        return "must not begin with two underscores"
+    return None

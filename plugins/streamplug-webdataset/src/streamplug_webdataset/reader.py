@@ -1,0 +1,195 @@
+"""Reads samples of archives: of whole ones, and of parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import DecodeError
+from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_webdataset.members import BLOCK
+from streamplug_webdataset.names import KEY
+from streamplug_webdataset.places import Places
+
+
+class _Values:
+    """Where the values of one column lie.
+
+    Attributes:
+        begins: Where each begins, -1 for none, int64, shape ``[samples]``.
+        sizes: How many bytes each has, of the same shape.
+        whole: Whether every sample has one.
+    """
+
+    __slots__ = ("begins", "sizes", "whole")
+
+    def __init__(self, begins: Int64, sizes: Int64) -> None:
+        self.begins, self.sizes = begins, sizes
+        self.whole = not len(begins) or bool(begins.min() >= 0)
+
+
+class TarHead(ShardHead):
+    """Knows where the samples of one archive lie."""
+
+    def __init__(self, places: Places) -> None:
+        """Take what the file beside the archive says."""
+        self._places = places
+        self._values: dict[str, _Values] = {}
+        for name, blocks, sizes in zip(places.extensions, places.blocks, places.sizes):
+            begins = np.where(blocks > 0, blocks.astype(np.int64) * BLOCK, -1)
+            self._values[name] = _Values(begins, sizes.astype(np.int64))
+        ends = places.key_ends.astype(np.int64)
+        self._keys = _Values(
+            np.concatenate([ends[:0], [0], ends])[: len(ends)], np.diff(ends, prepend=0)
+        )
+        self._none = _Values(np.full(len(ends), -1, np.int64), np.zeros(len(ends), np.int64))
+
+    def of(self, name: str) -> tuple[_Values, Bytes1D | None]:
+        """Return where the values of a column lie, and in what if that is not the archive."""
+        if name == KEY:
+            return self._keys, self._places.keys
+        return self._values.get(name, self._none), None
+
+    def key(self, row: int) -> str:
+        """Return the key of a sample."""
+        start = int(self._keys.begins[row])
+        return bytes(self._places.keys[start : start + int(self._keys.sizes[row])]).decode()
+
+    def byte_ranges(self, rows: Int64) -> Int64:
+        return self._places.ranges(rows)
+
+    def sizes(self, column: Column) -> Int64 | None:
+        values, _ = self.of(column.name)
+        return values.sizes if values.whole else None
+
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        moved = starts - self.byte_ranges(rows)[:, 0]
+        return [self._take_column(rows, data, moved, column) for column in columns]
+
+    def take_whole(
+        self, rows: Int64, data: Bytes1D, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        """Decode samples of a whole archive."""
+        return [self._take_column(rows, data, None, column) for column in columns]
+
+    def _take_column(
+        self, rows: Int64, data: Bytes1D, moved: Int64 | None, column: Column
+    ) -> ColumnValues:
+        values, text = self.of(column.name)
+        begins, sizes = values.begins[rows], values.sizes[rows]
+        if values.whole:
+            if text is not None:
+                data = text
+            elif moved is not None:
+                begins = begins + moved
+            return self._decoded(column, rows, data, begins, sizes)
+        have = np.flatnonzero(begins >= 0)
+        if moved is not None:
+            begins = begins + moved
+        found: list[Any] = [None] * len(rows)
+        if len(have):
+            some = self._decoded(column, rows[have], data, begins[have], sizes[have])
+            for place, value in zip(have.tolist(), column.encoding.split(some)):
+                found[place] = value
+        return found
+
+    def _decoded(
+        self, column: Column, rows: Int64, data: Bytes1D, begins: Int64, sizes: Int64
+    ) -> ColumnValues:
+        try:
+            fixed = column.encoding.size
+            if fixed is not None and (sizes != fixed).any():
+                raise DecodeError(f"values have {fixed} bytes each")
+            return column.encoding.decode_batch(data, begins, sizes)
+        except Exception as error:
+            values = _slices(data, begins, sizes)
+            raise self._blame(column, rows, values, error) from error
+
+    def _blame(
+        self, column: Column, rows: Int64, values: Sequence[memoryview], error: Exception
+    ) -> DecodeError:
+        """Find the sample that made a batch fail."""
+        for row, value in zip(rows.tolist(), values):
+            try:
+                _decoded_one(column, value)
+            except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
+                return self.undecodable(row, column.name, single)
+        return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
+
+    def undecodable(self, row: int, name: str, error: Exception) -> DecodeError:
+        """Return the error for a value that cannot be decoded."""
+        reason = (
+            str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+        )
+        values, text = self.of(name)
+        at = f" at byte {int(values.begins[row])}" if text is None else ""
+        return DecodeError(f"sample {row} (key {self.key(row)!r}), column {name!r}{at}: {reason}")
+
+
+def _slices(data: Bytes1D, begins: Int64, sizes: Int64) -> list[memoryview]:
+    view = memoryview(data)  # type: ignore[arg-type]
+    return [view[begin : begin + size] for begin, size in zip(begins.tolist(), sizes.tolist())]
+
+
+def _decoded_one(column: Column, data: memoryview) -> Any:
+    """Return a single value.
+
+    Raises:
+        DecodeError: If it has another size than all must have; else what decoding raises.
+    """
+    if column.encoding.size is not None and column.encoding.size != len(data):
+        raise DecodeError(f"a value has {column.encoding.size} bytes, this one has {len(data)}")
+    return column.encoding.decode(data)
+
+
+class TarReader(ShardReader):
+    """Reads the samples of one archive."""
+
+    def __init__(self, places: Places, data: Bytes1D) -> None:
+        """Read from `data`, by what the file beside it says."""
+        self._places, self._head = places, TarHead(places)
+        self._data = data
+        self._view = memoryview(data)  # type: ignore[arg-type]
+        self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
+
+    def __len__(self) -> int:
+        return self._places.samples
+
+    def byte_range(self, index: int) -> tuple[int, int]:
+        start, stop = self._places.ranges(np.array([index]))[0].tolist()
+        return start, stop
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        planned, plan = self._row_plan
+        if planned is not columns:
+            plan = [self._planned(column) for column in columns]
+            self._row_plan = (columns, plan)
+        sample: Sample = {}
+        name = ""
+        try:
+            for name, begins, sizes, view, fixed, decode in plan:
+                begin = begins[index]
+                if begin < 0:
+                    sample[name] = None
+                    continue
+                size = sizes[index]
+                if fixed is not None and fixed != size:
+                    raise DecodeError(f"a value has {fixed} bytes, this one has {size}")
+                sample[name] = decode(view[begin : begin + size])
+        except Exception as error:
+            raise self._head.undecodable(index, name, error) from error
+        return sample
+
+    def _planned(self, column: Column) -> tuple[Any, ...]:
+        values, text = self._head.of(column.name)
+        view = self._view if text is None else memoryview(text)  # type: ignore[arg-type]
+        begins, sizes = memoryview(values.begins), memoryview(values.sizes)  # type: ignore[arg-type]
+        return column.name, begins, sizes, view, column.encoding.size, column.encoding.decode
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        return self._head.take_whole(rows, self._data, columns)

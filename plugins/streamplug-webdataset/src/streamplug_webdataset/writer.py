@@ -1,0 +1,124 @@
+"""WebDatasetWriter: what users of webdataset's writers know, on the general writer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from streamplug import Writer
+from streamplug.errors import ConfigError, EncodeTypeError
+from streamplug_webdataset.extensions import encoding_of
+from streamplug_webdataset.names import KEY
+
+
+class WebDatasetWriter:
+    """Writes samples into tar archives, and an index.json that spares their readers looking into them.
+
+    Use it in a ``with`` statement, as `streamplug.Writer`, which does the work. A sample is a dict of
+    values by extension, ``"__key__"`` being its name; without one, samples are numbered. A value of None
+    is not written. How values are stored follows from their extension where `columns` does not say it.
+
+    Args:
+        out: A local path, a URL, or a pair (local path, URL).
+        columns: Encoding of the values by their extension; None takes the extensions of the first
+            sample, and what is usual for each.
+        maxcount: Samples of an archive after which the next is begun; None for any number.
+        maxsize: Size of an archive above which the next is begun: bytes, or text such as ``"1gb"``.
+            An archive is put together in memory.
+        mtime: The time that is written into archives, in seconds since 1970. The same for all, so that
+            the same samples give the same bytes.
+        **options: Further ones of `streamplug.Writer`, such as `compression` and `hashes`.
+
+    Raises:
+        ConfigError: If an argument has no meaning.
+        OutputExistsError: If there is something in `out`.
+    """
+
+    def __init__(
+        self,
+        out: str | Path | tuple[str | Path, str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        maxcount: int | None = 100_000,
+        maxsize: int | str | None = 1 << 28,
+        mtime: int = 0,
+        **options: Any,
+    ) -> None:
+        if taken := sorted({"format", "size_limit", "samples_limit"} & options.keys()):
+            raise ConfigError(
+                f"{', '.join(taken)}: WebDatasetWriter has maxsize= and maxcount=, and one format"
+            )
+        if isinstance(mtime, bool) or not isinstance(mtime, int):
+            raise ConfigError(f"mtime={mtime!r}: expected whole seconds since 1970")
+        self._options = {
+            **options,
+            "out": out,
+            "format": f"webdataset:mtime={mtime}",
+            "samples_limit": maxcount,
+            "size_limit": maxsize,
+        }
+        self._count = 0
+        self._writer: Writer | None = None
+        if columns is not None:
+            self._writer = self._begun(columns)
+
+    def _begun(self, columns: Mapping[str, str]) -> Writer:
+        return Writer(columns={KEY: "str", **columns}, **self._options)
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Write one sample.
+
+        Args:
+            sample: Its values by extension; those of ``__key__`` and all columns, or None.
+
+        Raises:
+            EncodeError: If it has not the extensions of the others, or a value cannot be stored.
+            WriterError: If the data set is already complete.
+        """
+        if not isinstance(sample, Mapping):
+            raise EncodeTypeError(
+                f"a sample is a dict, got {type(sample).__name__}: {sample!r:.80}"
+            )
+        if KEY not in sample:
+            sample = {KEY: f"{self._count:09d}", **sample}
+        if self._writer is None:
+            names = [name for name in sample if name != KEY]
+            self._writer = self._begun({name: _default(name, sample[name]) for name in names})
+        self._writer.write(sample)
+        self._count += 1
+
+    def finish(self) -> None:
+        """Complete the data set: write the last archive, then the index. May be called twice.
+
+        Raises:
+            ConfigError: If there are no samples, and so nothing says which columns there are.
+            StorageError: If an upload fails.
+        """
+        if self._writer is None:
+            raise ConfigError(
+                "no sample was written; pass columns= to write a data set without any"
+            )
+        self._writer.finish()
+
+    def __enter__(self) -> WebDatasetWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.finish()
+        elif self._writer is not None:
+            self._writer.__exit__(kind, error, traceback)
+
+
+def _default(extension: str, value: Any) -> str:
+    """Return the encoding for an extension; bytes are stored as they are, whatever it is."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes"
+    return encoding_of(str(extension), images=True)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from streamplug.errors import ConfigError
+from streamplug.plugin import make
+from streamplug.testing import EncodingTests, FormatTests
+from streamplug.testing.samples import VALUES
+
+KEY = "__key__"
+
+
+class TestWebDataset(FormatTests):
+    name = "webdataset"
+    columns: ClassVar = {
+        KEY: "str",
+        "text": "str",
+        "number": "int",
+        "values.seg": "ndarray",
+        "fixed": "ndarray:float32:2",
+    }
+
+    def rows(self, *, min_size=0):
+        plain = {name: VALUES[spec] for name, spec in self.columns.items() if name != KEY}
+        letters = st.characters(exclude_characters="./_", exclude_categories=["Cc", "Cs"])
+        keys = st.lists(
+            st.text(letters, min_size=1, max_size=70), min_size=min_size, max_size=8, unique=True
+        )
+        row = st.fixed_dictionaries(plain)
+        return keys.flatmap(
+            lambda keys: st.lists(row, min_size=len(keys), max_size=len(keys)).map(
+                lambda rows: [{KEY: key, **row} for key, row in zip(keys, rows)]
+            )
+        )
+
+    def some_rows(self, count=7):
+        rows = super().some_rows(count)
+        return [{**row, KEY: f"folder.d/{i:04d}"} for i, row in enumerate(rows)]
+
+
+class TestNpy(EncodingTests):
+    spec = "npy"
+    wrong = ("text", 1, object(), [1, 2])
+    refused = (b"\x93NUMPX", np.array([object()]))
+
+    def values(self):
+        shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+        return hnp.arrays(st.sampled_from(("?", "<i4", "<f8", "<c8", "<U3", "S2")), shapes)
+
+
+class TestNpz(EncodingTests):
+    spec = "npz"
+    wrong = ("text", 1, object(), {1: 2})
+    refused = (b"nothing", {"a": np.array([object()])})
+
+    def values(self):
+        arrays = hnp.arrays(st.sampled_from(("<i4", "<f8")), st.just((2, 3)))
+        return st.dictionaries(st.sampled_from("abc"), arrays, max_size=3)
+
+
+class TestGzipped(EncodingTests):
+    spec = "gzipped:json"
+    bad_arguments = ("", "gzipped:gzipped:json")
+    wrong = (object(), {1, 2})
+
+    def values(self):
+        return VALUES["json"]
+
+
+@pytest.mark.parametrize("spec", ["gzipped", "gzipped:", "gzipped:gzipped:gzipped:json"])
+def test_gzipped_needs_one_encoding_inside(spec):
+    with pytest.raises(ConfigError):
+        make("encoding", spec)
+
+
+def test_what_is_unsafe_stays_so_when_compressed():
+    assert make("encoding", "gzipped:pkl").unsafe
+    assert make("encoding", "pth").unsafe
+    assert not make("encoding", "gzipped:json").unsafe
+
+
+@pytest.mark.parametrize(
+    "spec", ["webdataset:cooked", "webdataset:raw=1", "webdataset:mtime=x", "webdataset:mtime=-1"]
+)
+def test_unknown_options_are_refused(spec):
+    with pytest.raises(ConfigError, match="is none of raw, pil, mtime"):
+        make("format", spec)

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import io
+import tarfile
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from streamplug_webdataset.members import Members
+from streamplug_webdataset.names import split_name
+
+from streamplug.errors import CorruptShardError
+from streamplug.interfaces import ScanFile, ShardFile, ShardInfo
+from streamplug.plugin import make
+from streamplug.testing.equality import same
+from streamplug.types import FileInfo
+
+FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def archive(members, *, kind=tarfile.PAX_FORMAT, **info):
+    """Return the bytes of an archive of (name, content) pairs, written by tarfile."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=kind) as tar:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            for key, value in info.items():
+                setattr(member, key, value)
+            tar.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+class Memory(ScanFile):
+    def __init__(self, data):
+        self.name, self.size, self.data = "memory", len(data), data
+
+    def read(self, start, stop):
+        return self.data[start:stop]
+
+
+def scan(data, spec="webdataset"):
+    return make("format", spec).scan(Memory(data))
+
+
+def read(data, spec="webdataset:raw"):
+    """Return the samples of an archive."""
+    format_, scanned = make("format", spec), scan(data, spec)
+    files = {"data": data, **scanned.files}
+    infos = {role: ShardFile(FileInfo(role, len(each), {}), None) for role, each in files.items()}
+    columns = format_.columns(
+        {**scanned.entry, "compression": None}, lambda _, spec: make("encoding", spec)
+    )
+    arrays = {role: np.frombuffer(each, np.uint8) for role, each in files.items()}
+    reader = format_.open(ShardInfo(0, scanned.samples, infos), arrays, columns)
+    rows = [reader.row(i, columns) for i in range(len(reader))]
+    taken = reader.take(np.arange(len(reader)), columns)
+    assert same(rows, [dict(zip((c.name for c in columns), row)) for row in zip(*taken)])
+    return rows
+
+
+def files_of(data):
+    """Return the names and contents of an archive's files as tarfile finds them."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return [(m.name, tar.extractfile(m).read()) for m in tar if m.isreg()]
+
+
+def members_of(data):
+    found = Members(lambda start, stop: data[start:stop], len(data))
+    return [(name, data[begin : begin + size]) for name, begin, size in found]
+
+
+LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="/\\")
+PARTS = st.text(LETTERS, min_size=1, max_size=60).filter(lambda part: part not in (".", ".."))
+NAMES = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
+MEMBERS = st.lists(st.tuples(NAMES, st.binary(max_size=1500)), max_size=6)
+
+
+@pytest.mark.parametrize("kind", FORMATS[1:], ids=["gnu", "pax"])
+def test_finds_what_tarfile_finds(kind):
+    @thorough
+    @given(MEMBERS, st.sampled_from([0, 1.5, 8**12]))
+    def check(members, mtime):
+        data = archive(members, kind=kind, mtime=mtime)
+        assert members_of(data) == files_of(data)
+
+    check()
+
+
+@thorough
+@given(st.lists(st.tuples(st.text("ab/", max_size=200), st.binary(max_size=600)), max_size=5))
+def test_finds_what_tarfile_finds_in_ustar(members):
+    fitting = []
+    for name, content in members:
+        try:
+            archive([(name, content)], kind=tarfile.USTAR_FORMAT)
+        except ValueError:  # a name that this format cannot hold
+            continue
+        fitting.append((name, content))
+    data = archive(fitting, kind=tarfile.USTAR_FORMAT)
+    assert members_of(data) == files_of(data)
+
+
+def test_long_names_and_large_numbers_are_read():
+    name = "folder/" * 40 + "é" * 30 + ".txt"
+    for kind in FORMATS[1:]:
+        assert members_of(archive([(name, b"x"), ("b.txt", b"y")], kind=kind)) == [
+            (name, b"x"),
+            ("b.txt", b"y"),
+        ]
+    data = bytearray(archive([("a.txt", b"x" * 600)], kind=tarfile.GNU_FORMAT))
+    data[124:136] = b"\x80" + (600).to_bytes(11, "big")  # as GNU tar writes large sizes
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    assert members_of(bytes(data)) == [("a.txt", b"x" * 600)]
+
+
+def test_what_is_no_file_is_left_out_and_told():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind in (("d", tarfile.DIRTYPE), ("d/l.txt", tarfile.SYMTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "elsewhere"
+            tar.addfile(member)
+        member = tarfile.TarInfo("d/a.txt")
+        tar.addfile(member)
+    assert read(out.getvalue()) == [{"__key__": "d/a", "txt": b""}]
+    assert scan(out.getvalue()).notes == {
+        "what is no file, such as links, is left out": "1 members"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.b/c.d", ("a.b/c", "d")),
+        ("x/y.z/w.seg.PNG", ("x/y.z/w", "seg.png")),
+        ("./a.txt", ("./a", "txt")),
+        ("a..b", ("a", ".b")),
+        ("dir/a.", ("dir/a", "")),
+        ("dir/.x", ("dir/", "x")),
+        ("a", None),
+        (".x", None),
+        ("a.b/c", None),
+        ("a.b/.x", None),
+    ],
+)
+def test_names_have_a_key_and_an_extension(name, expected):
+    assert split_name(name) == expected
+
+
+def test_files_in_a_row_with_one_key_are_a_sample():
+    members = [
+        ("__meta__/info.json", b"{}"),
+        ("a.txt", b"1"),
+        ("a.JPG", b"2"),
+        ("README", b"?"),
+        ("b.txt", b"3"),
+        ("c.jpg", b"4"),
+        ("a.jpg", b"5"),
+    ]
+    assert read(archive(members)) == [
+        {"__key__": "a", "jpg": b"2", "txt": b"1"},
+        {"__key__": "b", "jpg": None, "txt": b"3"},
+        {"__key__": "c", "jpg": b"4", "txt": None},
+        {"__key__": "a", "jpg": b"5", "txt": None},
+    ]
+    notes = scan(archive(members)).notes
+    assert notes["files without an extension are no part of a sample"] == "'README'"
+    assert notes["keys come again later on, where their files become another sample"] == "'a'"
+
+
+def test_values_are_decoded_by_their_extension():
+    out = io.BytesIO()
+    np.save(out, np.arange(3))
+    pairs = {
+        "txt": "é".encode(), "cls": b"7\n", "json": b'{"a": 1}', "seg.npy": out.getvalue(), "bin": b"\xff",
+        "jpg": b"\xff\xd8",
+    }  # fmt: skip
+    (sample,) = read(archive((f"k.{name}", value) for name, value in pairs.items()), "webdataset")
+    array = sample.pop("seg.npy")
+    assert array.tolist() == [0, 1, 2]
+    assert sample == {
+        "__key__": "k", "txt": "é", "cls": 7, "json": {"a": 1}, "bin": b"\xff", "jpg": b"\xff\xd8",
+    }  # fmt: skip
+
+
+def test_dots_that_merge_samples_are_told():
+    merged = archive([("img_0.1.txt", b"a"), ("img_0.2.txt", b"b")])
+    assert read(merged) == [{"__key__": "img_0", "1.txt": b"a", "2.txt": b"b"}]
+    (note,) = scan(merged).notes.items()
+    assert "dots have made one sample of several" in note[0]
+    assert note[1] == "'1.txt' and '2.txt'"
+    assert not scan(archive([("a.1.txt", b"a"), ("b.1.txt", b"b")])).notes
+
+
+def test_two_values_of_one_kind_are_refused():
+    with pytest.raises(
+        CorruptShardError, match=r"sample 1: member 'b.TXT' at byte 1536 is its second"
+    ):
+        scan(archive([("a.txt", b""), ("b.txt", b"1"), ("b.TXT", b"2")], kind=tarfile.GNU_FORMAT))
+
+
+def test_too_many_extensions_are_refused():
+    with pytest.raises(CorruptShardError, match="more than 1000 extensions"):
+        scan(archive((f"a.{i}.txt", b"") for i in range(1001)))
+
+
+# -- damage ---------------------------------------------------------------------------
+
+SOME = archive(
+    (
+        (f"dir/{i:06d}.{extension}", content)
+        for i in range(5)
+        for extension, content in (("txt", b"text %d" % i), ("cls", b"%d" % i), ("bin", bytes(700)))
+    ),
+    kind=tarfile.GNU_FORMAT,
+)
+
+
+@pytest.mark.parametrize("size", [*range(0, 10_240, 512), *range(100, 10_240, 777)])
+def test_an_archive_that_was_cut_short_is_refused(size):
+    with pytest.raises(CorruptShardError, match="cut short"):
+        scan(SOME[:size])
+
+
+def test_a_cut_names_the_member_and_the_place():
+    with pytest.raises(
+        CorruptShardError, match=r"'dir/000000.bin', whose header is at byte 2048, .*2800"
+    ):
+        scan(SOME[:2800])
+
+
+@thorough
+@given(st.integers(0, 511), st.sampled_from([1, 8, 128]), st.integers(0, 4))
+def test_a_damaged_header_is_named(at, bit, sample):
+    header = sample * (2 * 1024 + 512 + 1024)
+    damaged = bytearray(SOME)
+    damaged[header + at] ^= bit
+    with pytest.raises(CorruptShardError, match=f"byte {header}\\b"):
+        scan(bytes(damaged))
+
+
+def test_any_damage_is_an_error_or_does_no_harm():
+    @thorough
+    @given(st.data())
+    def check(data):
+        damaged = bytearray(archive([("a" * 120 + ".txt", b"x"), ("b.txt", b"y")]))
+        for at in data.draw(st.lists(st.integers(0, 3000), min_size=1, max_size=6)):
+            damaged[at] = data.draw(st.integers(0, 255))
+        with suppress(CorruptShardError):
+            for sample in read(bytes(damaged)):
+                assert sample.keys() >= {"__key__"}
+
+    check()
+
+
+def test_sparse_members_are_refused():
+    data = bytearray(archive([("a.txt", b"x")], kind=tarfile.GNU_FORMAT))
+    data[156] = ord("S")
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    with pytest.raises(CorruptShardError, match=r"'a.txt' at byte 512 is sparse"):
+        scan(bytes(data))
+
+
+def test_what_follows_the_end_is_told():
+    assert "what follows the end of the archive is not read" in scan(SOME + SOME).notes
+    assert not scan(SOME).notes

@@ -1,0 +1,207 @@
+"""The index of a data set that has none: made once from its files, and kept.
+
+What was found in each file is kept by the file's name, size and version, so that of a set that changes only
+what is new is looked through again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from streamplug.errors import StorageError
+from streamplug.fetch.files import local_errors
+from streamplug.fetch.listing import Found, find_files
+from streamplug.fetch.locks import STATE_DIR, cache_lock
+from streamplug.fetch.patterns import FileSet
+from streamplug.fetch.scanning import look_through
+from streamplug.fetch.scratch import arriving
+from streamplug.fetch.workers import run_all
+from streamplug.index import index_bytes
+from streamplug.interfaces import Format, Storage
+from streamplug.plugin.registry import make
+
+_FOLDER = "scan"
+_LOCK = "scan"
+_VERSION = 1
+_AT_ONCE = 8
+_LOG = logging.getLogger("streamplug.fetch")
+
+Report = Callable[[int, int], None]
+"""Told how many files of how many have been looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An index that was made.
+
+    Attributes:
+        data: What its index.json would be.
+        folder: Where the files are that were made with it.
+    """
+
+    data: bytes
+    folder: Path
+
+
+class Deriver:
+    """Makes the index of some files, or finds the one that was made before."""
+
+    def __init__(self, storage: Storage, near: Path | None, spec: str, retries: int) -> None:
+        """Look through files.
+
+        Args:
+            storage: Where they lie.
+            near: The directory on this machine that this is, if so.
+            spec: Their format.
+            retries: How often a failed request is tried again.
+        """
+        self._storage, self._near, self._retries = storage, near, retries
+        self._spec = spec
+        self._format: Format = make("format", spec)
+
+    def derive(self, files: FileSet, base: Path, report: Report = lambda *_: None) -> Derived:
+        """Return the index of some files.
+
+        Args:
+            files: Which.
+            base: The directory below which it is kept; another where this one cannot be written to.
+            report: Told how it is getting on.
+
+        Raises:
+            StorageError: If a file cannot be had.
+            DataError: If one is damaged.
+        """
+        found = find_files(self._storage, files, self._format.suffix, self._retries)
+        base = _writable(base, self._storage.url)
+        folder = base / STATE_DIR / _FOLDER
+        marks = [self._mark(each) for each in found]
+        path = folder / f"{_digest(marks)}.index"
+        with local_errors(folder):
+            if not path.exists():
+                with cache_lock(base, _LOCK):
+                    if not path.exists():  # nobody else has made it meanwhile
+                        self._make(found, marks, base, path, report)
+            return Derived(path.read_bytes(), folder)
+
+    def _mark(self, found: Found) -> str:
+        """Return what tells a file, as it is now, from others."""
+        stored = found.stored
+        said = [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
+        return _digest(said)
+
+    def _make(
+        self, found: Sequence[Found], marks: Sequence[str], base: Path, path: Path, report: Report
+    ) -> None:
+        known = [_known(path.parent, mark) for mark in marks]
+        missing = [number for number, said in enumerate(known) if said is None]
+        told: dict[str, dict[str, str]] = {}
+        done = len(found) - len(missing)
+
+        def look(number: int) -> None:
+            nonlocal done
+            said, notes = self._look(found[number], marks[number], base)
+            known[number] = said
+            for note, example in notes.items():
+                told.setdefault(note, {})[found[number].stored.key] = example
+            done += 1
+            report(done, len(found))
+
+        report(done, len(found))
+        run_all([partial(look, number) for number in missing], _AT_ONCE)
+        _warn(self._storage, told)
+        entries = [said for said in known if said is not None]
+        _keep(base, path, index_bytes(self._united(entries), {}))
+
+    def _look(
+        self, found: Found, mark: str, base: Path
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Look through a file, and keep what was found."""
+        looked = look_through(self._format, found, self._storage, self._near, self._retries)
+        folder = base / STATE_DIR / _FOLDER
+        entry: dict[str, Any] = {}
+        for role, content in looked.scanned.files.items():
+            name = f"{mark}.{role}"
+            _keep(base, folder / name, content)
+            digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
+            entry[f"raw_{role}"] = {"basename": name, "bytes": len(content), "hashes": digest}
+            entry[f"zip_{role}"] = None
+        name = found.raw
+        if self._near is not None and found.compression is not None:
+            name = f"{mark}.{self._format.suffix}"  # it will be unpacked among what is made
+        raw = {"basename": name, "bytes": looked.size, "hashes": {}}
+        stored = {"basename": found.stored.key, "bytes": found.stored.size, "hashes": {}}
+        said = {
+            "shared": {**looked.scanned.entry, "compression": found.compression},
+            "own": {
+                **entry,
+                "raw_data": raw,
+                "samples": looked.scanned.samples,
+                "zip_data": stored if found.compression else None,
+            },
+        }
+        _keep(base, folder / f"{mark}.json", json.dumps(said).encode())
+        return said, looked.scanned.notes
+
+    def _united(self, said: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        kinds = {json.dumps(each["shared"], sort_keys=True): each["shared"] for each in said}
+        plain = [{**kind, "compression": None} for kind in kinds.values()]
+        united = self._format.united(plain)
+        return [
+            {**united, "compression": each["shared"]["compression"], **each["own"]} for each in said
+        ]
+
+
+def _known(folder: Path, mark: str) -> dict[str, Any] | None:
+    """Return what was found in a file before, if it is all there."""
+    try:
+        said: dict[str, Any] = json.loads((folder / f"{mark}.json").read_bytes())
+        for role, file in said["own"].items():
+            made = role.startswith("raw_") and role != "raw_data"
+            if made and (folder / file["basename"]).stat().st_size != file["bytes"]:
+                return None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return said
+
+
+def _keep(base: Path, path: Path, content: bytes) -> None:
+    with arriving(base, _LOCK, path) as part:
+        part.write_bytes(content)
+
+
+def _digest(said: Any) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
+
+
+def _writable(base: Path, url: str) -> Path:
+    """Return a directory that can be written to: this one, or one for temporary files."""
+    with suppress(OSError):
+        (base / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=base / STATE_DIR / _FOLDER):
+            return base
+    other = Path(tempfile.gettempdir()) / "streamplug" / _digest(url)
+    try:
+        (other / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"neither {base} nor {other} can be written to ({error.strerror}), so what is found in the "
+            f"files of {url} cannot be kept; give local=, or write an index.json with streamplug index scan"
+        ) from error
+    return other
+
+
+def _warn(storage: Storage, told: Mapping[str, Mapping[str, str]]) -> None:
+    for note, examples in told.items():
+        name = min(examples)
+        others = f" and {len(examples) - 1} others" if len(examples) > 1 else ""
+        _LOG.warning("%s%s: %s, such as %s", storage.url_of(name), others, note, examples[name])

@@ -1,0 +1,127 @@
+"""Finds the files of a data set that has no index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher
+from streamplug.fetch.retry import retrying
+from streamplug.fetch.workers import run_all
+from streamplug.interfaces import Storage
+from streamplug.types import ObjectInfo
+
+_AT_ONCE = 16
+_FEW = 64
+"""Files up to which each is asked for by its name, rather than listing all that begin alike."""
+
+_COMPRESSIONS = {"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zstd", "lz4": "lz4", "br": "br"}
+_SHORT = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A stored data file.
+
+    Attributes:
+        stored: The file.
+        raw: Its name when it is not compressed.
+        compression: What it is compressed by, or None.
+    """
+
+    stored: ObjectInfo
+    raw: str
+    compression: str | None
+
+
+def raw_name(name: str, suffix: str) -> tuple[str, str | None] | None:
+    """Return what a file is called raw, and its compression; None if it is no data file.
+
+    >>> raw_name("a/b.tgz", "tar"), raw_name("b.tar", "tar"), raw_name("b.tar.places", "tar")
+    (('a/b.tar', 'gz'), ('b.tar', None), None)
+    """
+    if name.endswith(f".{suffix}"):
+        return name, None
+    stem, _, last = name.rpartition(".")
+    if last in _SHORT and _SHORT[last][0] == suffix:
+        return f"{stem}.{suffix}", _SHORT[last][1]
+    if last in _COMPRESSIONS and stem.endswith(f".{suffix}"):
+        return stem, _COMPRESSIONS[last]
+    return None
+
+
+def find_files(storage: Storage, files: FileSet, suffix: str, retries: int) -> list[Found]:
+    """Return the data files that are meant, in their order: as given, and by name where that leaves it open.
+
+    Args:
+        storage: That of the root.
+        files: Which.
+        suffix: Ending of the names of raw files.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        NotFound: If a file does not exist, or there are none.
+        ConfigError: If two would have one name.
+    """
+    named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
+    known = _stat(storage, named, retries)
+    found: dict[str, Found] = {}
+    for part in files.parts:
+        objects = [known[part]] if part in known else _listed(storage, part, retries)
+        for stored in objects:
+            name = raw_name(stored.key, suffix)
+            if name is None and part in known:
+                raise ConfigError(
+                    f"{storage.url_of(part)}: the name of a data file ends with .{suffix}, or that and "
+                    "a compression's ending"
+                )
+            if name is not None:
+                each = Found(stored, *name)
+                if found.setdefault(each.raw, each).stored.key != stored.key:
+                    raise ConfigError(
+                        f"{storage.url_of(stored.key)} and {found[each.raw].stored.key} would be one "
+                        "file; name those that are meant"
+                    )
+    if not found:
+        raise NotFound(
+            f"{storage.url}: there is no index.json, and no .{suffix} file"
+            + ("" if files.whole else f" among {', '.join(files.parts)[:200]}")
+            + "; check remote=, local= and split=; below directories, a glob such as **/*."
+            + f"{suffix} finds files"
+        )
+    return list(found.values())
+
+
+def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
+    """Yield the files in a directory, or that match a glob."""
+    glob = matcher(part if is_glob(part) else f"{part}*")
+    start = literal(part)
+    for each in retrying(lambda: list(storage.list(start)), retries):
+        if glob.fullmatch(each.key):
+            yield each
+
+
+def _stat(storage: Storage, names: list[str], retries: int) -> dict[str, ObjectInfo]:
+    known: dict[str, ObjectInfo] = {}
+    if len(names) > _FEW:
+        try:
+            listed = retrying(lambda: list(storage.list(_start(names))), retries)
+            known = {each.key: each for each in listed}
+        except StorageError:  # some servers list nothing
+            known = {}
+    wanted = set(names)
+
+    def look(name: str) -> None:
+        known[name] = retrying(lambda: storage.stat(name), retries)
+
+    run_all([partial(look, name) for name in sorted(wanted - known.keys())], _AT_ONCE)
+    return {name: known[name] for name in wanted}
+
+
+def _start(names: list[str]) -> str:
+    """Return what all names begin with."""
+    first, last = min(names), max(names)
+    length = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))
+    return first[:length]

@@ -1,0 +1,144 @@
+"""Looks through data files, near or far, compressed or not, for what an index would say of them."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamplug.errors import CorruptShardError, DataError
+from streamplug.fetch.files import local_errors
+from streamplug.fetch.listing import Found
+from streamplug.fetch.ranged import open_interruptible
+from streamplug.fetch.retry import retrying
+from streamplug.interfaces import Compression, Format, ScanFile, Scanned, Storage
+from streamplug.plugin.registry import make
+
+_SKIPPED = 1 << 20
+"""Bytes between two reads from which on what lies there is left out rather than read."""
+
+_LEAST, _MOST = 1 << 16, 1 << 23
+_EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
+"""How much larger than its file a decompressed one may be, and what it may be in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found in a data file.
+
+    Attributes:
+        scanned: What its format says.
+        size: Bytes of the raw file.
+    """
+
+    scanned: Scanned
+    size: int
+
+
+def look_through(
+    format_: Format, found: Found, storage: Storage, near: Path | None, retries: int
+) -> Looked:
+    """Look through a data file.
+
+    Args:
+        format_: Its format.
+        found: Which.
+        storage: Where it lies.
+        near: The directory on this machine that it lies in, if so.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        StorageError: If it cannot be had.
+        DataError: If it is damaged.
+    """
+    url = storage.url_of(found.stored.key)
+    try:
+        with _opened(found, storage, near, retries, url) as file:
+            return Looked(format_.scan(file), file.size)
+    except DataError as error:
+        raise type(error)(f"{url}: {error}") from error
+
+
+@contextmanager
+def _opened(
+    found: Found, storage: Storage, near: Path | None, retries: int, url: str
+) -> Iterator[ScanFile]:
+    name, size = found.stored.key, found.stored.size
+    if found.compression is None and near is not None:
+        with _mapped(near / name, url) as file:
+            yield file
+        return
+    if found.compression is None and retrying(lambda: storage.serves_ranges(name), retries):
+        yield _Far(storage, name, url, size, retries)
+        return
+    with (
+        local_errors(Path(tempfile.gettempdir())),
+        tempfile.TemporaryDirectory(prefix="streamplug-") as folder,
+    ):
+        path = Path(folder, "stored")
+        if near is None:
+            retrying(lambda: storage.download(name, path), retries)
+        else:
+            path = near / name
+        if found.compression is not None:
+            stored, path = path, Path(folder, "raw")
+            _unpack(stored, path, found.compression)
+        with _mapped(path, url) as file:
+            yield file
+
+
+def _unpack(stored: Path, path: Path, compression: str) -> None:
+    codec: Compression = make("compression", compression)
+    most = max(stored.stat().st_size * _EXPANSION, _EXPANSION_LEAST)
+    with open_interruptible(stored) as source, path.open("wb") as target:
+        codec.decompress_stream(source, target, max_size=most)
+
+
+@contextmanager
+def _mapped(path: Path, name: str) -> Iterator[ScanFile]:
+    with local_errors(path), path.open("rb") as stream:
+        if not stream.seek(0, 2):
+            raise CorruptShardError("it is empty")
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as map_:
+            yield _Near(map_, name)
+
+
+class _Near(ScanFile):
+    """A file on this machine."""
+
+    def __init__(self, map_: mmap.mmap, name: str) -> None:
+        self.name, self.size = name, len(map_)
+        self._map = map_
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self._map[start:stop]
+
+
+class _Far(ScanFile):
+    """A file elsewhere, read in pieces: large ones where it is read through, small ones where not."""
+
+    def __init__(self, storage: Storage, key: str, name: str, size: int, retries: int) -> None:
+        self.name, self.size = name, size
+        self._storage, self._key, self._retries = storage, key, retries
+        self._start, self._data, self._piece = 0, b"", _LEAST
+
+    def read(self, start: int, stop: int) -> bytes:
+        stop = min(stop, self.size)
+        at = start - self._start
+        if at < 0 or stop > self._start + len(self._data):
+            self._fetch(start, stop)
+            at = 0
+        return self._data[at : at + stop - start]
+
+    def _fetch(self, start: int, stop: int) -> None:
+        gap = start - (self._start + len(self._data))
+        through = -len(self._data) <= gap <= _SKIPPED
+        self._piece = min(2 * self._piece, _MOST) if through else _LEAST
+        end = min(max(stop, start + self._piece), self.size)
+        data = retrying(lambda: self._storage.read_range(self._key, start, end), self._retries)
+        if len(data) != end - start:
+            raise CorruptShardError(f"got {len(data)} bytes from {start} on of {end - start}")
+        self._start, self._data = start, data

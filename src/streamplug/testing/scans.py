@@ -1,0 +1,60 @@
+"""Shards in memory, and what formats must do that look through files; part of `FormatTests`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from streamplug.errors import ConfigError, DataError
+from streamplug.interfaces import Format, ScanFile, Scanned
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard in memory, as a test wrote it.
+
+    Attributes:
+        entry: The format's keys in the index, as a reader of the index finds them.
+        files: Content of its raw files by role.
+        samples: How many samples it holds.
+    """
+
+    entry: Mapping[str, Any]
+    files: Mapping[str, bytes]
+    samples: int
+
+
+class MemoryFile(ScanFile):
+    """A file in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.name, self.size = "memory", len(data)
+        self._data = data
+
+    def read(self, start: int, stop: int) -> bytes:
+        assert 0 <= start <= stop
+        return self._data[start:stop]
+
+
+def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> Scanned:
+    """Look through a file, and through what is left of it after damage; skipped if the format does not."""
+    try:
+        found = format_.scan(MemoryFile(data))
+    except ConfigError:
+        pytest.skip("its files cannot be read without an index")
+    assert set(found.files) == set(roles)
+    assert format_.united([found.entry, found.entry]) == found.entry
+    assert not {"samples", "raw_data", "zip_data"} & set(found.entry)
+    damaged = [data[:size] for size in range(0, len(data), 97)]
+    damaged += [
+        data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :] for at in range(0, len(data), 97)
+    ]
+    for part in damaged:
+        try:
+            assert format_.scan(MemoryFile(part)).samples >= 0
+        except DataError:
+            continue
+    return found
