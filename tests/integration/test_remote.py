@@ -268,7 +268,9 @@ def test_a_program_that_ends_in_mid_epoch_ends_at_once(server, tmp_path):
         _, errors = program.communicate("\n", timeout=120)  # the server would hold it for longer
     finally:
         program.kill()
-    assert (program.returncode, errors) == (0, "")
+    # A client may see its connection go, and say that it would try again, before it is told to stop.
+    said = [line for line in errors.splitlines() if "; attempt 2 follows in " not in line]
+    assert (program.returncode, said) == (0, [])
     assert not list(Path(tmp_path).glob("**/*.tmp"))
 
 

@@ -6,11 +6,9 @@ import getpass
 import os
 import shutil
 import socket
-import subprocess
 import sys
-import time
 import uuid
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import asyncssh
@@ -50,17 +48,16 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def asyncssh_server(tmp_path_factory):
+def asyncssh_server(tmp_path_factory, run_server):
     folder = prepare(tmp_path_factory.mktemp("asyncssh"))
-    program = Path(__file__).with_name("sftp_server.py")
-    with running(folder, [sys.executable, program, folder]):
-        port = int(wait_for(folder / "port", folder))
-        known_hosts(folder, port)
+    command = [sys.executable, str(Path(__file__).with_name("sftp_server.py")), str(folder)]
+    with run_server(command, folder / "log", (folder / "port").exists):
+        known_hosts(folder, int((folder / "port").read_text()))
         yield Server(folder, "me", "")
 
 
 @pytest.fixture(scope="session")
-def openssh_server(tmp_path_factory):
+def openssh_server(tmp_path_factory, run_server):
     sshd = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if sshd is None:
         pytest.skip("OpenSSH's server is not installed")
@@ -75,16 +72,14 @@ def openssh_server(tmp_path_factory):
         f"AuthorizedKeysFile {folder}/id.pub\nUsePAM no\nStrictModes no\nMaxStartups 100\n"
         "PasswordAuthentication no\nMaxSessions 100\nSubsystem sftp internal-sftp\n"
     )
-    with running(folder, [sshd, "-D", "-e", "-f", folder / "config"]):
-        end = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                if time.monotonic() > end:
-                    pytest.fail(f"sshd does not start:\n{(folder / 'log').read_text()}")
-                time.sleep(0.05)
+
+    def listens():
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return True
+        return False
+
+    with run_server([sshd, "-D", "-e", "-f", str(folder / "config")], folder / "log", listens):
         (folder / "port").write_text(str(port))
         known_hosts(folder, port)
         yield Server(folder, getpass.getuser(), str(folder / "root"))
@@ -103,30 +98,6 @@ def prepare(folder):
 def known_hosts(folder, port):
     public = (folder / "host.pub").read_text()
     (folder / "known").write_text(f"[127.0.0.1]:{port} {public}")
-
-
-@contextmanager
-def running(folder, command):
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield
-    finally:
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def wait_for(path, folder):
-    end = time.monotonic() + 60
-    while not path.exists():
-        if time.monotonic() > end:
-            pytest.fail(f"the server does not start:\n{(folder / 'log').read_text()}")
-        time.sleep(0.05)
-    return path.read_text()
 
 
 @pytest.fixture(autouse=True)
