@@ -252,7 +252,7 @@ class StreamingDataset:
 
         Args:
             batch_size: Samples per batch; None for the data set's, which takes it over if it has none.
-            threads: How many threads read and decode ahead of use; 0 does so when a batch is asked for.
+            threads: How many threads read and decode ahead of use what takes long; else it is when asked for.
 
         Yields:
             The values of each column by its name: an array whose first axis has length

@@ -112,7 +112,7 @@ class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]  # generic in i
         batch_transform: Applied to each batch where it is read: takes the values of each column by its
             name, an array whose first axis has length `batch_size` or a list, and returns the batch.
         collate_fn: Makes a batch of a list of samples; None collates as torch does.
-        threads: How many threads of each process that reads do so ahead of use.
+        threads: How many threads of each process that reads do so ahead of use, where that takes long.
         device: Where batches are moved, one ahead of use, on a stream of their own; None leaves them in
             the memory of the host. A CUDA device implies `pin_memory`.
         **kwargs: As for `torch.utils.data.DataLoader`.
