@@ -57,7 +57,9 @@ def cache_lock(directory: Path, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def file_lock(path: Path, purpose: str, *, required: bool = False) -> Iterator[None]:
+def file_lock(
+    path: Path, purpose: str, *, required: bool = False, pause: float = _LONGEST_PAUSE
+) -> Iterator[None]:
     """Hold the lock of a file, waiting for it; it goes with whoever holds it.
 
     While it waits, other threads work in its place; the wait ends when nobody needs it any more.
@@ -66,13 +68,14 @@ def file_lock(path: Path, purpose: str, *, required: bool = False) -> Iterator[N
         path: The file, made if need be.
         purpose: What it is held for, for errors.
         required: Whether to refuse a file system without locks rather than go on without one.
+        pause: Seconds after which at the latest to look again; short for what is held for a short time.
 
     Raises:
         StorageError: If another process does not let go of it, or there are no locks.
     """
     descriptor = _opened(path)
     try:
-        locked = _wait(descriptor, path, purpose, required=required)
+        locked = _wait(descriptor, path, purpose, required=required, longest=pause)
         try:
             yield
         finally:
@@ -102,7 +105,7 @@ def lock_if_free(path: Path) -> Iterator[bool]:
         _close(descriptor)
 
 
-def _wait(descriptor: int, path: Path, purpose: str, *, required: bool) -> bool:
+def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, longest: float) -> bool:
     """Wait for a lock; returns whether there are any."""
     check()
     try:
@@ -114,7 +117,7 @@ def _wait(descriptor: int, path: Path, purpose: str, *, required: bool) -> bool:
                 sleep(pause)
                 if _lock(descriptor):
                     return True
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, longest)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise

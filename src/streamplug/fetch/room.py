@@ -32,6 +32,8 @@ from streamplug.interfaces.cancel import Scope, inside
 _LOG = logging.getLogger("streamplug.fetch")
 _MORE = 16
 """One of so many files goes beyond need, so that not every admission has to look at all of them."""
+_PAUSE = 0.002
+"""Seconds between two looks at a lock that is held no longer than that, as a rule."""
 _FRESH = 2.0
 _FRESH_LIST = "files.new"
 
@@ -122,6 +124,7 @@ class Room:
             self.root / STATE_DIR / "lock.room",
             "to make room",
             required=self.limit is not None,
+            pause=_PAUSE,
         ):
             yield
 
