@@ -219,8 +219,10 @@ def _interleave(
     bodies: list[Any] = [_cut(np.ascontiguousarray(lengths.T.astype(_U32)).view(np.uint8), count)]
     bodies += [body if size is None else _cut(body, count) for body, size in zip(encoded, fixed)]
     sizes = lengths.sum(0) + 4 * len(lengths) + sum(size or 0 for size in fixed)
-    rows = list(zip(*bodies))
-    return rows if sizes.sum() > _COPIED * count else b"".join(chain.from_iterable(rows)), sizes
+    rows = zip(*bodies)
+    if sizes.sum() > _COPIED * count:
+        return list(rows), sizes
+    return b"".join(chain.from_iterable(rows)), sizes
 
 
 def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
