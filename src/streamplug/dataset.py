@@ -263,7 +263,6 @@ class StreamingDataset:
         """
         self._run.use_batch_size(batch_size)
         threads = whole_number("threads", threads, 0) or 0
-        # What threads read ahead of use is to be decoded, too.
         finish, rows = list if threads else iter, self._source.rows_of_batches(threads=threads)
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
         for epoch, block, batches in self._blocks(read, rows, threads):
@@ -277,8 +276,7 @@ class StreamingDataset:
         """Yield epoch, block, and what it reads, for this worker's next epoch."""
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
-        plan = self._run.epoch(epoch, world)
-        blocks = planned(plan, world, self._run.batch, first, rows)
+        blocks = planned(self._run.epoch(epoch, world), world, self._run.batch, first, rows)
         place = in_worker(self._found_world(), world)
         parts = self._source.parts(blocks, read, place, self._watch.observer, threads=threads)
         with self._watch.loop(epoch, first, place, self._source.remote), closing(parts):
