@@ -49,12 +49,10 @@ class StreamingDataset:
         keep_zip: Whether compressed shards stay in `local` beside the raw ones.
         cache_limit: How much the shards in `local` may take, of all that use it: bytes, ``"10gb"``, or
             ``"50%"`` of its disk. Those not used for longest go. None for any amount.
-        epoch_size: Samples of an epoch: a number, or text such as ``"100k"``; None for as many as there
-            are, or as the weights of the streams ask for.
+        epoch_size: Samples of an epoch, or text such as ``"100k"``; None for what streams and weights give.
         predownload: How many samples ahead of the current one shards are made ready; None adapts to
             their size and to how fast they come.
-        fetch: ``"shard"`` fetches whole shards into `local`; ``"range"`` only the bytes of the samples
-            that are asked for, and keeps none.
+        fetch: ``"shard"`` fetches whole shards into `local`; ``"range"`` only bytes of samples, kept nowhere.
         sampling_method: Which samples are taken of a stream that is not taken whole: ``"balanced"``
             chooses anew in every epoch, ``"fixed"`` once.
         sampling_granularity: How many samples of a shard are chosen at a time.
@@ -84,8 +82,7 @@ class StreamingDataset:
         replication: Groups of so many ranks in a row get the same samples, as tensor or sequence
             parallelism needs; a global batch is what the groups read together.
         callbacks: Objects that are told what happens, or names of such that plugins provide.
-        progress_bar: Whether rank 0 shows what it downloads on stderr; None where that is a terminal or
-            a notebook.
+        progress_bar: Whether rank 0 shows what it downloads; None where stderr is a terminal or a notebook.
         world: Where this process stands; None takes it from the launcher.
 
     Raises:
@@ -151,8 +148,7 @@ class StreamingDataset:
         self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
-        names = columns if isinstance(columns, str) else columns and list(columns)
-        digest = self._open_streams(names, allow_unsafe_types)
+        digest = self._open_streams(columns, allow_unsafe_types)
         wishes = Wishes(
             shuffle_algo=shuffle_algo if shuffle else None,
             shuffle_seed=whole_number("shuffle_seed", shuffle_seed, 0),
@@ -347,9 +343,8 @@ class StreamingDataset:
     def stats(self) -> Stats:
         """Return what has happened since the data set was made, over all processes of this rank.
 
-        Those are this process, its forks, and the workers of torch's loaders, however they are started.
-        A worker counts what it hands out block by block, so it is a moment ahead of the training loop; one
-        that is stopped early leaves its last block uncounted. Other copies count for themselves.
+        Those are this process, its forks, workers of torch's loaders. A worker counts block by block: it is
+        a moment ahead of the training loop, and leaves its last block uncounted if it is stopped early.
         """
         return self._watch.stats()
 
