@@ -17,7 +17,7 @@ from streamplug.fetch import ShardStore
 from streamplug.fetch.files import check_file
 from streamplug.index import Index
 from streamplug.interfaces import Column, ShardReader
-from streamplug.read.shards import MappedFiles
+from streamplug.read.mapped import MappedFiles
 from streamplug.stream import Stream
 from streamplug.types import FileInfo
 

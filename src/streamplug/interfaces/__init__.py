@@ -17,19 +17,16 @@ from streamplug.interfaces.callback import (
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.format import (
-    Column,
     Format,
     Layout,
     Rows,
-    ShardFile,
     ShardHead,
-    ShardInfo,
     ShardReader,
     ShardWriter,
-    WriteSettings,
 )
 from streamplug.interfaces.fsspec import FsspecStorage
 from streamplug.interfaces.scan import ScanFile, Scanned
+from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 from streamplug.interfaces.vectors import Vectors

@@ -130,7 +130,7 @@ class Encoding(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "decode" in cls.__dict__ and "decode_in" not in cls.__dict__:
-            cls.decode_in = Encoding.decode_in  # type: ignore[method-assign] # else it would be that of another decode
+            cls.decode_in = Encoding.decode_in  # type: ignore[method-assign]  # or it is that of another decode
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Encoding:
@@ -173,7 +173,7 @@ class Encoding(ABC):
             A function that is called with where a value begins and, unless all have one `size`, where
             it ends. It returns what `decode` would, or raises anything: `decode` is then asked.
         """
-        view, decode, size = memoryview(data), self.decode, self.size  # type: ignore[arg-type]
+        view, decode, size = memoryview(data), self.decode, self.size  # type: ignore[arg-type]  # an array is a buffer
         if size is None:
             return lambda start, stop: decode(view[start:stop])
         return lambda start: decode(view[start : start + size])

@@ -19,8 +19,9 @@ from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
 from streamplug.read.early import Early
+from streamplug.read.mapped import MappedFiles
 from streamplug.read.pieces import Piece
-from streamplug.read.shards import MappedFiles, OpenShard, Wanted
+from streamplug.read.shards import OpenShard, Wanted
 from streamplug.types import Bytes1D, ColumnValues, FileInfo, Int64, Sample
 
 GAP = 32 << 10

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
 from weakref import WeakMethod, WeakSet
@@ -21,7 +19,8 @@ from streamplug.fetch import ShardStore
 from streamplug.fetch.files import local_errors
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
-from streamplug.types import Bytes1D, Sample
+from streamplug.read.mapped import MappedFiles
+from streamplug.types import Sample
 
 MAX_OPEN = 512
 """Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
@@ -365,38 +364,3 @@ def _free_all_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free_all_in_child)
-
-
-class MappedFiles:
-    """Some files, mapped.
-
-    Attributes:
-        data: The bytes of each, by role.
-        maps: The mappings; an empty file has none.
-        inodes: Which file each path was.
-        inode_of: The same by role.
-    """
-
-    def __init__(self, paths: Mapping[str, Path], opened: Mapping[str, BinaryIO]) -> None:
-        """Map files.
-
-        Args:
-            paths: Where they are, by role.
-            opened: Those of them that are open already.
-
-        Raises:
-            OSError: `FileNotFoundError` if one is gone.
-        """
-        self.data: dict[str, Bytes1D] = {}
-        self.maps: list[mmap.mmap] = []
-        self.inodes: dict[Path, int] = {}
-        self.inode_of: dict[str, int] = {}
-        for role, path in paths.items():
-            with opened[role] if role in opened else path.open("rb") as stream:
-                status = os.fstat(stream.fileno())
-                self.inodes[path] = self.inode_of[role] = status.st_ino
-                if status.st_size == 0:  # nothing to map
-                    self.data[role] = np.empty(0, np.uint8)
-                    continue
-                self.maps.append(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-            self.data[role] = np.frombuffer(self.maps[-1], np.uint8)

@@ -18,7 +18,7 @@ def new_session(profile: str | None) -> Any:
     Raises:
         Exception: botocore's own, if there is no such profile.
     """
-    from aiobotocore.session import AioSession  # type: ignore[import-untyped]
+    from aiobotocore.session import AioSession  # type: ignore[import-untyped]  # it has no types
 
     session = AioSession(profile=profile)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
@@ -27,6 +27,6 @@ def new_session(profile: str | None) -> Any:
 
 @cache
 def _loader(data_path: str | None) -> Any:
-    from botocore.loaders import create_loader  # type: ignore[import-untyped]
+    from botocore.loaders import create_loader  # type: ignore[import-untyped]  # it has no types
 
     return create_loader(data_path)

@@ -168,9 +168,9 @@ class SplitReader(ShardReader):
 
     def __init__(self, data: Bytes1D, head: SplitHead) -> None:
         self._data = data
-        self._view = memoryview(data)  # type: ignore[arg-type]
+        self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         self._head = head
-        self._bounds = memoryview(head.offsets)  # type: ignore[arg-type]
+        self._bounds = memoryview(head.offsets)  # type: ignore[arg-type]  # an array is a buffer
         self._row_plan: tuple[Any, list[str], list[Column]] = None, [], []
 
     def __len__(self) -> int:

@@ -97,7 +97,7 @@ class Places:
         Raises:
             CorruptShardError: If it is damaged, or of something else.
         """
-        view = memoryview(data)  # type: ignore[arg-type]
+        view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         if len(view) < _HEAD.size or bytes(view[:8]) != _MAGIC:
             raise CorruptShardError("the places of its samples are damaged: no such file")
         _, version, width, *counts, digest = _HEAD.unpack(view[: _HEAD.size])

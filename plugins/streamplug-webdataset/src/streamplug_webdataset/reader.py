@@ -132,7 +132,7 @@ class TarHead(ShardHead):
 
 
 def _slices(data: Bytes1D, begins: Int64, sizes: Int64) -> list[memoryview]:
-    view = memoryview(data)  # type: ignore[arg-type]
+    view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
     return [view[begin : begin + size] for begin, size in zip(begins.tolist(), sizes.tolist())]
 
 
@@ -154,7 +154,7 @@ class TarReader(ShardReader):
         """Read from `data`, by what the file beside it says."""
         self._places, self._head = places, TarHead(places)
         self._data = data
-        self._view = memoryview(data)  # type: ignore[arg-type]
+        self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
 
     def __len__(self) -> int:
@@ -187,8 +187,8 @@ class TarReader(ShardReader):
 
     def _planned(self, column: Column) -> tuple[Any, ...]:
         values, text = self._head.of(column.name)
-        view = self._view if text is None else memoryview(text)  # type: ignore[arg-type]
-        begins, sizes = memoryview(values.begins), memoryview(values.sizes)  # type: ignore[arg-type]
+        view = self._view if text is None else memoryview(text)  # type: ignore[arg-type]  # an array is a buffer
+        begins, sizes = memoryview(values.begins), memoryview(values.sizes)  # type: ignore[arg-type]  # an array is a buffer
         return column.name, begins, sizes, view, column.encoding.size, column.encoding.decode
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:

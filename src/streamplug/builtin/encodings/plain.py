@@ -28,7 +28,7 @@ class Bytes(Encoding, Vectors):
         return bytes(data)
 
     def decode_in(self, data: Bytes1D) -> Callable[..., bytes]:
-        view = memoryview(data)  # type: ignore[arg-type]
+        view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes()
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
@@ -54,7 +54,7 @@ class Str(Encoding):
         return decode_utf8(data)
 
     def decode_in(self, data: Bytes1D) -> Callable[..., str]:
-        view = memoryview(data)  # type: ignore[arg-type]
+        view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes().decode()
 
     def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:

@@ -47,7 +47,7 @@ def row_reader(
     heads = Struct(f"<{layout.fixed.count(None)}I").unpack_from
     names = {column.name for column in columns}
     known: dict[str, Any] = {"bounds": bounds, "heads": heads, "rest": layout.rest}
-    known |= {"view": memoryview(data), "with_care": with_care}  # type: ignore[arg-type]
+    known |= {"view": memoryview(data), "with_care": with_care}  # type: ignore[arg-type]  # an array is a buffer
     # A value lies a fixed number of bytes, `before`, behind the place where p bytes of variable size end.
     cells, p, before = [], 0, layout.lengths
     for number, (column, size) in enumerate(zip(layout.columns, layout.fixed)):
