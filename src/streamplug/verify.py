@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from streamplug.errors import StorageError, StreamplugError
+from streamplug.errors import StreamplugError
 from streamplug.fetch import ShardStore
 from streamplug.fetch.files import check_file
 from streamplug.index import Index
@@ -137,16 +137,18 @@ class _Check:
 
     def __call__(self, shard: int) -> tuple[int, list[Problem]]:
         """Return the bytes of a shard's stored files, and what is wrong with it."""
-        name, size, files = "", 0, []
+        name, size, there = "", 0, dict[Path, FileInfo]()
         try:
             info = self._index.shard(shard)
-            raw = [file.raw for file in info.files.values()]
+            name = next(iter(info.files.values())).raw.basename
+            size = sum((file.zip or file.raw).bytes for file in info.files.values())
             packed = [file.zip for file in info.files.values() if file.zip is not None]
-            name, files = raw[0].basename, [*raw, *packed]
-            size = sum(file.bytes for file in packed or raw)
+            there = {self._folder / file.basename: file for file in packed}
             paths = self._store.ensure(shard)
-            for file in files:
-                self._check_digests(file)
+            there |= {paths[role]: file.raw for role, file in info.files.items()}
+            for path, file in there.items():
+                for algorithm in file.hashes or (None,):
+                    check_file(path, file, algorithm, path.name)
             mapped = MappedFiles(paths, {})
             reader = self._index.schema(shard).format.open(
                 info, mapped.data, self._index.schema(shard).columns
@@ -156,16 +158,9 @@ class _Check:
         except (StreamplugError, OSError) as error:
             return size, [Problem(shard, name, None, str(error))]
         finally:
-            for file in files:
+            for path in there:
                 with suppress(OSError):
-                    (self._folder / file.basename).unlink()
-
-    def _check_digests(self, file: FileInfo) -> None:
-        path = self._folder / file.basename
-        if not path.exists():
-            raise StorageError(f"{path.name} was not kept; is the directory used by others?")
-        for algorithm in file.hashes or (None,):
-            check_file(path, file, algorithm, path.name)
+                    path.unlink()
 
     def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
         """Decode all samples; yield the places of those that are damaged, and why."""

@@ -17,6 +17,7 @@ from streamplug.verify import verify as check
 @click.command()
 @click.argument("location")
 @click.option("--split", help="Sub-directory of LOCATION.")
+@click.option("--format", "format_", help="Of files for which there is no index.json.")
 @click.option("--threads", type=click.IntRange(1), default=4, help="Shards checked at once.")
 @click.option("--retries", type=click.IntRange(0), default=2, help="Of a failed download.")
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
@@ -26,6 +27,7 @@ def verify(
     context: click.Context,
     location: str,
     split: str | None,
+    format_: str | None,
     *,
     threads: int,
     retries: int,
@@ -37,7 +39,7 @@ def verify(
     The exit status is 1 if anything is wrong. Files go through the directory for temporary files; the data
     set is not touched.
     """
-    stream = Stream(remote=location, split=split, download_retry=retries)
+    stream = Stream(remote=location, split=split, format=format_, download_retry=retries)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking shards", total=None)
         found = check(
