@@ -136,7 +136,7 @@ def fill(moto, bucket, far):
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS if WHOLE else SMALL, ids=str)
-@pytest.mark.timeout(1800 if WHOLE else 120)
+@pytest.mark.timeout(3600 if WHOLE else 120)
 def test_every_sample_arrives_once_in_every_epoch(
     campaign, tmp_path, write, faulty, processes, environment, figures, request
 ):
@@ -152,7 +152,7 @@ def test_every_sample_arrives_once_in_every_epoch(
             ranks=RANKS,
             out=str(tmp_path / f"out{rank}"),
             log=str(log),
-            leash=1800 if WHOLE else 110,
+            leash=3500 if WHOLE else 110,
             timeout=TIMEOUT,
             haste=campaign.haste,
             workers=campaign.workers,
