@@ -11,7 +11,7 @@ SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 
 # Coverage would follow every new thread. CPython 3.11 cannot have two threads begin that at the same time:
 # one then dies before it does anything, and whoever waits for it waits for ever.
-threading.settrace(None)  # type: ignore[arg-type]
+threading.settrace(None)  # type: ignore[arg-type]  # typeshed has no None, which ends tracing
 
 # The same examples in each run, however busy the machine is; `tox -e soak` draws others.
 settings.register_profile(

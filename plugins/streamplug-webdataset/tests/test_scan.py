@@ -234,8 +234,13 @@ def test_a_cut_names_the_member_and_the_place():
         scan(SOME[:2800])
 
 
+# The last byte of the checksum's own field says nothing, to nobody who reads archives.
 @thorough
-@given(st.integers(0, 511), st.sampled_from([1, 8, 128]), st.integers(0, 4))
+@given(
+    st.integers(0, 511).filter(lambda at: at != 155),
+    st.sampled_from([1, 8, 128]),
+    st.integers(0, 4),
+)
 def test_a_damaged_header_is_named(at, bit, sample):
     header = sample * (2 * 1024 + 512 + 1024)
     damaged = bytearray(SOME)

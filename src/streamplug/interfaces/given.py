@@ -46,6 +46,15 @@ def count_of(columns: Mapping[str, Any], names: AbstractSet[str]) -> int:
         EncodeError: If it has other columns, or they differ in length.
     """
     check_names(columns, names)
+    return length_of(columns)
+
+
+def length_of(columns: Mapping[str, Any]) -> int:
+    """Return how many values each of some columns has, of which there is at least one.
+
+    Raises:
+        EncodeError: If they differ in that, or one has no length.
+    """
     lengths = {name: _length(name, values) for name, values in columns.items()}
     count = next(iter(lengths.values()))
     if set(lengths.values()) != {count}:

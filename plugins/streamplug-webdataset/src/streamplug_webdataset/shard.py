@@ -9,6 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
+from streamplug.interfaces.given import length_of
 from streamplug.types import Buffer, Int64
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.headers import Headers
@@ -76,9 +77,7 @@ class TarWriter(ShardWriter):
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
         self._check_names(columns)
-        lengths = {name: _length(name, values) for name, values in columns.items()}
-        if len(set(lengths.values())) != 1:
-            raise EncodeError(f"the columns of a batch differ in length: {lengths}")
+        length_of(columns)  # refuses what differs
         encoded = [_encoded(column, columns[column.name]) for column in self._columns]
         rows = [self._row(key, row) for key, row in zip(columns[KEY], zip(*encoded))]
         return b"".join(rows), np.array([len(row) for row in rows], np.int64)
@@ -198,13 +197,3 @@ def _unencodable(name: str, error: Exception) -> EncodeError:
     if isinstance(error, EncodeError):
         return type(error)(f"column {name!r}: {error}")
     return EncodeTypeError(f"column {name!r}: {type(error).__name__}: {error}")
-
-
-def _length(column: str, values: Any) -> int:
-    try:
-        return len(values)
-    except TypeError as error:
-        raise EncodeTypeError(
-            f"column {column!r}: a batch has a list or an array of values, got "
-            f"{type(values).__name__}: {values!r:.80}"
-        ) from error
