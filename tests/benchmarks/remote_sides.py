@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 BATCH, FIRST, SHARDS_AT_ONCE, RANGES_AT_ONCE = 32, 8, 8, 16
+BLOCK = 512  # samples that are shuffled together: some shards, so that others arrive meanwhile
 KEYS = {"key": "test", "secret": "test"}
 
 
@@ -124,7 +125,9 @@ def bare_first(client: str, port: int, root: Path, name: str = "variable") -> fl
 # -- ours -----------------------------------------------------------------------------------
 
 
-def opened(client: str, port: int, name: str, fetch: str, local: str | None, batch: int) -> Any:
+def opened(
+    client: str, port: int, name: str, fetch: str, local: str | None, batch: int, **more: Any
+) -> Any:
     from streamplug import StreamingDataset
 
     url, options = where(client, port)
@@ -135,6 +138,7 @@ def opened(client: str, port: int, name: str, fetch: str, local: str | None, bat
         batch_size=batch,
         shuffle=True,
         storage_options=options,
+        **more,
     )
 
 
@@ -143,7 +147,9 @@ def our_shards(client: str, port: int, _root: Path) -> float:
 
     out = tempfile.mkdtemp()
     seconds = stopwatch()
-    for _ in opened(client, port, "variable", "shard", out, BATCH).batches():
+    for _ in opened(
+        client, port, "variable", "shard", out, BATCH, shuffle_block_size=BLOCK
+    ).batches():
         pass
     found = seconds()
     shutil.rmtree(out)

@@ -197,8 +197,23 @@ def test_what_a_killed_process_left_is_removed(packed):
 def test_what_a_live_process_is_writing_is_left_alone(packed):
     name = "shard.0"
     with cache_lock(packed.near, name), scratch(packed.near, name) as part:
+        part.write_bytes(b"x")
         packed.store().begin()
         assert part.exists()
+
+
+def test_what_is_downloaded_replaces_no_file(plain, monkeypatch):
+    """Some file systems write what replaces a file to the disk at once."""
+    moved, replace = [], Path.replace
+
+    def replacing(path: Path, target: Path) -> Path:
+        moved.append(target.exists())
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", replacing)
+    plain.store().ensure(0)
+    assert moved
+    assert not any(moved)
 
 
 def test_a_passing_failure_is_tried_again(plain):

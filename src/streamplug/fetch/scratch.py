@@ -19,15 +19,16 @@ _FOLDER = "tmp"
 
 @contextmanager
 def scratch(directory: Path, name: str) -> Iterator[Path]:
-    """Yield the path of an empty temporary file that is gone afterwards.
+    """Yield a path for a temporary file that is gone afterwards.
 
-    No two have the same path: what a download that was given up still writes does no harm.
+    No two are the same: what a download that was given up still writes does no harm. Nor is there a file
+    yet: some file systems write what replaces one to the disk at once, as if its loss would matter.
 
     Args:
         directory: The cache.
         name: The file of it whose `cache_lock` is held.
     """
-    part = promised(directory, name, 0)
+    part = _path(directory, name, 0)
     try:
         yield part
     finally:
@@ -36,11 +37,15 @@ def scratch(directory: Path, name: str) -> Iterator[Path]:
 
 def promised(directory: Path, name: str, size: int) -> Path:
     """Make an empty file that says that `size` bytes are set aside for what `name` is the lock of."""
-    folder = directory / STATE_DIR / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{slot_of(name):03d}-{size}-{token_hex(8)}"
+    part = _path(directory, name, size)
     part.touch()
     return part
+
+
+def _path(directory: Path, name: str, size: int) -> Path:
+    folder = directory / STATE_DIR / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{slot_of(name):03d}-{size}-{token_hex(8)}"
 
 
 def renewed(promise: Path, size: int) -> Path:
