@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from streamplug import dataset, tokens
 from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.adapters.bundles import bundled, in_turn
+from streamplug.adapters.lists import Cuts, end_to_end
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
@@ -310,16 +311,20 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _handed(batch: Any, arena: Arena | None) -> Any:
-    """Return what a worker sends for a batch: large arrays by way of the arena."""
+    """Return what a worker sends for a batch: large arrays, and bytes and texts, by way of the arena."""
     if arena is None or type(batch) is not dict:
         return batch
     arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
-    if sum(array.nbytes for array in arrays.values()) < _WORTH_AN_ARENA:
-        return _Handed(None, {**batch, **arrays})
-    packed = arena.pack(arrays)
-    if packed is None:  # whoever keeps so many batches gets others by copy
-        return _Handed(None, {**batch, **arrays})
-    return _Handed(packed, {key: None if key in arrays else v for key, v in batch.items()})
+    lists = {key: end_to_end(value) for key, value in batch.items() if key not in arrays}
+    joined = {key: value for key, value in lists.items() if value is not None}
+    shared = {**arrays, **{key: value.data for key, value in joined.items()}}
+    # Whoever keeps so many batches that no slot is free gets others by copy.
+    large = sum(array.nbytes for array in shared.values()) >= _WORTH_AN_ARENA
+    packed = arena.pack(shared) if large else None
+    if packed is None:
+        return _Handed(None, {**batch, **arrays}, {})
+    cuts = {key: value.cuts for key, value in joined.items()}
+    return _Handed(packed, {key: None if key in shared else v for key, v in batch.items()}, cuts)
 
 
 def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
@@ -335,8 +340,8 @@ def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
 class _Handed:
     """A batch on its way from a worker; it arrives as what `_opened` returns."""
 
-    def __init__(self, packed: Packed | None, rest: dict[Any, Any]) -> None:
-        self.parts = packed, rest
+    def __init__(self, packed: Packed | None, rest: dict[Any, Any], cuts: dict[Any, Cuts]) -> None:
+        self.parts = packed, rest, cuts
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened, self.parts
@@ -344,7 +349,7 @@ class _Handed:
 
 def _nbytes(batch: Any) -> int:
     """Return about how many bytes a batch takes in a message; one that says nothing of it takes many."""
-    packed, rest = batch.parts if type(batch) is _Handed else (None, {})
+    packed, rest, _ = batch.parts if type(batch) is _Handed else (None, {}, {})
     if packed is not None or not rest:
         return sys.maxsize
     return sum(
@@ -359,8 +364,10 @@ def _list_bytes(values: Any) -> int:
     return len(values) * sys.getsizeof(values[0]) if values else 0
 
 
-def _opened(packed: Packed | None, rest: dict[Any, Any]) -> dict[Any, Any]:
-    found: dict[Any, Any] = _tensors({**rest, **({} if packed is None else received(packed))})
+def _opened(packed: Packed | None, rest: dict[Any, Any], cuts: dict[Any, Cuts]) -> dict[Any, Any]:
+    shared = {} if packed is None else received(packed)
+    lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
+    found: dict[Any, Any] = _tensors({**rest, **shared, **lists})
     return found
 
 

@@ -1,0 +1,62 @@
+"""Lists of bytes, or of texts, as one array, to be handed to another process as arrays are."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SMALL = 512
+"""Bytes, or characters, per value below which it is quicker to pickle a list."""
+
+
+class Cuts(NamedTuple):
+    """How an array is cut into the values of a list.
+
+    Attributes:
+        lengths: Bytes or characters of each.
+        texts: Whether they are texts.
+    """
+
+    lengths: list[int]
+    texts: bool
+
+    def values(self, data: NDArray[np.uint8]) -> list[bytes] | list[str]:
+        """Return the values; they hold nothing of the array."""
+        view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
+        ends = pairwise(accumulate(self.lengths, initial=0))
+        if self.texts:
+            whole = str(view, "utf-8", _ERRORS)
+            return [whole[start:stop] for start, stop in ends]
+        return [view[start:stop].tobytes() for start, stop in ends]
+
+
+class Joined(NamedTuple):
+    """The values of a list, end to end, and how to cut them.
+
+    Attributes:
+        data: All of their bytes.
+        cuts: How.
+    """
+
+    data: NDArray[np.uint8]
+    cuts: Cuts
+
+
+_ERRORS = "surrogatepass"  # what a transform makes of a text need not be one that UTF-8 can hold
+
+
+def end_to_end(values: Any) -> Joined | None:
+    """Join a list of nothing but bytes, or nothing but texts, unless they are small."""
+    if type(values) is not list or not values or type(values[0]) not in (bytes, str):
+        return None
+    texts = type(values[0]) is str
+    if set(map(type, values)) != {type(values[0])}:
+        return None
+    lengths = list(map(len, values))
+    if sum(lengths) < _SMALL * len(values):
+        return None
+    data = "".join(values).encode("utf-8", _ERRORS) if texts else b"".join(values)
+    return Joined(np.frombuffer(data, np.uint8), Cuts(lengths, texts))
