@@ -23,7 +23,6 @@ class Writing(NamedTuple):
     who: str
     write: Callable[[Path, str, int], Callable[[], None]]
     needs: tuple[str, ...] = ()
-    slow: int = 1
 
 
 def _one_by_one(writer: Any, kind: str, samples: int) -> Callable[[], None]:
@@ -68,13 +67,12 @@ def mosaic(folder: Path, kind: str, samples: int) -> Callable[[], None]:
 WRITERS = [
     Writing("streamplug, write", ours, needs=("streamplug",)),
     Writing("streamplug, write_batch", ours_by_batches, needs=("streamplug",)),
-    Writing("mosaicml-streaming, write", mosaic, needs=("streaming",), slow=4),
+    Writing("mosaicml-streaming, write", mosaic, needs=("streaming",)),
 ]
 
 
 def measure(side: Writing, folder: Path, kind: str, samples: int) -> dict[str, Any]:
-    """Write a data set, smaller for those known to be slow; return the same as of an epoch."""
-    samples = max(samples // side.slow, 1)
+    """Write a data set; return the same as of an epoch."""
     shutil.rmtree(folder, ignore_errors=True)
     write = side.write(folder, kind, samples)
     began, busy = time.perf_counter(), processor()
