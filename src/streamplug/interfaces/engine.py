@@ -72,8 +72,8 @@ def packed(task: Task) -> bytes:
     return data
 
 
-def attempt(task: bytes, number: int) -> str | None:
-    """Call a task that was packed; return what went wrong, or None.
+def attempt(number: int, task: bytes) -> str | None:
+    """Call a task that was packed with a number; return what went wrong, or None.
 
     Errors come back as values, so that an engine that calls again what raises does not do so in vain.
     """

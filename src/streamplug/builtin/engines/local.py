@@ -140,4 +140,4 @@ def _serve(connection: Connection[Any, Any], task: bytes) -> None:
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
             number = connection.recv()
-            connection.send(attempt(task, number))
+            connection.send(attempt(number, task))
