@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-distributed = pytest.importorskip("distributed", reason="distributed is not installed: tox -e engines")
+pytest.importorskip("distributed", reason="distributed is not installed: tox -e engines")
+
+import distributed
+from streamplug_dask.engine import Dask
 
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
 from streamplug.testing import EngineTests
-from streamplug_dask.engine import Dask
 
 pytestmark = [
     # Of sockets of workers that are killed, and of Python's own multiprocessing in their nannies.

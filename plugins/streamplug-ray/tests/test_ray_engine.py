@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
+pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
+
+import ray
+from streamplug_ray.engine import Ray
 
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
 from streamplug.testing import EngineTests
-from streamplug_ray.engine import Ray
 
 # Of sockets and files that ray leaves to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")

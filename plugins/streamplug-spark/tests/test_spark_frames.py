@@ -11,10 +11,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
 
+from streamplug_spark import dataframe_to_mds, write_dataframe
+
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.write import MDSWriter, merge_index
-from streamplug_spark import dataframe_to_mds, write_dataframe
 
 # Of sockets that pyspark leaves to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -161,10 +162,14 @@ def test_errors_say_what_is_wrong(spark, numbers, tmp_path):
     with pytest.raises(ConfigError, match="names no `out`"):
         dataframe_to_mds(numbers)
     nulls = spark.createDataFrame([(1, None)], "n int, text string")
-    with pytest.raises(WriterError, match=r"Spark gave up: EncodeTypeError: column 'text': str takes"):
+    with pytest.raises(
+        WriterError, match=r"Spark gave up: EncodeTypeError: column 'text': str takes"
+    ):
         write_dataframe(nulls, out=tmp_path / "b")
     arrays = spark.createDataFrame([([1.0, None],)], "a array<double>")
     with pytest.raises(WriterError, match="column 'a': an array has a null in it"):
         write_dataframe(arrays, out=tmp_path / "c")
-    with pytest.raises(WriterError, match=r"does not find in memory://.* what the driver has written"):
+    with pytest.raises(
+        WriterError, match=r"does not find in memory://.* what the driver has written"
+    ):
         write_dataframe(numbers, out=f"memory://{tmp_path.name}")

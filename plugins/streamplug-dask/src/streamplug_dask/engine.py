@@ -10,9 +10,7 @@ from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
 from streamplug.interfaces.engine import Task, attempt, packed
 
-_MISSING = (
-    "the engine 'dask' needs distributed, in the version that the cluster has: pip install distributed"
-)
+_MISSING = "the engine 'dask' needs distributed, in the version that the cluster has: pip install distributed"
 
 
 class Dask(Engine):
@@ -58,7 +56,9 @@ class Dask(Engine):
                     try:
                         told = call.result()
                     except Exception as error:  # its own, such as workers that were lost over it
-                        raise WriterError(f"part {number}: {type(error).__name__}: {error}") from error
+                        raise WriterError(
+                            f"part {number}: {type(error).__name__}: {error}"
+                        ) from error
                     call.release()
                     if told is not None:
                         raise WriterError(told)

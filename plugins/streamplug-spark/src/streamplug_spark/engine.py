@@ -75,7 +75,7 @@ class _Job:
             context.setJobGroup(self._group, "streamplug", interruptOnCancel=True)
             try:
                 context.parallelize(numbers, len(numbers)).foreach(call)
-            except Exception as error:  # raised where the job is waited for
+            except Exception as error:  # noqa: BLE001 - raised where the job is waited for
                 self._error = error
             finally:
                 sent.destroy()
