@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -223,6 +225,39 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path, undisturbed, p
     if place != "url":
         whole = {k: v for k, v in undisturbed.items() if place == "path" or k != "parts.json"}
         assert content(near) == whole
+
+
+def test_of_attempts_that_differ_one_is_the_part(tmp_path):
+    """A local part is one attempt's from first to last byte, however many end at the same time."""
+    attempts, meet = itertools.count(), threading.Barrier(6)
+
+    def differing(part):
+        attempt = next(attempts)
+        for n in range(200 + attempt):
+            yield {"id": attempt, "text": "x" * n}
+        if not part:
+            meet.wait(60)
+
+    class Racing(Engine):
+        def run(self, task, numbers):
+            with ThreadPoolExecutor(6) as pool:
+                for _ in pool.map(task, [0] * 6):
+                    pass
+            return Local(0).run(task, numbers)
+
+    write_parts(differing, range(3), out=tmp_path / "set", engine=Racing(), **OPTIONS)
+    found = ids(tmp_path / "set", local=str(tmp_path / "cache"), validate_hash="sha1")
+    counts = [len(list(group)) for _, group in itertools.groupby(found)]
+    assert counts[0] == 200 + found[0]
+    assert counts[1:] == [206, 207]
+    assert not (tmp_path / "set" / ".attempts").exists()
+    named = {e["zip_data"]["basename"] for e in index_of(tmp_path / "set")["shards"]}
+    shards = {str(path.relative_to(tmp_path / "set")) for path in tmp_path.glob("set/*/shard*")}
+    assert shards == named
+
+
+def index_of(folder):
+    return json.loads((folder / "index.json").read_bytes())
 
 
 def test_what_another_data_set_left_in_the_local_place_is_replaced(tmp_path, undisturbed):
