@@ -9,6 +9,7 @@ from streamplug.interfaces import (
     Callback,
     Compression,
     Encoding,
+    Engine,
     Format,
     ShuffleAlgorithm,
     Storage,
@@ -54,3 +55,8 @@ def register_shuffle(name: str, cls: type[ShuffleAlgorithm], *, replace: bool = 
 def register_callback(name: str, cls: type[Callback], *, replace: bool = False) -> None:
     """Let data sets name `cls` among their `callbacks`; see `register_encoding`."""
     register("callback", name, cls, replace=replace)
+
+
+def register_engine(name: str, cls: type[Engine], *, replace: bool = False) -> None:
+    """Let `write_parts` be told to use engine `name`; see `register_encoding`."""
+    register("engine", name, cls, replace=replace)

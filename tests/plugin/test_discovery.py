@@ -116,7 +116,7 @@ def test_a_plugin_is_found_and_imported_only_when_its_name_is_used(good):
             (
                 "unknown hook streamplug_encodngs; known: streamplug_storages, "
                 "streamplug_compressions, streamplug_encodings, streamplug_formats, "
-                "streamplug_shuffles, streamplug_callbacks"
+                "streamplug_shuffles, streamplug_callbacks, streamplug_engines"
             ),
         ),
         (

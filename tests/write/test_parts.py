@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -7,12 +8,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from streamplug import StreamingDataset, write_parts
+from streamplug import Encoding, Engine, StreamingDataset, register_encoding, write_parts
+from streamplug.builtin.engines.local import Local
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 
 COLUMNS = {"id": "int", "text": "str"}
@@ -126,8 +130,175 @@ def test_bad_arguments_are_refused(tmp_path):
         write_parts(samples, [1], out=out, processes=-1, **OPTIONS)
     with pytest.raises(ConfigError, match="name parts by paths"):
         write_parts(samples, [object()], out=out, **OPTIONS)
-    with pytest.raises(ConfigError, match="processes=0"):
-        write_parts(lambda _: [], [1], out=out, processes=1, **OPTIONS)
+    lock = threading.Lock()
+    with pytest.raises(ConfigError, match=r"open files, locks .* pass processes=0"):
+        write_parts(lambda _: [lock], [1], out=out, processes=1, **OPTIONS)
+    with pytest.raises(ConfigError, match="engine local:many: give the number"):
+        write_parts(samples, [1], out=out, engine="local:many", **OPTIONS)
+    with pytest.raises(ConfigError, match="processes=2 is for the engine 'local'"):
+        write_parts(samples, [1], out=out, engine="local:2", processes=2, **OPTIONS)
+    with pytest.raises(ConfigError, match="expected the name of an engine, or an engine"):
+        write_parts(samples, [1], out=out, engine=4, **OPTIONS)
+    with pytest.raises(ConfigError, match="the first of the pair must be a path"):
+        write_parts(samples, [1], out=("s3://bucket/a", str(out)), **OPTIONS)
+
+
+def test_functions_of_scripts_travel(tmp_path, undisturbed):
+    size = SIZE
+
+    def make(part):
+        for n in range(part * size, (part + 1) * size):
+            yield {"id": n, "text": "x" * (n % 7)}
+
+    write_parts(make, range(5), out=tmp_path / "set", engine="local:2", **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
+
+
+def test_names_that_were_registered_are_known_to_the_workers(tmp_path):
+    class Reversed(Encoding):
+        def encode(self, value):
+            return value[::-1].encode()
+
+        def decode(self, data):
+            return bytes(data).decode()[::-1]
+
+    register_encoding("reversed-in-parts", Reversed)
+    columns = {"text": "reversed-in-parts"}
+    write_parts(
+        lambda part: [{"text": f"part {part}"}],
+        range(2),
+        columns=columns,
+        out=tmp_path / "set",
+        processes=1,
+    )
+    dataset = StreamingDataset(local=str(tmp_path / "set"))
+    assert [dataset[0], dataset[1]] == [{"text": "part 0"}, {"text": "part 1"}]
+
+
+def test_a_relative_place_is_that_of_who_asks(tmp_path, monkeypatch, undisturbed):
+    monkeypatch.chdir(tmp_path)
+    write_parts(samples, range(5), out="set", engine=Elsewhere(tmp_path), **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
+
+
+def test_workers_that_see_another_place_refuse_before_they_read(tmp_path):
+    message = (
+        r"part 0 \(0\): ConfigError: \S+ does not find in memory://.* the parts.json .* shared"
+    )
+    with pytest.raises(WriterError, match=message):
+        write_parts(broken, range(3), out=f"memory://{tmp_path.name}", processes=1, **OPTIONS)
+
+
+def test_workers_of_an_earlier_job_do_not_spoil_another(tmp_path, undisturbed):
+    out = tmp_path / "set"
+
+    def replaced(part):
+        yield from samples(part)
+        write_parts(samples, range(5), out=out, processes=0, exist_ok=True, **OPTIONS)
+
+    with pytest.raises(WriterError, match="end an earlier job"):
+        write_parts(replaced, [0], out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
+
+
+@pytest.mark.parametrize("place", ["path", "url", "both"])
+@pytest.mark.parametrize("later", ["ends", "fails"])
+def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path, undisturbed, place, later):
+    far, near = f"memory://{tmp_path.name}-late", tmp_path / "set"
+    out = {"path": near, "url": far, "both": (near, far)}[place]
+    told = []
+
+    def twice(part):
+        """Has another attempt of the part write all of it while this one is half way."""
+        for sample in samples(part):
+            if sample["id"] % SIZE == SIZE // 2 and part not in told:
+                told.append(part)
+                Twice.task(part)
+                if later == "fails":
+                    raise RuntimeError("lost")
+            yield sample
+
+    options = {**OPTIONS, "keep_local": True} if place == "both" else OPTIONS
+    write_parts(twice, range(5), out=out, engine=Twice(), **options)
+    assert told == list(range(5))
+    assert ids(out if place == "path" else far, local=str(tmp_path / "cache")) == list(range(500))
+    if place != "url":
+        whole = {k: v for k, v in undisturbed.items() if place == "path" or k != "parts.json"}
+        assert content(near) == whole
+
+
+def test_of_attempts_that_differ_one_is_the_part(tmp_path):
+    """A local part is one attempt's from first to last byte, however many end at the same time."""
+    attempts, meet = itertools.count(), threading.Barrier(6)
+
+    def differing(part):
+        attempt = next(attempts)
+        for n in range(200 + attempt):
+            yield {"id": attempt, "text": "x" * n}
+        if not part:
+            meet.wait(60)
+
+    class Racing(Engine):
+        def run(self, task, numbers):
+            with ThreadPoolExecutor(6) as pool:
+                for _ in pool.map(task, [0] * 6):
+                    pass
+            return Local(0).run(task, numbers)
+
+    write_parts(differing, range(3), out=tmp_path / "set", engine=Racing(), **OPTIONS)
+    found = ids(tmp_path / "set", local=str(tmp_path / "cache"), validate_hash="sha1")
+    counts = [len(list(group)) for _, group in itertools.groupby(found)]
+    assert counts[0] == 200 + found[0]
+    assert counts[1:] == [206, 207]
+    assert not (tmp_path / "set" / ".attempts").exists()
+    named = {e["zip_data"]["basename"] for e in index_of(tmp_path / "set")["shards"]}
+    shards = {str(path.relative_to(tmp_path / "set")) for path in tmp_path.glob("set/*/shard*")}
+    assert shards == named
+
+
+def index_of(folder):
+    return json.loads((folder / "index.json").read_bytes())
+
+
+def test_what_another_data_set_left_in_the_local_place_is_replaced(tmp_path, undisturbed):
+    near, far = tmp_path / "near", f"memory://{tmp_path.name}-stale"
+    for part in range(5):
+        folder = near / f"part-{part:05d}"
+        folder.mkdir(parents=True)
+        (folder / "index.json").write_text("stale")
+        (folder / "shard.00009.mds").write_text("stale")
+    write_parts(samples, range(5), out=(near, far), processes=0, **{**OPTIONS, "keep_local": True})
+    assert content(near) == {k: v for k, v in undisturbed.items() if k != "parts.json"}
+
+
+def test_what_is_no_part_is_not_taken_for_one(tmp_path, undisturbed):
+    out = tmp_path / "set"
+    (out / "part-00002").mkdir(parents=True)
+    (out / "part-00002" / "shard.00000.mds.gz").write_text("half")
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
+
+
+class Twice(Engine):
+    """Shows tasks the task itself."""
+
+    task = None
+
+    def run(self, task, numbers):
+        Twice.task = task
+        return Local(0).run(task, numbers)
+
+
+class Elsewhere(Engine):
+    """Calls tasks in another folder."""
+
+    def __init__(self, folder):
+        self.folder = folder / "elsewhere"
+
+    def run(self, task, numbers):
+        self.folder.mkdir()
+        os.chdir(self.folder)
+        return Local(0).run(task, numbers)
 
 
 @pytest.mark.parametrize(("deaths", "works"), [(2, True), (3, False)])
@@ -167,7 +338,7 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
         out = tmp_path / "set" / str(kill)
         process = subprocess.Popen([*command, str(out)], start_new_session=True)
         deadline = time.monotonic() + 60
-        while not (out / "part-00000").exists() and time.monotonic() < deadline:
+        while not (out / ".attempts").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.4))
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The six interfaces: all that the author of a plugin has to read."""
+"""The seven interfaces: all that the author of a plugin has to read."""
 
 from streamplug.interfaces.callback import (
     Cached,
@@ -16,6 +16,7 @@ from streamplug.interfaces.callback import (
 )
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
+from streamplug.interfaces.engine import Engine
 from streamplug.interfaces.format import (
     Format,
     Layout,
@@ -39,6 +40,7 @@ __all__ = [
     "Decoder",
     "EagerOrder",
     "Encoding",
+    "Engine",
     "EpochBegun",
     "EpochEnded",
     "Event",

@@ -76,5 +76,10 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
     "callback": {
         "opentelemetry": "streamplug-opentelemetry",
     },
+    "engine": {
+        "dask": "streamplug-dask",
+        "ray": "streamplug-ray",
+        "spark": "streamplug-spark",
+    },
 }
 """Distribution by kind and name; `tests/repo` checks it against the plugins themselves."""

@@ -61,3 +61,11 @@ def streamplug_callbacks() -> Iterable[Provider]:  # type: ignore[empty-body]  #
 
     Each target is a subclass of `streamplug.Callback`.
     """
+
+
+@hookspec
+def streamplug_engines() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
+    """Name the engines that this plugin provides.
+
+    Each target is a subclass of `streamplug.Engine`.
+    """

@@ -1,4 +1,4 @@
-"""The six kinds of plugin: their hooks, their interfaces, and the built-in names of each."""
+"""The seven kinds of plugin: their hooks, their interfaces, and the built-in names of each."""
 
 from __future__ import annotations
 
@@ -73,5 +73,6 @@ KINDS: Mapping[str, Kind] = {
             },
         ),
         Kind("callback", "streamplug_callbacks", "Callback", _table("callbacks", log="log:Log")),
+        Kind("engine", "streamplug_engines", "Engine", _table("engines", local="local:Local")),
     )
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamplug.testing.compression import CompressionTests
     from streamplug.testing.deviations import ConformanceBase
     from streamplug.testing.encoding import EncodingTests
+    from streamplug.testing.engine import EngineTests
     from streamplug.testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
     from streamplug.testing.format import FormatTests
     from streamplug.testing.isolation import isolated_plugins
@@ -28,6 +29,7 @@ _HOME = {
     "ConformanceBase": "deviations",
     "CountingStorage": "fakes",
     "EncodingTests": "encoding",
+    "EngineTests": "engine",
     "FlakyStorage": "fakes",
     "FormatTests": "format",
     "LatencyStorage": "fakes",
@@ -44,6 +46,7 @@ __all__ = [
     "ConformanceBase",
     "CountingStorage",
     "EncodingTests",
+    "EngineTests",
     "FlakyStorage",
     "FormatTests",
     "LatencyStorage",

@@ -1,34 +1,29 @@
-"""Writes a data set in parts, by several processes; a run that was killed goes on where it stood.
+"""Writes a data set in parts, several at once; a run that was killed goes on where it stood.
 
 Each part is a data set of its own in a folder of the whole, so it is there as soon as its index is; the index
-of the whole comes last. Which samples a part has does not depend on the number of processes, and so
-neither do its bytes.
+of the whole comes last. Which samples a part has does not depend on who writes it, and so neither do its
+bytes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from os import PathLike, cpu_count, fspath
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
 import xxhash
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, NotFound, OutputExistsError, WriterError
+from streamplug.errors import ConfigError, NotFound, OutputExistsError
 from streamplug.index import COMPANION_NAME, INDEX_NAME
-from streamplug.interfaces import Storage
-from streamplug.plugin.location import open_storage
+from streamplug.interfaces import Engine, Storage
+from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.plugin.registry import make as make_plugin
+from streamplug.plugin.registry import registrations
 from streamplug.write.merge import merge_index
-from streamplug.write.processes import in_processes
+from streamplug.write.part import PLAN_NAME, Make, PartTask, forget_attempts, part_folder
 from streamplug.write.target import places_of
-from streamplug.write.writer import Writer
-
-Make = Callable[[Any], Iterable[Mapping[str, Any]]]
-
-_PLAN_NAME = "parts.json"
-"""Says what a data set in parts is made of, so that another run does not go on with other parts."""
 
 
 def write_parts(
@@ -37,25 +32,28 @@ def write_parts(
     *,
     columns: Mapping[str, str],
     out: str | PathLike[str] | tuple[str | PathLike[str], str],
+    engine: str | Engine = "local",
     processes: int | None = None,
     exist_ok: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     report: Callable[[int, int], None] = lambda *_: None,
     **options: Any,
 ) -> int:
-    """Write a data set from parts, such as files to be converted, by several processes.
+    """Write a data set from parts, such as files to be converted, on this machine or on a cluster.
 
     The samples of a part follow those of the part before. Shards never span parts, so parts should make
     several shards each. If a run is killed, the same call writes what is missing, and the bytes are those of
     an undisturbed run, if `make` gives the same samples.
 
     Args:
-        make: Called with one of `parts`, yields its samples: the value of each column by its name. A
-            function of a module, unless `processes` is 0.
+        make: Called with one of `parts`, yields its samples: the value of each column by its name. It
+            goes to the workers by cloudpickle; modules that it uses must be installed there.
         parts: What each part is made from; paths, or what JSON can express, such as names and numbers.
         columns: Encoding of each column by its name.
-        out: A local path, a URL, or a pair (local path, URL).
-        processes: How many parts are written at once; None for one for each processor, 0 for none but
+        out: A local path, a URL, or a pair (local path, URL). All workers must see the same there.
+        engine: Who writes the parts: ``"local"`` for processes of this machine, or an engine of a
+            plugin by its name, such as ``"ray:auto"``, or as an object.
+        processes: Of the engine ``"local"``, how many; None for one for each processor, 0 for none but
             this one.
         exist_ok: Whether to remove another data set that is in `out`.
         storage_options: Settings of the storage that is uploaded to.
@@ -72,79 +70,62 @@ def write_parts(
     """
     if not parts:
         raise ConfigError("parts= is empty: there is nothing to write")
-    if processes is not None and processes < 0:
-        raise ConfigError(f"processes={processes}: must be 0 or more")
+    workers = _engine(engine, processes)
     whole = _Whole(out, storage_options)
-    whole.begin(_plan(parts, columns, options), exist_ok=exist_ok)
-    task = _Task(make, tuple(parts), whole.places, dict(columns), storage_options, options)
+    plan = _plan(parts, columns, options)
+    whole.begin(plan, exist_ok=exist_ok)
+    task = PartTask(
+        make,
+        tuple(parts),
+        whole.places,
+        dict(columns),
+        plan,
+        storage_options,
+        options,
+        registrations(),
+    )
     done = whole.finished(len(parts))
     todo = [number for number in range(len(parts)) if number not in done]
     report(len(done), len(parts))
-    for count, _ in enumerate(_run(task, todo, processes), len(done) + 1):
+    for count, _ in enumerate(workers.run(task, todo), len(done) + 1):
         report(count, len(parts))
+    forget_attempts(whole.places)
     return merge_index(
-        [task.place(number) for number in range(len(parts))],
+        [join(whole.places[-1], part_folder(number)) for number in range(len(parts))],
         whole.places if len(whole.places) > 1 else whole.places[0],
         keep_local=bool(options.get("keep_local")) or len(whole.places) == 1,
         storage_options=storage_options,
     )
 
 
-def _run(task: _Task, numbers: Sequence[int], processes: int | None) -> Iterator[int]:
-    count = (cpu_count() or 1) if processes is None else processes
-    if count:
-        yield from in_processes(task, numbers, min(count, len(numbers)))
-        return
-    for number in numbers:
-        task(number)
-        yield number
-
-
-@dataclass(frozen=True)
-class _Task:
-    """Writes one part."""
-
-    make: Make
-    parts: tuple[Any, ...]
-    places: tuple[str, ...]
-    columns: Mapping[str, str]
-    storage_options: Mapping[str, Any] | None
-    options: Mapping[str, Any]
-
-    def __call__(self, number: int) -> None:
-        try:
-            with Writer(
-                columns=self.columns,
-                out=self.place(number),
-                exist_ok=True,  # what a killed run has left of it
-                storage_options=self.storage_options,
-                **self.options,
-            ) as writer:
-                for sample in self.make(self.parts[number]):
-                    writer.write(sample)
-        except Exception as error:
-            raise WriterError(
-                f"part {number} ({self.parts[number]!r:.200}): {type(error).__name__}: {error}"
-            ) from error
-
-    def place(self, number: int) -> Any:
-        """Return where a part is, as `out` of `Writer` has it."""
-        below = tuple(f"{place.rstrip('/')}/{_folder(number)}" for place in self.places)
-        return below if len(below) > 1 else below[0]
+def _engine(engine: str | Engine, processes: int | None) -> Engine:
+    if processes is not None:
+        if engine != "local":
+            raise ConfigError(
+                f"processes={processes} is for the engine 'local'; engine={engine!r:.80} has its own workers"
+            )
+        engine = f"local:{processes}"
+    if isinstance(engine, str):
+        engine = make_plugin("engine", engine)
+    if not isinstance(engine, Engine):
+        raise ConfigError(f"engine={engine!r:.80}: expected the name of an engine, or an engine")
+    return engine
 
 
 class _Whole:
     """Where the parts are."""
 
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
-        near, far = places_of(out)
-        self.places = (near,) if far is None else (near, far)
+        # The folder in which this process runs is not that of its workers.
+        self.places = tuple(map(_absolute, filter(None, places_of(out))))
+        if len(self.places) > 1 and local_path(self.places[0]) is None:
+            raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
         self._storage: Storage = open_storage(self.places[-1], options)
 
     def begin(self, plan: dict[str, Any], *, exist_ok: bool) -> None:
         """Say what the data set will be made of, or see that it is the one that is there."""
         try:
-            found = json.loads(self._storage.read(_PLAN_NAME))
+            found = json.loads(self._storage.read(PLAN_NAME))
         except NotFound:
             found = None
         except ValueError:
@@ -162,16 +143,17 @@ class _Whole:
                 self._storage.delete(info.key)
         self._storage.delete(INDEX_NAME)
         self._storage.delete(COMPANION_NAME)
-        self._storage.write(_PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
+        self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
 
     def finished(self, count: int) -> set[int]:
         """Return the numbers of the parts that are whole."""
         there = {info.key for info in self._storage.list("part-")}
-        return {n for n in range(count) if f"{_folder(n)}/{INDEX_NAME}" in there}
+        return {n for n in range(count) if f"{part_folder(n)}/{INDEX_NAME}" in there}
 
 
-def _folder(number: int) -> str:
-    return f"part-{number:05d}"
+def _absolute(place: str) -> str:
+    path = local_path(place)
+    return place if path is None else str(path.absolute())
 
 
 def _plan(
@@ -201,7 +183,7 @@ def _plan(
 
 def _difference(found: Any, plan: dict[str, Any]) -> str:
     if not isinstance(found, dict):
-        return f"its {_PLAN_NAME} is damaged"
+        return f"its {PLAN_NAME} is damaged"
     names = [name for name in plan if found.get(name) != plan[name]]
     return ", ".join(
         f"{name} was {found.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names

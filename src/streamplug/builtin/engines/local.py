@@ -1,45 +1,67 @@
-"""Runs a task for many numbers in several processes; one that dies is replaced."""
+"""Local: processes of this machine; one that dies is replaced."""
 
 from __future__ import annotations
 
 import multiprocessing
-import pickle
+import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
+from streamplug.interfaces import Engine
+from streamplug.interfaces.engine import Task, attempt, packed, what_went_wrong
 
 _DEATHS = 3
 """How many processes may die over one number; with more memory or time it might have been done."""
 _END_SECONDS = 5.0
 
 
-def in_processes(
-    task: Callable[[int], object], numbers: Sequence[int], processes: int
-) -> Iterator[int]:
-    """Call a task for each number; yield those that are done, in the order in which they end.
+class Local(Engine):
+    """Calls a task in processes of this machine, or in this one."""
 
-    Leaving the iterator ends the processes at once.
+    def __init__(self, processes: int | None = None) -> None:
+        """Use so many processes; None for one for each processor, 0 for none but this one.
 
-    Args:
-        task: What to call; it is pickled, and processes are spawned.
-        numbers: What with.
-        processes: How many calls at once.
+        Raises:
+            ConfigError: If that is less than nothing.
+        """
+        if processes is not None and processes < 0:
+            raise ConfigError(f"processes={processes}: must be 0 or more")
+        self._processes = (os.cpu_count() or 1) if processes is None else processes
 
-    Raises:
-        ConfigError: If the task cannot be pickled.
-        WriterError: If a call raises, or processes die over it again and again.
-    """
-    pickled = _pickled(task)
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Local:
+        try:
+            processes = None if argument is None else int(argument)
+        except ValueError:
+            raise ConfigError(
+                f"engine local:{argument}: give the number of processes, such as local:4"
+            ) from None
+        return cls(processes)
+
+    def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
+        """Call a task for each number; leaving the iterator ends the processes at once."""
+        if self._processes:
+            yield from _in_processes(packed(task), numbers, min(self._processes, len(numbers)))
+            return
+        for number in numbers:
+            try:
+                task(number)
+            except Exception as error:
+                raise WriterError(what_went_wrong(number, error)) from error
+            yield number
+
+
+def _in_processes(task: bytes, numbers: Sequence[int], processes: int) -> Iterator[int]:
     todo, deaths = deque(numbers), Counter[int]()
     workers: list[_Worker] = []
     try:
         while todo or workers:
             while todo and len(workers) < processes:
-                workers.append(_Worker(pickled, todo.popleft()))
+                workers.append(_Worker(task, todo.popleft()))
             ready = wait([worker.connection for worker in workers])
             for worker in [worker for worker in workers if worker.connection in ready]:
                 number = worker.number
@@ -62,16 +84,6 @@ def in_processes(
             worker.end()
 
 
-def _pickled(task: Callable[[int], object]) -> bytes:
-    try:
-        return pickle.dumps(task)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"{error}; other processes can only call functions of modules, so define it at the top level "
-            "of one, or pass processes=0"
-        ) from error
-
-
 def _killer(number: int, exitcode: int | None) -> WriterError:
     return WriterError(
         f"part {number}: {_DEATHS} processes have died over it, the last with exit code {exitcode}; -9 "
@@ -88,12 +100,12 @@ class _Worker:
         number: What it was asked for last.
     """
 
-    def __init__(self, pickled: bytes, number: int) -> None:
+    def __init__(self, task: bytes, number: int) -> None:
         """Start it, and ask for something."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(theirs, pickled), name="streamplug-write", daemon=True
+            target=_serve, args=(theirs, task), name="streamplug-write", daemon=True
         )
         self.process.start()
         theirs.close()
@@ -123,17 +135,9 @@ class _Worker:
         self.process.join(_END_SECONDS)
 
 
-def _serve(connection: Connection[Any, Any], pickled: bytes) -> None:
+def _serve(connection: Connection[Any, Any], task: bytes) -> None:
     """Do what is asked for until nobody asks any more."""
-    task: Callable[[int], object] = pickle.loads(pickled)  # noqa: S301 - made by our own parent
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
             number = connection.recv()
-            told = None
-            try:
-                task(number)
-            except WriterError as error:
-                told = str(error)
-            except Exception as error:  # noqa: BLE001 - it is the parent's to raise
-                told = f"part {number}: {type(error).__name__}: {error}"
-            connection.send(told)
+            connection.send(attempt(number, task))

@@ -1,0 +1,1 @@
+"""Dask for streamplug: data sets are written on its clusters."""

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("distributed", reason="distributed is not installed: tox -e engines")
+
+import distributed
+from streamplug_dask.engine import Dask
+
+from streamplug.errors import ConfigError
+from streamplug.plugin import make
+from streamplug.testing import EngineTests
+
+pytestmark = [
+    # Of sockets of workers that are killed, and of Python's own multiprocessing in their nannies.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+class TestDask(EngineTests):
+    cls = Dask
+    deaths = 2
+
+    @pytest.fixture(autouse=True)
+    def connected(self, cluster):
+        self.address = cluster.scheduler_address
+
+    def make(self):
+        return make("engine", f"dask:{self.address}")
+
+
+def test_the_client_that_is_there_is_used(cluster, tmp_path):
+    with distributed.Client(cluster.scheduler_address):
+        assert sorted(make("engine", "dask").run(lambda number: number, [1, 2])) == [1, 2]
+
+
+def test_a_client_can_be_given(cluster):
+    with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+        assert list(Dask(client=client).run(lambda number: number, [3])) == [3]
+        assert client.status == "running"
+        with pytest.raises(ConfigError, match="not both"):
+            Dask("tcp://127.0.0.1:1", client=client)
+
+
+def test_a_cluster_that_is_not_there_is_told():
+    import dask
+
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(ConfigError, match=r"engine dask:tcp://127\.0\.0\.1:9: "),
+    ):
+        list(make("engine", "dask:tcp://127.0.0.1:9").run(lambda number: number, [1]))

@@ -1,0 +1,152 @@
+"""RayBatches: batches that workers of a cluster read and decode, in the order of the data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from streamplug import StreamingDataset, World
+from streamplug.adapters.apart import Step, batches_elsewhere, take
+from streamplug.errors import ConfigError, StreamplugError
+from streamplug.types import ColumnValues
+from streamplug_ray.cluster import connected
+
+Transform = Callable[[dict[str, ColumnValues], np.random.Generator], Any]
+
+_AT_ONCE = 2
+"""Batches that a worker is at: while one is decoded, what another needs can be fetched."""
+
+
+class RayBatches:
+    """The batches of a data set, read and decoded by workers of a Ray cluster.
+
+    This process has the plan: it tells workers which samples to read, and takes batches from Ray's object
+    store in the order of `StreamingDataset.batches`, which a state describes. Workers only turn samples
+    into batches. One that is lost, with its machine or without, is replaced by Ray, and what it was asked for
+    is read again. Workers live for one epoch. Arrays cannot be written to: they lie in the object store.
+
+    Args:
+        config: Arguments of `StreamingDataset`. What they name must be the same for the workers: `remote` a
+            URL, or a path that all machines share; `local` is a directory of each machine.
+        batch_size: Samples per batch; None for that in `config`.
+        workers: How many.
+        transform: Called in a worker with the values of each column by its name and a random generator,
+            it returns the batch. The generator depends on the seed of the order, the epoch and the samples
+            alone, so that a batch that is read again is the same.
+        prefetch: How many batches each worker is asked for ahead of use.
+        num_cpus: Processors that Ray keeps free for each worker.
+        max_retries: How often a batch is asked for again whose worker was lost.
+        address: Of the cluster, as for `ray.init`.
+
+    Raises:
+        ConfigError: If an argument has no meaning, or there is no cluster.
+        StreamplugError: As `StreamingDataset`.
+
+    Attributes:
+        dataset: The data set as this process sees it; it reads nothing but the index.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        batch_size: int | None = None,
+        *,
+        workers: int = 2,
+        transform: Transform | None = None,
+        prefetch: int = 2,
+        num_cpus: float = 1,
+        max_retries: int = 8,
+        address: str | None = None,
+    ) -> None:
+        if workers < 1 or prefetch < 1 or num_cpus < 0 or max_retries < 0:
+            raise ConfigError(
+                f"workers={workers}, prefetch={prefetch}, num_cpus={num_cpus}, max_retries={max_retries}: "
+                "must be at least 1, 1, 0 and 0"
+            )
+        self._config, self._address = dict(config), address
+        if batch_size not in (None, self._config.setdefault("batch_size", batch_size)):
+            raise ConfigError(
+                f"batch_size={batch_size}, but the data set's is {self._config['batch_size']}"
+            )
+        self.dataset = StreamingDataset(**self._config)
+        self._workers, self._ahead = workers, workers * prefetch
+        self._transform, self._num_cpus, self._retries = transform, num_cpus, max_retries
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield this rank's batches of the next epoch.
+
+        Raises:
+            StreamplugError: If a sample cannot be read, or workers are lost over a batch again and again.
+        """
+        with connected(self._address, "RayBatches") as ray, self._pool(ray) as pool:
+            turns = cycle(pool)
+
+            def ask(step: Step) -> tuple[Step, Any]:
+                return step, next(turns).read.remote(step.epoch, step.ids)
+
+            def answer(asked: tuple[Step, Any]) -> Any:
+                step, ref = asked
+                try:
+                    return ray.get(ref)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause if isinstance(error.cause, Exception) else error from error
+                except ray.exceptions.RayError as error:
+                    raise StreamplugError(
+                        f"step {step.number} of epoch {step.epoch}: {type(error).__name__}: {error}"
+                    ) from error
+
+            batches = batches_elsewhere(self.dataset, ask, answer, ahead=self._ahead)
+            with closing(batches):
+                yield from batches
+
+    @contextmanager
+    def _pool(self, ray: Any) -> Generator[list[Any], None, None]:
+        """Have workers, until the block ends."""
+        make = ray.remote(
+            num_cpus=self._num_cpus,
+            max_concurrency=_AT_ONCE,
+            max_restarts=-1,
+            max_task_retries=self._retries,
+        )(_Worker)
+        seed = self._config.get("shuffle_seed", 0)
+        sent = ray.put((self._config, self._transform, seed))
+        pool = [make.remote(sent) for _ in range(self._workers)]
+        try:
+            yield pool
+        finally:
+            for worker in pool:
+                ray.kill(worker)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the run stands: behind the batch that was handed out last."""
+        return self.dataset.state_dict()
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Continue where another run stood, with any number of workers, or without.
+
+        Args:
+            saved: What `state_dict` returned there, or that of a `StreamingDataset`.
+
+        Raises:
+            StateError: If it was saved by a run whose order differs from this one's.
+        """
+        self.dataset.load_state_dict(saved)
+
+
+class _Worker:
+    """Reads the batches that it is told to."""
+
+    def __init__(self, sent: tuple[dict[str, Any], Transform | None, int]) -> None:
+        config, self._transform, self._seed = sent
+        # Which samples a rank gets is none of its business.
+        self._dataset = StreamingDataset(**{**config, "world": World(), "replication": None})
+
+    def read(self, epoch: int, ids: Any) -> Any:
+        batch = take(self._dataset, ids)
+        if self._transform is None:
+            return batch
+        return self._transform(batch, np.random.default_rng([self._seed, epoch, *ids.tolist()]))

@@ -1,0 +1,114 @@
+"""A source for Ray Data: the samples of a data set, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from ray.data import Dataset, Datasource, read_datasource
+from ray.data.block import Block, BlockAccessor, BlockMetadata
+from ray.data.datasource import ReadTask
+
+from streamplug import StreamingDataset, World
+from streamplug.adapters.apart import row_bytes, take
+from streamplug.types import Int64
+
+_BLOCK_ROWS = 4096
+_BLOCK_BYTES = 32 << 20
+"""Rows of a block, at most; and bytes of them as they are stored, about."""
+
+
+class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is not installed
+    """Reads ranges of shards, each by a task of Ray Data."""
+
+    def __init__(self, remote: str | None = None, **options: Any) -> None:
+        """Open the data set; of its bytes only the index is read.
+
+        Args:
+            remote: URL of the data set, or a path that all machines share.
+            **options: Further arguments of `StreamingDataset`, such as ``columns`` and ``local``.
+
+        Raises:
+            StreamplugError: As `StreamingDataset`.
+        """
+        super().__init__()
+        self._config = {"remote": remote, **options, "world": World()}
+        dataset = StreamingDataset(**self._config)
+        counts = dataset.samples_per_shard
+        self._starts: Int64 = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self._row_bytes = row_bytes(dataset)
+
+    def get_name(self) -> str:
+        return "Streamplug"
+
+    def estimate_inmemory_data_size(self) -> int:
+        return int(self._starts[-1]) * self._row_bytes
+
+    def get_read_tasks(
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: Any = None,
+    ) -> list[ReadTask]:
+        rows = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes), 1)
+        return [
+            ReadTask(
+                _reading(self._config, first, last, rows),
+                BlockMetadata(
+                    num_rows=last - first,
+                    size_bytes=(last - first) * self._row_bytes,
+                    exec_stats=None,
+                    input_files=None,
+                ),
+                per_task_row_limit=per_task_row_limit,
+            )
+            for first, last in self._ranges(parallelism)
+        ]
+
+    def _ranges(self, count: int) -> list[tuple[int, int]]:
+        """Return ranges of samples, about `count` of them, that begin and end with shards."""
+        total = int(self._starts[-1])
+        wished = np.arange(1, count) * total // max(count, 1)
+        cuts = self._starts[np.searchsorted(self._starts, wished)]
+        return [(a, b) for a, b in pairwise([0, *cuts.tolist(), total]) if a < b]
+
+
+def from_streamplug(
+    remote: str | None = None,
+    *,
+    override_num_blocks: int | None = None,
+    ray_remote_args: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Dataset:
+    """Return a data set of streamplug as one of Ray Data, with each sample once.
+
+    Blocks come as they are ready; in the order of the data set if Ray Data's ``preserve_order`` is set.
+
+    Args:
+        remote: URL of the data set, or a path that all machines share.
+        override_num_blocks: How many tasks read it; None leaves that to Ray. None reads less than a shard.
+        ray_remote_args: Arguments of `ray.remote` for the tasks that read.
+        **options: Further arguments of `StreamingDataset`, such as ``columns`` and ``local``.
+
+    Raises:
+        StreamplugError: As `StreamingDataset`.
+    """
+    return read_datasource(
+        StreamplugDatasource(remote, **options),
+        override_num_blocks=override_num_blocks,
+        ray_remote_args=dict(ray_remote_args or {}),
+    )
+
+
+def _reading(
+    config: Mapping[str, Any], first: int, last: int, rows: int
+) -> Callable[[], Iterator[Block]]:
+    def read() -> Iterator[Block]:
+        dataset = StreamingDataset(**config)
+        for start in range(first, last, rows):
+            ids = np.arange(start, min(start + rows, last))
+            yield BlockAccessor.batch_to_block(take(dataset, ids))
+
+    return read

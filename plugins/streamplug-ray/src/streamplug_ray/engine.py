@@ -1,0 +1,82 @@
+"""Ray: calls tasks on the workers of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from streamplug.errors import ConfigError, WriterError
+from streamplug.interfaces import Engine
+from streamplug.interfaces.engine import Task, attempt, packed
+from streamplug_ray.cluster import connected
+
+_AHEAD = 2
+"""Tasks asked for, for each processor: those that wait tell a cluster that grows that it should."""
+_LEAST = 16
+
+
+class Ray(Engine):
+    """Calls tasks as remote functions of Ray; one whose worker or machine is lost is called again."""
+
+    def __init__(
+        self, address: str | None = None, *, num_cpus: float = 1, max_retries: int = 3
+    ) -> None:
+        """Use a cluster.
+
+        Args:
+            address: As `ray.init` has it, such as ``auto`` or ``ray://10.0.0.1:10001``; None for the cluster
+                that this process is connected to, what RAY_ADDRESS says, or one of this machine alone.
+            num_cpus: Processors that Ray keeps free for each task.
+            max_retries: How often a task is called again that has lost its worker.
+
+        Raises:
+            ConfigError: If a number has no meaning.
+        """
+        if num_cpus < 0 or max_retries < 0:
+            raise ConfigError(f"num_cpus={num_cpus}, max_retries={max_retries}: must be 0 or more")
+        self._address, self._num_cpus, self._max_retries = address, num_cpus, max_retries
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Ray:
+        return cls(argument)
+
+    def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
+        """Call a task for each number; leaving the iterator ends what is under way."""
+        data = packed(task)
+        if not numbers:
+            return
+        with connected(self._address, "the engine 'ray'") as ray:
+            sent = ray.put(data)
+            call = ray.remote(num_cpus=self._num_cpus, max_retries=self._max_retries)(attempt)
+            todo = iter(numbers)
+            waiting: dict[Any, int] = {}
+            try:
+                while True:
+                    wanted = self._wanted(ray) - len(waiting)
+                    waiting |= {call.remote(n, sent): n for n in islice(todo, max(wanted, 0))}
+                    if not waiting:
+                        return
+                    [ended], _ = ray.wait(list(waiting), num_returns=1)
+                    number = waiting.pop(ended)
+                    told = _answer(ray, ended, number)
+                    if told is not None:
+                        raise WriterError(told)
+                    yield number
+            finally:
+                for ref in waiting:
+                    with suppress(ray.exceptions.RayError):
+                        ray.cancel(ref, force=True)
+
+    @staticmethod
+    def _wanted(ray: Any) -> int:
+        return max(_AHEAD * int(ray.cluster_resources().get("CPU", 0)), _LEAST)
+
+
+def _answer(ray: Any, ended: Any, number: int) -> str | None:
+    try:
+        told: str | None = ray.get(ended)
+    except ray.exceptions.RayError as error:  # the worker was lost, and so were those after it
+        return f"part {number}: {type(error).__name__}: {error}"
+    return told

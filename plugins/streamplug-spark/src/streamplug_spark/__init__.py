@@ -1,0 +1,21 @@
+"""Spark for streamplug: data sets are written on its clusters, also from DataFrames.
+
+The functions are imported when they are first used, so that looking for plugins stays light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamplug_spark.frames import dataframe_to_mds, write_dataframe
+
+__all__ = ["dataframe_to_mds", "write_dataframe"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'streamplug_spark' has no attribute {name!r}")
+    from streamplug_spark import frames
+
+    return getattr(frames, name)

@@ -1,0 +1,108 @@
+"""Writes one partition of a DataFrame as a part; runs on executors."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamplug import Writer
+from streamplug.errors import ConfigError, EncodeError, NotFound
+from streamplug.plugin import open_storage
+from streamplug.plugin.location import join
+
+MARK = "parts.json"
+"""Says which job writes to a place."""
+
+
+@dataclass(frozen=True)
+class PartitionWriter:
+    """Writes the partition that it is given, into a folder that is this attempt's own.
+
+    Attributes:
+        places: Where the whole is: a path or a URL, or both.
+        columns: Encoding of each column by its name.
+        mark: What `MARK` says.
+        udf: Makes samples of a pandas DataFrame; None takes the columns as they are.
+        storage_options: Settings of the storage.
+        options: Further arguments of `Writer`.
+    """
+
+    places: tuple[str, ...]
+    columns: Mapping[str, str]
+    mark: bytes
+    udf: Callable[[Any], Iterable[Mapping[str, Any]]] | None
+    storage_options: Mapping[str, Any] | None
+    options: Mapping[str, Any]
+
+    def of_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Write batches of Arrow; yield which partition it is and which folder has it."""
+        import pyarrow as pa
+
+        part, folder = self._write(batches)
+        yield pa.RecordBatch.from_pydict({"part": [part], "folder": [folder]})
+
+    def of_pandas(self, frames: Iterable[Any]) -> Iterator[Any]:
+        """Write DataFrames of pandas; yield the same."""
+        import pandas as pd
+
+        part, folder = self._write(frames)
+        yield pd.DataFrame({"part": [part], "folder": [folder]})
+
+    def _write(self, batches: Iterable[Any]) -> tuple[int, str]:
+        from pyspark import TaskContext
+
+        self._check()
+        part: int = TaskContext.get().partitionId()
+        folder = f"part-{part:05d}-{uuid.uuid4().hex[:12]}"
+        out = tuple(join(place, folder) for place in self.places)
+        with Writer(
+            columns=self.columns,
+            out=(out[0], out[1]) if len(out) > 1 else out[0],
+            storage_options=self.storage_options,
+            **self.options,
+        ) as writer:
+            for batch in batches:
+                if self.udf is None:
+                    writer.write_batch({name: _values(batch, name) for name in self.columns})
+                    continue
+                for sample in self.udf(batch):
+                    writer.write(sample)
+        return part, folder
+
+    def _check(self) -> None:
+        home = open_storage(self.places[-1], self.storage_options)
+        try:
+            found = home.read(MARK)
+        except NotFound:
+            found = b""
+        if found != self.mark:
+            raise ConfigError(
+                f"{socket.gethostname()} does not find in {home.url} what the driver has written there: a "
+                "local path is right only on a file system that all machines share; else give out= a URL"
+            )
+
+
+def _values(batch: Any, name: str) -> Any:
+    """Return a column of a batch of Arrow: an array of numbers, else a list."""
+    import pyarrow.types as kinds
+
+    column = batch.column(name)
+    numbers = kinds.is_integer(column.type) or kinds.is_floating(column.type)
+    if numbers and not column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    if kinds.is_list(column.type):
+        element = column.type.value_type
+        if kinds.is_integer(element) or kinds.is_floating(element):
+            return [_array(name, values) for values in column]
+    return column.to_pylist()
+
+
+def _array(name: str, values: Any) -> Any:
+    if values.values is None:
+        return None
+    if values.values.null_count:
+        raise EncodeError(f"column {name!r}: an array has a null in it, which ndarray cannot hold")
+    return values.values.to_numpy(zero_copy_only=False)

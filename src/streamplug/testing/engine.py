@@ -1,0 +1,166 @@
+"""What every engine must do: subclass `EngineTests` and name yours."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from streamplug.errors import ConfigError, WriterError
+from streamplug.interfaces import Engine
+from streamplug.plugin import resolve
+from streamplug.testing.deviations import ConformanceBase
+from streamplug.write import write_parts
+
+_PATIENCE = 60.0
+"""Seconds that a call waits at most for another one, or for the test."""
+
+
+class EngineTests(ConformanceBase):
+    """The tests of one engine, whose workers see this machine's files.
+
+    Attributes:
+        name: The name that it is registered under; without one, name the class.
+        cls: The class; without one, what `name` stands for.
+        mortal: Whether calls are made in processes that may be killed; else those tests are skipped.
+        deaths: How often a number may lose its worker, so that it is still done.
+    """
+
+    name: ClassVar[str] = ""
+    cls: ClassVar[type[Engine] | None] = None
+    mortal: ClassVar[bool] = True
+    deaths: ClassVar[int] = 1
+
+    def make(self) -> Engine:
+        """Make one, as the bare name does; override it for one that needs more."""
+        cls = self.cls if self.cls is not None else resolve("engine", self.name)
+        made: Engine = cls.from_spec(None)
+        return made
+
+    def test_refuses_an_argument_with_an_error_of_ours_or_takes_it(self) -> None:
+        cls = self.cls if self.cls is not None else resolve("engine", self.name)
+        try:
+            made = cls.from_spec("nonsense")
+        except ConfigError:
+            return
+        assert isinstance(made, Engine)
+
+    def test_calls_each_number_and_says_so(self, tmp_path: Path) -> None:
+        numbers = [7, 0, 3, 12, 5]
+        assert sorted(self.make().run(_marking(tmp_path), numbers)) == sorted(numbers)
+        assert {int(path.name) for path in tmp_path.iterdir()} == set(numbers)
+
+    def test_nothing_to_do_is_done(self, tmp_path: Path) -> None:
+        assert list(self.make().run(_marking(tmp_path), [])) == []
+
+    def test_can_be_used_again(self, tmp_path: Path) -> None:
+        engine = self.make()
+        for number in (1, 2):
+            assert list(engine.run(_marking(tmp_path), [number])) == [number]
+
+    @pytest.mark.parametrize("error", [RuntimeError("nothing there"), WriterError("part 1: bad")])
+    def test_what_a_call_raises_comes_back_as_an_error_of_ours(self, error: Exception) -> None:
+        def task(number: int) -> None:
+            if number == 1:
+                raise error
+
+        expected = "part 1: RuntimeError: nothing there|part 1: bad"
+        with pytest.raises(WriterError, match=f"^({expected})$"):
+            list(self.make().run(task, [0, 1, 2]))
+
+    def test_what_fails_is_not_called_again(self, tmp_path: Path) -> None:
+        def task(number: int) -> None:
+            (tmp_path / f"{number}-{time.monotonic_ns()}").touch()
+            raise RuntimeError("as always")
+
+        with pytest.raises(WriterError, match="as always"):
+            list(self.make().run(task, [4]))
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_what_cannot_travel_is_refused(self) -> None:
+        lock = threading.Lock()
+
+        def task(number: int) -> None:
+            lock.acquire(timeout=number)
+
+        with pytest.raises(ConfigError):
+            list(self.make().run(task, [0]))
+
+    def test_leaving_gives_up_what_has_not_begun(self, tmp_path: Path) -> None:
+        def task(number: int) -> None:
+            (tmp_path / str(number)).touch()
+            end = time.monotonic() + _PATIENCE
+            while number and not (tmp_path / "end").exists() and time.monotonic() < end:
+                time.sleep(0.01)
+
+        calls = self.make().run(task, range(1000))
+        try:
+            assert next(calls) == 0
+        finally:
+            calls.close()  # type: ignore[attr-defined]  # engines write generators
+            (tmp_path / "end").touch()
+        assert len(list(tmp_path.iterdir())) < 1000
+
+    def test_parts_have_the_bytes_that_they_have_here(self, tmp_path: Path) -> None:
+        write = _writing(tmp_path)
+        assert write(self.make(), _samples) == write("local:0", _samples)
+
+    def test_a_worker_that_dies_is_replaced(self, tmp_path: Path) -> None:
+        if not self.mortal:
+            pytest.skip("it calls in this process")
+        marks, deaths = tmp_path / "marks", self.deaths
+        marks.mkdir()
+
+        def deadly(part: int) -> Any:
+            yield from _samples(part)
+            died = len(list(marks.glob(f"{part}-*")))
+            if part == 1 and died < deaths:
+                (marks / f"{part}-{died}").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        write = _writing(tmp_path)
+        assert write(self.make(), deadly) == write("local:0", _samples)
+        assert len(list(marks.iterdir())) == deaths
+
+    def test_what_kills_every_worker_is_given_up(self) -> None:
+        if not self.mortal:
+            pytest.skip("it calls in this process")
+
+        def task(number: int) -> None:
+            if number == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        with pytest.raises(WriterError, match="part 5: "):
+            list(self.make().run(task, [5]))
+
+
+def _samples(part: int) -> Any:
+    for n in range(100 * part, 100 * part + 100):
+        yield {"n": n}
+
+
+def _marking(folder: Path) -> Callable[[int], None]:
+    return lambda number: (folder / str(number)).touch()
+
+
+def _writing(folder: Path) -> Callable[[Engine | str, Any], dict[str, bytes]]:
+    """Return what writes a data set with an engine, and returns the files of it."""
+
+    def write(engine: Engine | str, make: Any) -> dict[str, bytes]:
+        out = folder / f"set-{engine if isinstance(engine, str) else 'theirs'}"
+        columns = {"n": "int"}
+        shards = write_parts(
+            make, range(4), columns=columns, out=out, engine=engine, size_limit=400, hashes=["sha1"]
+        )
+        assert len(json.loads((out / "index.json").read_bytes())["shards"]) == shards > 4
+        files = (path for path in out.rglob("*") if path.is_file())
+        return {str(path.relative_to(out)): path.read_bytes() for path in files}
+
+    return write

@@ -1,0 +1,147 @@
+"""Writes one part of a data set, whole or not at all, however many attempts there are at once.
+
+An attempt fills a folder of its own, and a rename makes it the part: so it is with local places. In a storage
+that knows no renaming, attempts write the same bytes under the same names, and the index last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import ConfigError, NotFound, StreamplugError, WriterError
+from streamplug.index import INDEX_NAME
+from streamplug.interfaces import Storage
+from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.plugin.registry import restore
+from streamplug.write.writer import Writer
+
+Make = Callable[[Any], Iterable[Mapping[str, Any]]]
+
+PLAN_NAME = "parts.json"
+"""Says what a data set in parts is made of, so that another run does not go on with other parts."""
+
+ATTEMPTS = ".attempts"
+"""Folder of what is being written."""
+
+
+def part_folder(number: int) -> str:
+    """Return the folder of a part, below the place of the whole."""
+    return f"part-{number:05d}"
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Writes the part that has a number.
+
+    Attributes:
+        make: Makes the samples of a part.
+        parts: What it makes them from.
+        places: Where the whole is: a path or a URL, or both.
+        columns: Encoding of each column by its name.
+        plan: What `PLAN_NAME` says.
+        storage_options: Settings of the storage.
+        options: Further arguments of `Writer`.
+        registered: Names that were given to classes where the task was made.
+    """
+
+    make: Make
+    parts: tuple[Any, ...]
+    places: tuple[str, ...]
+    columns: Mapping[str, str]
+    plan: Mapping[str, Any]
+    storage_options: Mapping[str, Any] | None
+    options: Mapping[str, Any]
+    registered: Mapping[str, Mapping[str, type[Any]]]
+
+    def __call__(self, number: int) -> None:
+        """Write the part, unless it is there."""
+        restore(self.registered)
+        home = open_storage(self.places[-1], self.storage_options)
+        index = f"{part_folder(number)}/{INDEX_NAME}"
+        try:
+            self._check(home)
+            if not home.exists(index):
+                self._write(number, home)
+        except Exception as error:
+            with suppress(StreamplugError):
+                self._check(home)
+                if home.exists(index):
+                    return  # another attempt was sooner, and ended before this one
+            raise WriterError(
+                f"part {number} ({self.parts[number]!r:.200}): {type(error).__name__}: {error}"
+            ) from error
+
+    def _check(self, home: Storage) -> None:
+        """Refuse a place that is another one on this machine, or now has another data set."""
+        try:
+            found = json.loads(home.read(PLAN_NAME))
+        except NotFound:
+            found = None
+        if found != self.plan:
+            raise ConfigError(
+                f"{socket.gethostname()} does not find in {home.url} the {PLAN_NAME} of this data set: a "
+                "local path or memory:// is right only where all workers have the same, as on a shared "
+                "file system; else give out= a URL, or end an earlier job that still writes there"
+            )
+
+    def _write(self, number: int, home: Storage) -> None:
+        near = local_path(self.places[0])
+        if near is None:
+            self._fill(number, home, join(self.places[0], part_folder(number)))
+            return
+        place, scratch = (
+            near / part_folder(number),
+            near / ATTEMPTS / f"{number}-{uuid.uuid4().hex}",
+        )
+        try:
+            if len(self.places) == 1:
+                self._fill(number, home, scratch)
+            else:
+                self._fill(number, home, (scratch, join(self.places[1], part_folder(number))))
+                if not self.options.get("keep_local"):
+                    shutil.rmtree(place, ignore_errors=True)  # of another data set
+                    return
+            _install(scratch, place)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _fill(self, number: int, home: Storage, out: Any) -> None:
+        with Writer(
+            columns=self.columns, out=out, storage_options=self.storage_options, **self.options
+        ) as writer:
+            for sample in self.make(self.parts[number]):
+                writer.write(sample)
+            self._check(home)
+
+
+def _install(scratch: Path, place: Path) -> None:
+    """Make what an attempt has written the part, unless another attempt has."""
+    try:
+        scratch.rename(place)
+    except OSError:
+        if not place.exists():
+            raise
+    else:
+        return
+    with suppress(OSError):
+        if (place / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
+            return
+    stale = scratch.with_name(f"{scratch.name}-stale")
+    place.rename(stale)
+    scratch.rename(place)
+    shutil.rmtree(stale, ignore_errors=True)
+
+
+def forget_attempts(places: tuple[str, ...]) -> None:
+    """Remove what attempts have left that were killed."""
+    near = local_path(places[0])
+    if near is not None:
+        shutil.rmtree(near / ATTEMPTS, ignore_errors=True)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from streamplug.adapters.apart import batches_elsewhere, take
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError
+from streamplug.types import World
+from streamplug.write import MDSWriter
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("apart") / "set"
+    columns = {"n": "int32", "text": "str", "thing": "json"}
+    with MDSWriter(out=place, columns=columns, size_limit=600) as out:
+        for n in range(203):
+            out.write({"n": n, "text": f"text {n}", "thing": n % 3})
+    return str(place)
+
+
+def opened(place, **options):
+    return StreamingDataset(local=place, shuffle=True, batch_size=BATCH, **options)
+
+
+def plain(batches):
+    return [
+        {
+            name: values.tolist() if isinstance(values, np.ndarray) else values
+            for name, values in batch.items()
+        }
+        for batch in batches
+    ]
+
+
+def elsewhere(dataset, pool, ahead=4, asked=None):
+    """Read batches by threads, with a data set of their own."""
+    other = StreamingDataset(local=dataset.streams[0].local)
+
+    def ask(step):
+        if asked is not None:
+            asked.append(step)
+        return pool.submit(take, other, step.ids)
+
+    return batches_elsewhere(dataset, ask, Future.result, ahead=ahead)
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(3) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("ahead", [1, 4, 1000])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_batches_are_those_of_the_data_set(place, pool, ahead, rank):
+    world = World(ranks_per_node=2, rank=rank)
+    ours, theirs = opened(place, world=world), opened(place, world=world)
+    for _ in range(2):
+        assert plain(elsewhere(ours, pool, ahead)) == plain(theirs.batches())
+        assert ours.state_dict() == theirs.state_dict()
+    assert ours.stats().samples == theirs.stats().samples
+    assert ours.stats().batches == theirs.stats().batches
+
+
+def test_the_state_is_that_of_what_was_handed_out(place, pool):
+    ours, theirs, asked = opened(place), opened(place), []
+    for count, (mine, their) in enumerate(
+        zip(elsewhere(ours, pool, 10, asked), theirs.batches()), 1
+    ):
+        assert plain([mine]) == plain([their])
+        assert ours.state_dict() == theirs.state_dict()
+        if count == 5:
+            break
+    assert [step.number for step in asked] == list(range(14))
+    assert {step.epoch for step in asked} == {0}
+    again = opened(place)
+    again.load_state_dict(ours.state_dict())
+    theirs.load_state_dict(theirs.state_dict())
+    assert plain(elsewhere(again, pool)) == plain(theirs.batches())
+
+
+def test_no_more_is_asked_for_than_what_may_be_ahead(place, pool):
+    asked = []
+    for count, _ in enumerate(elsewhere(opened(place), pool, 3, asked), 1):
+        assert len(asked) <= count + 2
+
+
+def test_a_state_that_is_loaded_meanwhile_ends_the_loop(place, pool):
+    dataset = opened(place)
+    loop = elsewhere(dataset, pool)
+    next(loop)
+    dataset.load_state_dict(dataset.state_dict())
+    with pytest.raises(ConfigError, match="while it was being read"):
+        next(loop)
+
+
+def test_what_fails_elsewhere_fails_here_and_can_be_repeated(place, pool):
+    dataset = opened(place)
+
+    def answer(asked):
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        next(batches_elsewhere(dataset, lambda step: step, answer, ahead=2))
+    dataset.load_state_dict(dataset.state_dict())
+    assert plain(elsewhere(dataset, pool)) == plain(opened(place).batches())
+
+
+def test_bad_arguments_are_refused(place):
+    dataset = opened(place)
+    with pytest.raises(ConfigError, match="ahead=0: must be 1 or more"):
+        next(batches_elsewhere(dataset, len, len, ahead=0))
+    with pytest.raises(ConfigError, match="batch size of 3"):
+        next(batches_elsewhere(dataset, len, len, ahead=1, batch_size=3))
+    with pytest.raises(IndexError):
+        take(dataset, [203])
+    assert plain([take(dataset, [5, 5, -1])]) == [
+        {"n": [5, 5, 202], "text": ["text 5", "text 5", "text 202"], "thing": [2, 2, 1]}
+    ]
