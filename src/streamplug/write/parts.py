@@ -41,6 +41,7 @@ def write_parts(
     exist_ok: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     report: Callable[[int, int], None] = lambda *_: None,
+    batches: bool = False,
     **options: Any,
 ) -> int:
     """Write a data set from parts, such as files to be converted, by several processes.
@@ -60,6 +61,8 @@ def write_parts(
         exist_ok: Whether to remove another data set that is in `out`.
         storage_options: Settings of the storage that is uploaded to.
         report: Called with the number of parts that are written, and of all, when there is one more.
+        batches: Whether `make` yields many samples at once: the values of each column, as
+            `Writer.write_batch` takes them.
         **options: Further arguments of `Writer`.
 
     Returns:
@@ -76,7 +79,8 @@ def write_parts(
         raise ConfigError(f"processes={processes}: must be 0 or more")
     whole = _Whole(out, storage_options)
     whole.begin(_plan(parts, columns, options), exist_ok=exist_ok)
-    task = _Task(make, tuple(parts), whole.places, dict(columns), storage_options, options)
+    given = tuple(parts), whole.places, dict(columns), storage_options, options
+    task = _Task(make, *given, batches=batches)
     done = whole.finished(len(parts))
     todo = [number for number in range(len(parts)) if number not in done]
     report(len(done), len(parts))
@@ -110,6 +114,7 @@ class _Task:
     columns: Mapping[str, str]
     storage_options: Mapping[str, Any] | None
     options: Mapping[str, Any]
+    batches: bool
 
     def __call__(self, number: int) -> None:
         try:
@@ -120,8 +125,9 @@ class _Task:
                 storage_options=self.storage_options,
                 **self.options,
             ) as writer:
-                for sample in self.make(self.parts[number]):
-                    writer.write(sample)
+                write = writer.write_batch if self.batches else writer.write
+                for each in self.make(self.parts[number]):
+                    write(each)
         except Exception as error:
             raise WriterError(
                 f"part {number} ({self.parts[number]!r:.200}): {type(error).__name__}: {error}"

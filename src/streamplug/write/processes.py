@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
@@ -125,6 +127,7 @@ class _Worker:
 
 def _serve(connection: Connection[Any, Any], pickled: bytes) -> None:
     """Do what is asked for until nobody asks any more."""
+    Thread(target=_end_with_parent, name="streamplug-orphan", daemon=True).start()
     task: Callable[[int], object] = pickle.loads(pickled)  # noqa: S301 - made by our own parent
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
@@ -137,3 +140,11 @@ def _serve(connection: Connection[Any, Any], pickled: bytes) -> None:
             except Exception as error:  # noqa: BLE001 - it is the parent's to raise
                 told = f"part {number}: {type(error).__name__}: {error}"
             connection.send(told)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has: another run may soon write the same part."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
