@@ -12,6 +12,7 @@ import streamplug
 from streamplug.errors import StreamplugError
 
 COMMANDS = {
+    "convert": "streamplug.cli.convert:convert",
     "explain": "streamplug.cli.explain:explain",
     "index": "streamplug.cli.index:index",
     "merge": "streamplug.cli.merge:merge",
