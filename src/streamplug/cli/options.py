@@ -113,6 +113,15 @@ def encodings_of(texts: Sequence[str]) -> dict[str, str]:
     return dict(_pair(text, "--columns", ":") for text in found)
 
 
+def numbers_of(option: str, text: str) -> dict[str, float]:
+    """Return numbers by name: ``train=0.9,val=0.1``."""
+    found = dict(_pair(part, option, "=") for part in parts_of([text]))
+    try:
+        return {name: float(value) for name, value in found.items()}
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r}: {error}") from None
+
+
 def _pair(text: str, option: str, mark: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not (name and found and value):

@@ -24,6 +24,8 @@ def convert(
     sources: Sources,
     output: Output,
     *,
+    begin: int = 0,
+    end: int | None = None,
     columns: Columns = ALL,
     report: Report = silent,
 ) -> Written:
@@ -35,6 +37,8 @@ def convert(
     Args:
         sources: Paths, URLs or streams.
         output: Where to, and how.
+        begin: The first sample; negative ones count from the end.
+        end: The one after the last, likewise; None for all.
         columns: Which columns, and how they are stored.
         report: Told of what is done.
 
@@ -45,12 +49,14 @@ def convert(
         read = near(streams(sources), folder, whole=False)
         table = Table(read, allow_unsafe_types=True)  # nothing is read of it
         output = output.like(table)
-        source = Input(read, InOrder(table.size), columns_for(table, output, columns))
+        first, last, _ = slice(begin, end).indices(table.size)
+        order = InOrder(max(last - first, 0), first)
+        source = Input(read, order, columns_for(table, output, columns))
         return copy(
             [source],
             [table],
             output,
-            what="convert",
+            what=["convert", first, last],
             report=report,
             allow_unsafe_types=columns.allow_unsafe_types,
         )

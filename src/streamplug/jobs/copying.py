@@ -15,7 +15,7 @@ from streamplug.errors import ConfigError
 from streamplug.fetch import read_index
 from streamplug.jobs.mapping import Mapped, check_writable, format_name, mapped, with_key
 from streamplug.jobs.orders import Order
-from streamplug.jobs.stored import PassingOn
+from streamplug.jobs.stored import PassingOn, decoded
 from streamplug.jobs.table import Batch, Table, stored_bytes
 from streamplug.plugin.location import open_storage
 from streamplug.stream import Stream
@@ -122,8 +122,9 @@ class Written:
 class Change(Protocol):
     """What is done to samples on their way. Pickles."""
 
-    columns: Sequence[str]
-    """The columns of the source that it looks at, decoded."""
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of the source that it looks at, decoded."""
 
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
         """Yield what is to be written.
@@ -132,9 +133,6 @@ class Change(Protocol):
             batches: The numbers of some samples, the values of `columns`, and the columns that were to be
                 written.
         """
-
-    def identity(self) -> object:
-        """Return what differs where it does, as JSON can express it."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ class Copy:
         return [
             Table(
                 each.streams,
-                sorted({c.source for c in each.columns} | set(changed)),
+                sorted({c.source for c in each.columns} | set(changed)) or None,
                 stored={c.source for c in each.columns if c.stored},
                 allow_unsafe_types=self.allow_unsafe_types,
             )
@@ -213,7 +211,18 @@ class Copy:
             for (_, batch), each in zip(together, self.inputs):
                 written.update({c.name: batch[c.source] for c in each.columns})
             begin += len(ids)
-            yield ids, together[0][1], written
+            yield ids, self._looked_at(together[0][1]), written
+
+    def _looked_at(self, batch: Batch) -> Batch:
+        """Return the columns that the change looks at, decoded."""
+        if self.change is None:
+            return {}
+        stored = {column.source for column in self.inputs[0].columns if column.stored}
+        columns = self._tables[0].columns
+        return {
+            name: decoded(columns[name][0], batch[name]) if name in stored else batch[name]  # type: ignore[arg-type]
+            for name in self.change.columns
+        }
 
 
 def columns_for(table: Table, output: Output, columns: Columns) -> list[Mapped]:

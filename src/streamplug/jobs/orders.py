@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -99,19 +99,11 @@ class Lists:
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Begin files in a folder, one for each name."""
-        self._files: dict[str, BinaryIO] = {}
-        self._orders = {}
-        for number, name in enumerate(names):
-            path = folder / f"ids-{number}"
-            self._files[name] = path.open("wb")
-            self._orders[name] = Listed(path)
+        self.orders = {name: Listed(folder / f"ids-{n}") for n, name in enumerate(names)}
+        for order in self.orders.values():
+            order.path.touch()
 
     def add(self, name: str, ids: Int64) -> None:
         """Append samples to one of them."""
-        self._files[name].write(np.ascontiguousarray(ids, _ID).data)
-
-    def finish(self) -> dict[str, Listed]:
-        """Return all of them, by name."""
-        for file in self._files.values():
-            file.close()
-        return self._orders
+        with self.orders[name].path.open("ab") as file:
+            file.write(np.ascontiguousarray(ids, _ID).data)

@@ -133,6 +133,15 @@ class Table:
         return digest.hexdigest()
 
 
+def raw_sizes(index: Index) -> Int64:
+    """Return how many bytes the files of each shard have, not compressed, shape ``[shards]``."""
+    sizes: Int64 = np.zeros(len(index), np.int64)
+    for name, files in index.tables.items():
+        if name.startswith("raw_"):
+            sizes += files.bytes.astype(np.int64)
+    return sizes
+
+
 def stored_bytes(index: Index) -> int:
     """Return how many bytes all files of a set take, as they are stored."""
     total = 0
