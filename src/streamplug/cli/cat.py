@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -68,5 +69,7 @@ def cat(
     ]
     if given:
         raise click.UsageError(f"{', '.join(given)}: of a data set that --out names, and none is")
+    # click.echo would write line by line.
     for line in as_lines(streams, begin=begin, end=end, select=columns.select, drop=columns.drop):
-        click.echo(line)
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

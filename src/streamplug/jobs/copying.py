@@ -11,8 +11,10 @@ from os import PathLike, fspath
 from typing import Any, Protocol, TypeAlias
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.fetch import read_index
+from streamplug.index import make_encoding
+from streamplug.interfaces import Encoding
 from streamplug.jobs.mapping import Mapped, check_writable, format_name, mapped, with_key
 from streamplug.jobs.orders import Order
 from streamplug.jobs.stored import PassingOn, decoded
@@ -150,6 +152,9 @@ class Input:
     columns: Sequence[Mapped]
 
 
+_CACHED = ("_tables", "_passed_on")
+
+
 @dataclass(frozen=True)
 class Copy:
     """Makes the samples of a part: called in other processes, too.
@@ -167,7 +172,7 @@ class Copy:
     allow_unsafe_types: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_tables"}
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -178,7 +183,7 @@ class Copy:
         Raises:
             StreamplugError: If it cannot be opened, or something of it must not be decoded.
         """
-        _ = self._tables
+        _ = self._tables, self._passed_on
 
     @cached_property
     def _tables(self) -> list[Table]:
@@ -217,12 +222,25 @@ class Copy:
         """Return the columns that the change looks at, decoded."""
         if self.change is None:
             return {}
-        stored = {column.source for column in self.inputs[0].columns if column.stored}
-        columns = self._tables[0].columns
-        return {
-            name: decoded(columns[name][0], batch[name]) if name in stored else batch[name]  # type: ignore[arg-type]
-            for name in self.change.columns
-        }
+        found: Batch = {}
+        for name in self.change.columns:
+            encoding, values = self._passed_on.get(name), batch[name]
+            found[name] = values if encoding is None else decoded(encoding, list(values))
+        return found
+
+    @cached_property
+    def _passed_on(self) -> dict[str, Encoding]:
+        """Encodings of the columns that the change looks at and that are read as they are stored."""
+        columns, looked = self._tables[0].columns, self.change.columns if self.change else ()
+        stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in looked}
+        found = {name: make_encoding(name, columns[name][0].spec) for name in stored}
+        unsafe = sorted(name for name, encoding in found.items() if encoding.unsafe)
+        if unsafe and not self.allow_unsafe_types:
+            raise UnsafeTypeError(
+                f"column {unsafe[0]!r} is looked at, and decoding it can run code from the data; allow "
+                "unsafe types if you trust its writer"
+            )
+        return found
 
 
 def columns_for(table: Table, output: Output, columns: Columns) -> list[Mapped]:

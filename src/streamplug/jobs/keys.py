@@ -10,6 +10,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
+import numpy as np
+
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.jobs.copying import Report
 from streamplug.jobs.expressions import Expression
@@ -54,8 +56,11 @@ def evaluated(
 
 
 def samples(batch: Batch) -> list[dict[str, Any]]:
-    """Return the samples of a batch."""
-    columns: list[Any] = list(batch.values())
+    """Return the samples of a batch; numbers are those of Python."""
+    columns: list[Any] = [
+        values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
+        for values in batch.values()
+    ]
     return samples_of(list(batch), columns)
 
 

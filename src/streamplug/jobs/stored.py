@@ -54,9 +54,9 @@ def same_encoding(one: Encoding, other: Encoding) -> bool:
     return type(one) is type(other) and pickle.dumps(one) == pickle.dumps(other)
 
 
-def decoded(column: Column, values: Sequence[bytes | None]) -> list[Any]:
+def decoded(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:
     """Return what stored values stand for; None stays None."""
-    decode = column.encoding.decode
+    decode = encoding.decode
     return [None if value is None else decode(memoryview(value)) for value in values]
 
 
