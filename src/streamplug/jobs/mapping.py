@@ -102,8 +102,9 @@ def _mapped(
     # Formats with encodings of their own do not store the bytes of a value, and keys are texts to others.
     if source.encodings or target.encodings or name == target.key:
         return Mapped(name, spec, old, stored=False)
-    stored = spec == "bytes" or all(same_encoding(c.encoding, encoding) for c in columns)
-    return Mapped(name, spec, old, stored)
+    same = all(same_encoding(c.encoding, encoding) for c in columns)
+    # Arrays of what is plain memory are as exact, and faster.
+    return Mapped(name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None))
 
 
 def _spec(column: Column, target: Format) -> str | None:
