@@ -29,6 +29,12 @@ def samples(part):
         yield {"id": n, "text": "x" * (n % 7)}
 
 
+def halves(part):
+    some = list(samples(part))
+    for half in (some[:40], some[40:]):
+        yield {name: [sample[name] for sample in half] for name in COLUMNS}
+
+
 def broken(part):
     yield from samples(part)
     raise RuntimeError("nothing more to read")
@@ -313,6 +319,11 @@ def test_process_that_dies_is_replaced(tmp_path, monkeypatch, undisturbed, death
             write_parts(deadly, [0], out=tmp_path / "set", processes=1, **OPTIONS)
 
 
+def test_batches_give_the_bytes_of_samples(tmp_path, undisturbed):
+    write_parts(halves, range(5), out=tmp_path / "set", processes=0, batches=True, **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
+
+
 PROGRAM = """
     import sys, time
     from streamplug import write_parts
@@ -345,3 +356,31 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
         process.wait(60)
         subprocess.run([*command, str(out)], check=True, timeout=120)
         assert content(out) == undisturbed
+
+
+WAITING = """
+    import sys, time
+    from pathlib import Path
+    from streamplug import write_parts
+
+    def samples(part):
+        (Path(sys.argv[1]) / "began").touch()
+        time.sleep(600)
+        yield {"id": part}
+
+    if __name__ == "__main__":
+        write_parts(samples, range(2), columns={"id": "int"}, out=sys.argv[1], processes=1)
+"""
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    program, out = tmp_path / "program.py", tmp_path / "set"
+    program.write_text(textwrap.dedent(WAITING))
+    with subprocess.Popen(
+        [sys.executable, str(program), str(out)], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not (out / "began").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        assert process.stdout.read() == b""  # which its children have open, too

@@ -12,11 +12,21 @@ import streamplug
 from streamplug.errors import StreamplugError
 
 COMMANDS = {
+    "cat": "streamplug.cli.cat:cat",
+    "convert": "streamplug.cli.convert:convert",
+    "diff": "streamplug.cli.diff:diff",
     "explain": "streamplug.cli.explain:explain",
     "index": "streamplug.cli.index:index",
+    "inspect": "streamplug.cli.inspect:inspect",
+    "join": "streamplug.cli.join:join",
     "merge": "streamplug.cli.merge:merge",
     "plugins": "streamplug.cli.plugins:plugins",
+    "proc": "streamplug.cli.proc:proc",
     "quickstart": "streamplug.cli.quickstart:quickstart",
+    "select": "streamplug.cli.select:select",
+    "shuffle": "streamplug.cli.shuffle:shuffle",
+    "sort": "streamplug.cli.sort:sort",
+    "split": "streamplug.cli.split:split",
     "verify": "streamplug.cli.verify:verify",
 }
 """Where each subcommand is; it is imported when it runs, or when help is asked for."""

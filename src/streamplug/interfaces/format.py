@@ -246,6 +246,8 @@ class Format(ABC):
         head_role: Which of them `head_range` is of; the samples lie in ``"data"`` in any case.
         encodings: The encodings that its columns can have, by spec, where they are none of those that are
             registered; empty for a format that takes these.
+        key: Name of the column that every data set of this format has, a ``str`` that differs from sample
+            to sample; None if it needs none.
     """
 
     api_version: ClassVar[int] = 1
@@ -253,6 +255,7 @@ class Format(ABC):
     roles: ClassVar[tuple[str, ...]] = ("data",)
     head_role: ClassVar[str] = "data"
     encodings: ClassVar[Mapping[str, Encoding]] = {}
+    key: ClassVar[str | None] = None
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:

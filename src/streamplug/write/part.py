@@ -50,6 +50,7 @@ class PartTask:
         storage_options: Settings of the storage.
         options: Further arguments of `Writer`.
         registered: Names that were given to classes where the task was made.
+        batches: Whether `make` gives batches of columns rather than samples.
     """
 
     make: Make
@@ -60,6 +61,7 @@ class PartTask:
     storage_options: Mapping[str, Any] | None
     options: Mapping[str, Any]
     registered: Mapping[str, Mapping[str, type[Any]]]
+    batches: bool = False
 
     def __call__(self, number: int) -> None:
         """Write the part, unless it is there."""
@@ -117,8 +119,9 @@ class PartTask:
         with Writer(
             columns=self.columns, out=out, storage_options=self.storage_options, **self.options
         ) as writer:
-            for sample in self.make(self.parts[number]):
-                writer.write(sample)
+            write = writer.write_batch if self.batches else writer.write
+            for each in self.make(self.parts[number]):
+                write(each)
             self._check(home)
 
 

@@ -37,6 +37,7 @@ def write_parts(
     exist_ok: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     report: Callable[[int, int], None] = lambda *_: None,
+    batches: bool = False,
     **options: Any,
 ) -> int:
     """Write a data set from parts, such as files to be converted, on this machine or on a cluster.
@@ -58,6 +59,8 @@ def write_parts(
         exist_ok: Whether to remove another data set that is in `out`.
         storage_options: Settings of the storage that is uploaded to.
         report: Called with the number of parts that are written, and of all, when there is one more.
+        batches: Whether `make` yields many samples at once: the values of each column, as
+            `Writer.write_batch` takes them.
         **options: Further arguments of `Writer`.
 
     Returns:
@@ -83,6 +86,7 @@ def write_parts(
         storage_options,
         options,
         registrations(),
+        batches=batches,
     )
     done = whole.finished(len(parts))
     todo = [number for number in range(len(parts)) if number not in done]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
@@ -44,8 +44,11 @@ class Target:
         self.storage: Storage | None = None
         if path is None or far is not None:
             self.storage = open_storage(near if far is None else far, storage_options)
-        self.temporary = path is None
-        self.folder = Path(tempfile.mkdtemp(prefix="streamplug-")) if path is None else path
+        self.temporary: TemporaryDirectory | None = None
+        if path is None:
+            self.temporary = TemporaryDirectory()
+            path = self.temporary.path
+        self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
         try:
             self._clear(exist_ok=exist_ok)
@@ -76,8 +79,8 @@ class Target:
 
     def remove_temporary(self) -> None:
         """Remove the local directory if it was only made for the upload."""
-        if self.temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.temporary is not None:
+            self.temporary.close()
 
 
 def places_of(out: object) -> tuple[str, str | None]:

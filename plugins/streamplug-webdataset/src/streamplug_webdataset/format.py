@@ -40,6 +40,7 @@ class WebDataset(Format):
     suffix = "tar"
     roles: ClassVar[tuple[str, ...]] = ("data", "places")
     head_role = "places"
+    key = KEY
 
     def __init__(self, *, raw: bool = False, pil: bool = False, mtime: int = 0) -> None:
         """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
@@ -137,7 +138,16 @@ class _Worker:
 
 def _serve(connection: Connection[Any, Any], task: bytes) -> None:
     """Do what is asked for until nobody asks any more."""
+    Thread(target=_end_with_parent, name="streamplug-orphan", daemon=True).start()
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
             number = connection.recv()
             connection.send(attempt(number, task))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has: another run may soon write the same part."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

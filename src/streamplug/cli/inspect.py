@@ -1,0 +1,92 @@
+"""``streamplug inspect``: what a data set is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamplug.cli.options import source_options, streams_of
+from streamplug.jobs import Inspected
+from streamplug.jobs import inspect as look_at
+
+_PIPED_WIDTH = 200
+_LONGEST = 60
+
+
+@click.command()
+@click.argument("source")
+@click.option(
+    "--samples", type=click.IntRange(0), default=3, show_default=True, help="How many to show."
+)
+@source_options
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def inspect(source: str, *, samples: int, as_json: bool, **options: Any) -> None:
+    """Tell what the data set at SOURCE is: its columns, shards, sizes, and a few of its samples."""
+    found = look_at(streams_of([source], options)[0], samples=samples)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED_WIDTH)
+    for table in _tables(found):
+        console.print(table)
+
+
+def _tables(found: Inspected) -> Iterator[Table]:
+    yield _pairs(
+        ("data set", found.url),
+        ("samples", f"{found.samples:,}"),
+        ("shards", f"{found.shards:,}"),
+        ("bytes", f"{found.stored_bytes:,} stored, {found.raw_bytes:,} raw"),
+        ("bytes of a shard", _spread(found.shard_bytes)),
+        ("samples of a shard", _spread(found.shard_samples)),
+    )
+    for kind in found.kinds:
+        yield _pairs(
+            ("format", kind.format),
+            ("compression", kind.compression or "none"),
+            ("hashes", ", ".join(kind.hashes) or "none"),
+            *([("of the shards", f"{kind.shards:,}")] if len(found.kinds) > 1 else []),
+        )
+        yield _table(("column", "encoding"), kind.columns.items())
+    if found.first:
+        names = list(found.first[0])
+        rows = ([_short(sample[name]) for name in names] for sample in found.first)
+        yield _table(names, rows)
+
+
+def _pairs(*pairs: tuple[str, str]) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for pair in pairs:
+        table.add_row(*map(Text, pair))
+    return table
+
+
+def _table(names: Any, rows: Any) -> Table:
+    # Text, not str: a name such as list[jpeg] is no markup.
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(Text(name))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _spread(values: tuple[int, int, int]) -> str:
+    least, median, most = values
+    return f"{median:,} ({least:,} to {most:,})"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return f"{len(value['base64']) * 3 // 4:,} bytes"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,167 @@
+"""What the commands that read and write data sets have in common: options, progress, results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from streamplug.errors import ConfigError
+from streamplug.jobs import Columns, Output, Written
+from streamplug.stream import Stream
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SOURCE = (
+    click.option("--split", help="Sub-directory of each source."),
+    click.option("--src-format", help="Of files for which there is no index.json."),
+    click.option("--storage-options", help="Settings of the storages, as a JSON object."),
+)
+_COLUMNS = (
+    click.option("--columns", help="Encodings: NAME:ENCODING, with commas between.", multiple=True),
+    click.option("--rename", help="OLD=NEW, with commas between.", multiple=True),
+    click.option("--select", help="Columns to take, with commas between.", multiple=True),
+    click.option("--drop", help="Columns to leave out, with commas between.", multiple=True),
+    click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too."),
+)
+_OUTPUT = (
+    click.option("--format", "format_", help="Of the new set.  [default: that of the source]"),
+    click.option("--compression", help="Such as zstd:11, or none.  [default: as the source]"),
+    click.option("--hashes", help="Digests, with commas between.  [default: as the source]"),
+    click.option("--size-limit", default="64mb", show_default=True, help="Of a raw shard."),
+    click.option("--processes", type=click.IntRange(0), help="[default: one for each processor]"),
+    click.option("--exist-ok", is_flag=True, help="Replace another data set that is there."),
+    click.option("--out-storage-options", help="Those of the new set, where they differ."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+)
+
+
+def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+source_options = _all(_SOURCE)
+column_options = _all(_COLUMNS)
+output_options = _all(_OUTPUT)
+
+
+def streams_of(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
+    """Return the sources that a user named."""
+    return [
+        Stream(
+            remote=location,
+            split=options["split"],
+            format=options["src_format"],
+            storage_options=_object("--storage-options", options["storage_options"]),
+        )
+        for location in locations
+    ]
+
+
+def output_of(out: str, options: Mapping[str, Any]) -> Output:
+    """Return where a user wants a new data set, and how."""
+    of_out = options["out_storage_options"]
+    name = "--storage-options" if of_out is None else "--out-storage-options"
+    return Output(
+        out,
+        options["format_"],
+        options["compression"],
+        None if options["hashes"] is None else parts_of([options["hashes"]]),
+        options["size_limit"],
+        options["processes"],
+        options["exist_ok"],
+        _object(name, options["storage_options"] if of_out is None else of_out),
+    )
+
+
+def columns_of(options: Mapping[str, Any]) -> Columns:
+    """Return which columns a user wants."""
+    select = parts_of(options["select"])
+    return Columns(
+        encodings=encodings_of(options["columns"]),
+        rename=dict(_pair(text, "--rename", "=") for text in parts_of(options["rename"])),
+        select=select or None,
+        drop=parts_of(options["drop"]),
+        allow_unsafe_types=options["allow_unsafe_types"],
+    )
+
+
+def parts_of(texts: Sequence[str]) -> list[str]:
+    """Return what stands between commas."""
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def encodings_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return encodings by name; what has no colon belongs to the one before: ``x:ndarray:int8:2,3``."""
+    found: list[str] = []
+    for part in parts_of(texts):
+        if ":" in part or not found:
+            found.append(part)
+        else:
+            found[-1] += f",{part}"
+    return dict(_pair(text, "--columns", ":") for text in found)
+
+
+def numbers_of(option: str, text: str) -> dict[str, float]:
+    """Return numbers by name: ``train=0.9,val=0.1``."""
+    found = dict(_pair(part, option, "=") for part in parts_of([text]))
+    try:
+        return {name: float(value) for name, value in found.items()}
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r}: {error}") from None
+
+
+def _pair(text: str, option: str, mark: str) -> tuple[str, str]:
+    name, found, value = text.partition(mark)
+    if not (name and found and value):
+        raise ConfigError(f"{option} {text!r}: expected two texts with {mark!r} between them")
+    return name.strip(), value.strip()
+
+
+def _object(option: str, text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{option}: expected a JSON object, such as '{{\"anon\": true}}'")
+    return found
+
+
+@contextmanager
+def reporting() -> Iterator[Callable[[str, int, int], None]]:
+    """Show how a job is getting on, on the standard error stream where that is a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield report
+
+
+def show_written(written: Written, *, as_json: bool) -> None:
+    """Print what was written."""
+    if as_json:
+        click.echo(json.dumps(asdict(written), indent=2))
+    else:
+        click.echo(
+            f"{written.url}: written; {written.shards:,} shards, {written.samples:,} samples, "
+            f"{written.bytes:,} bytes"
+        )

@@ -1,0 +1,62 @@
+"""Writes data sets again: in another format, with other columns, or several as one."""
+
+from __future__ import annotations
+
+from streamplug.fetch.temporary import TemporaryDirectory
+from streamplug.jobs.copying import (
+    ALL,
+    Columns,
+    Input,
+    Output,
+    Report,
+    Sources,
+    Written,
+    columns_for,
+    copy,
+    silent,
+)
+from streamplug.jobs.orders import InOrder
+from streamplug.jobs.sources import streams
+from streamplug.jobs.table import Table, near
+
+
+def convert(
+    sources: Sources,
+    output: Output,
+    *,
+    begin: int = 0,
+    end: int | None = None,
+    columns: Columns = ALL,
+    report: Report = silent,
+) -> Written:
+    """Write the samples of one or several data sets, end to end, as another.
+
+    Values are not decoded where their encoding stays the same: a JPEG file stays that file. Several
+    processes write; a run that was killed goes on where it stood, and ends with the same bytes.
+
+    Args:
+        sources: Paths, URLs or streams.
+        output: Where to, and how.
+        begin: The first sample; negative ones count from the end.
+        end: The one after the last, likewise; None for all.
+        columns: Which columns, and how they are stored.
+        report: Told of what is done.
+
+    Raises:
+        StreamplugError: If a set cannot be read, a column cannot be written, or something is there.
+    """
+    with TemporaryDirectory() as folder:
+        read = near(streams(sources), folder, whole=False)
+        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
+        output = output.like(table)
+        first, last, _ = slice(begin, end).indices(table.size)
+        order = InOrder(max(last - first, 0), first)
+        source = Input(read, order, columns_for(table, output, columns))
+        return copy(
+            [source],
+            [table],
+            output,
+            what=["convert", first, last],
+            report=report,
+            allow_unsafe_types=columns.allow_unsafe_types,
+        )

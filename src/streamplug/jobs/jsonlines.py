@@ -1,0 +1,95 @@
+"""Samples as lines of JSON, to be printed or given to a program, and such lines as samples."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import DataError
+from streamplug.interfaces import Column
+from streamplug.jobs.keys import samples
+from streamplug.jobs.table import Batch
+
+_READABLE = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"}
+_BYTES = "base64"
+
+
+def readable(column: Column, *, own: bool) -> bool:
+    """Say whether the values of a column can be told in JSON; others are told as they are stored.
+
+    Args:
+        column: It.
+        own: Whether its format has encodings of its own, those of text.
+    """
+    name = column.spec.partition(":")[0]
+    return own or name in _READABLE or name == "ndarray" or column.encoding.dtype is not None
+
+
+def lines(batch: Batch) -> Iterator[str]:
+    """Yield the samples of a batch, each as a line without its end."""
+    for sample in samples(batch):
+        yield json.dumps(sample, default=_told, ensure_ascii=False)
+
+
+def _told(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {_BYTES: b64encode(value).decode()}
+    return str(value)
+
+
+def values(columns: Mapping[str, Column], some: Sequence[str]) -> Batch:
+    """Return the samples that lines tell of, column by column.
+
+    Args:
+        columns: What they must have.
+        some: The lines.
+
+    Raises:
+        DataError: If one does not tell of such a sample.
+    """
+    found = [_sample(columns, line) for line in some]
+    return {
+        name: [_value(column, sample[name]) for sample in found] for name, column in columns.items()
+    }
+
+
+def _sample(columns: Mapping[str, Column], line: str) -> dict[str, Any]:
+    try:
+        sample = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not a line of JSON: {error}: {line!r:.200}") from None
+    if not isinstance(sample, dict) or sample.keys() != columns.keys():
+        raise DataError(
+            f"expected a JSON object with the keys {sorted(columns)}, got {line!r:.200}"
+        )
+    return sample
+
+
+def _value(column: Column, value: Any) -> Any:
+    if column.spec == "json":
+        return value
+    try:
+        if isinstance(value, dict) and value.keys() == {_BYTES}:
+            return b64decode(value[_BYTES], validate=True)
+        dtype = _dtype(column)
+        return value if dtype is None else np.asarray(value, dtype)
+    except (Base64Error, TypeError, ValueError) as error:
+        raise DataError(f"column {column.name!r}: {error}: {value!r:.200}") from error
+
+
+def _dtype(column: Column) -> Any:
+    """Return the dtype of the arrays that a column takes; None if it takes something else."""
+    name, _, rest = column.spec.partition(":")
+    if name != "ndarray":
+        return None
+    dtype = column.encoding.dtype
+    return rest.partition(":")[0] or None if dtype is None else dtype.base

@@ -1,0 +1,46 @@
+"""Tells samples as lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from streamplug.fetch.temporary import TemporaryDirectory
+from streamplug.jobs.copying import Sources
+from streamplug.jobs.jsonlines import lines, readable
+from streamplug.jobs.orders import InOrder
+from streamplug.jobs.sources import streams
+from streamplug.jobs.table import Table, near
+
+
+def as_lines(
+    sources: Sources,
+    *,
+    begin: int = 0,
+    end: int | None = None,
+    select: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yield samples as lines of JSON.
+
+    Bytes are ``{"base64": …}``, and so are, as they are stored, values that JSON cannot tell.
+
+    Args:
+        sources: Paths, URLs or streams: their samples end to end.
+        begin: The first sample; negative ones count from the end.
+        end: The one after the last, likewise; None for all.
+        select: The columns to tell; None for all.
+        drop: Those to leave out.
+
+    Raises:
+        StreamplugError: If a set or a column does not exist, or samples cannot be read.
+    """
+    with TemporaryDirectory() as folder:
+        read = near(streams(sources), folder, whole=False)
+        table = Table(read, select, allow_unsafe_types=True)  # nothing is read of it
+        own = any(schema.format.encodings for index in table.indexes for schema in index.schemas)
+        names = [n for n in table.columns if (select is None or n in select) and n not in drop]
+        stored = [n for n in names if not all(readable(c, own=own) for c in table.columns[n])]
+        table = Table(read, names, stored=stored)
+        first, last, _ = slice(begin, end).indices(table.size)
+        for _, batch in table.read(InOrder(table.size), first, last):
+            yield from lines({name: batch[name] for name in names})

@@ -1,0 +1,233 @@
+"""Writes samples that were changed on their way: by expressions, or by a program."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from threading import Thread
+from typing import IO
+
+from streamplug.errors import ConfigError, DataError
+from streamplug.fetch.temporary import TemporaryDirectory
+from streamplug.index import make_encoding
+from streamplug.interfaces import Column, Format
+from streamplug.jobs.copying import (
+    ALL,
+    Columns,
+    Input,
+    Output,
+    Report,
+    Sources,
+    Written,
+    columns_for,
+    copy,
+    silent,
+)
+from streamplug.jobs.expressions import Expression
+from streamplug.jobs.jsonlines import lines, readable, values
+from streamplug.jobs.keys import samples
+from streamplug.jobs.mapping import Mapped
+from streamplug.jobs.orders import InOrder
+from streamplug.jobs.sources import streams
+from streamplug.jobs.table import Batch, Table, near
+from streamplug.plugin.registry import make
+from streamplug.types import Int64
+
+_LINES = 256
+"""Lines of a program that are taken at once."""
+
+
+# -- expressions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """Values of expressions; a `Change`."""
+
+    expressions: Mapping[str, Expression]
+    columns: Sequence[str]
+
+    def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
+        for ids, seen, written in batches:
+            numbers = ids.tolist()
+            rows = samples(seen) if seen else [{} for _ in numbers]
+            computed: Batch = {
+                name: list(map(expression, numbers, rows))
+                for name, expression in self.expressions.items()
+            }
+            yield {**written, **computed}
+
+
+def process(
+    sources: Sources,
+    output: Output,
+    expressions: Mapping[str, str],
+    *,
+    columns: Columns = ALL,
+    report: Report = silent,
+) -> Written:
+    """Write all samples with columns that expressions give.
+
+    Args:
+        sources: Paths, URLs or streams.
+        output: Where to, and how.
+        expressions: By name of a new column, or of one that is there; see `Expression`. A new one needs
+            an encoding in `columns`.
+        columns: Which other columns, and how all are stored.
+        report: Told of what is done.
+
+    Raises:
+        StreamplugError: As for `convert`, or if an expression has no value.
+    """
+    if not expressions:
+        raise ConfigError("no expression is given: there is nothing to change")
+    compiled = {name: Expression(text) for name, text in expressions.items()}
+    with TemporaryDirectory() as folder:
+        read = near(streams(sources), folder, whole=False)
+        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
+        output = output.like(table)
+        others = {n: e for n, e in columns.encodings.items() if n not in compiled}
+        kept = columns_for(table, output, replace(columns, encodings=others))
+        specs = {column.name: column.spec for column in kept}
+        specs |= {name: columns.encodings[name] for name in compiled if name in columns.encodings}
+        if missing := [name for name in compiled if name not in specs]:
+            raise ConfigError(f"column {missing[0]!r} is new: name an encoding for it")
+        used = sorted({n for each in compiled.values() for n in each.columns(table.columns)})
+        kept = [column for column in kept if column.name not in compiled]
+        return copy(
+            [Input(read, InOrder(table.size), kept)],
+            [table],
+            output,
+            what=["process", dict(expressions)],
+            report=report,
+            change=_Computed(compiled, used),
+            encodings=specs,
+            allow_unsafe_types=columns.allow_unsafe_types,
+        )
+
+
+# -- programs -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Piped:
+    """What a program makes of samples; a `Change`."""
+
+    command: Sequence[str]
+    specs: Mapping[str, str]
+    format: str
+    columns: Sequence[str] = ()
+
+    def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
+        own = make("format", self.format).encodings
+        columns = {
+            n: Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.specs.items()
+        }
+        with closing(
+            piped(self.command, (line for _, _, w in batches for line in lines(w)))
+        ) as out:
+            while some := list(islice(out, _LINES)):
+                yield values(columns, some)
+
+
+def process_by(
+    sources: Sources,
+    output: Output,
+    command: Sequence[str],
+    *,
+    columns: Columns = ALL,
+    report: Report = silent,
+) -> Written:
+    """Write what a program makes of all samples.
+
+    It is started for each part of the data set, reads a line of JSON for each sample and writes one for each
+    that shall be written: none, the same, or others. Bytes are ``{"base64": …}``, and so are, as they are
+    stored, values that JSON cannot tell.
+
+    Args:
+        sources: Paths, URLs or streams.
+        output: Where to, and how.
+        command: The program and its arguments.
+        columns: What it is given. Encodings, if there are any, are those of all that it gives back; else it
+            gives back what it was given.
+        report: Told of what is done.
+
+    Raises:
+        StreamplugError: As for `convert`, or if the program fails, or what it writes is no sample.
+    """
+    if not command:
+        raise ConfigError("no program is given: there is nothing to change samples")
+    with TemporaryDirectory() as folder:
+        read = near(streams(sources), folder, whole=False)
+        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
+        output = output.like(table)
+        format_: Format = make("format", str(output.format))
+        given = columns_for(table, output, replace(columns, encodings={}))
+        given = [_told(table, column) for column in given]
+        specs = dict(columns.encodings) or {column.name: column.spec for column in given}
+        if format_.key is not None and format_.key not in specs:
+            raise ConfigError(
+                f"format {output.format} needs the column {format_.key!r}: have the program give it, or "
+                "write another format first"
+            )
+        return copy(
+            [Input(read, InOrder(table.size), given)],
+            [table],
+            output,
+            what=["process by", list(command)],
+            report=report,
+            change=_Piped(tuple(command), specs, str(output.format)),
+            encodings=specs,
+            allow_unsafe_types=columns.allow_unsafe_types,
+        )
+
+
+def _told(table: Table, column: Mapped) -> Mapped:
+    """Return a column that is decoded if JSON can tell its values, or else is as it is stored."""
+    own = any(schema.format.encodings for index in table.indexes for schema in index.schemas)
+    if readable(table.columns[column.source][0], own=own):
+        return replace(column, stored=False)
+    return column
+
+
+def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:
+    """Yield the lines that a program writes when it is given some; both go on at the same time.
+
+    Raises:
+        ConfigError: If it cannot be started.
+        DataError: If it ends with another status than 0.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the user's own program
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+    except OSError as error:
+        raise ConfigError(f"{list(command)} cannot be started: {error}") from error
+    failed: list[BaseException] = []
+    feeder = Thread(target=_feed, args=(process.stdin, given, failed), daemon=True)
+    feeder.start()
+    try:
+        with process:
+            yield from process.stdout or ()
+            feeder.join()
+    finally:
+        process.kill()  # if it was left before its end
+    if failed:
+        raise failed[0]
+    if process.returncode:
+        raise DataError(f"{list(command)} has ended with status {process.returncode}")
+
+
+def _feed(stdin: IO[str], given: Iterator[str], failed: list[BaseException]) -> None:
+    with suppress(BrokenPipeError):  # it does not want any more
+        try:
+            with stdin:
+                for line in given:
+                    stdin.write(f"{line}\n")
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised by who waits for the program
+            failed.append(error)
