@@ -36,8 +36,9 @@ class TarWriter:
     Args:
         fileobj: The path of the archive, or a file that is open for writing.
         compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None for what the path ends with.
-        encoder: How values become bytes: True for as their extension says; False if they are bytes;
-            functions by extension; or one that takes a sample and returns it with bytes.
+        encoder: How values become bytes: True for as their extension says, where bytes stay as they are, but
+            for those of ``….gz``, which are compressed; False if they are bytes; functions by extension;
+            or one that takes a sample and returns it with bytes.
         mtime: The time in the archive, in seconds since 1970; the same samples give the same bytes.
 
     Raises:
@@ -262,8 +263,10 @@ def _encoder(encoder: Encoder) -> Callable[[Mapping[str, Any]], Mapping[str, Any
 
 
 def _encoded(name: str, value: Any) -> Any:
-    if name.startswith("_") or value is None or isinstance(value, (bytes, bytearray, memoryview)):
+    if name.startswith("_") or value is None:
         return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return gzip.compress(value, mtime=0) if name.endswith(".gz") else value
     spec = default_encoding(name, value)
     if spec == "bytes" and isinstance(value, str):
         return value
@@ -288,7 +291,7 @@ _ENDINGS = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}
 _OPENED: dict[Any, Callable[[Any], Any]] = {
     "gz": lambda target: gzip.GzipFile("", "wb", fileobj=target, mtime=0),
     "bz2": lambda target: bz2.BZ2File(target, "wb"),
-    "xz": lambda target: lzma.LZMAFile(target, "wb"),
+    "xz": lambda target: lzma.LZMAFile(target, "wb"),  # noqa: SIM115 - the writer closes it
 }
 
 
