@@ -216,8 +216,7 @@ class _Told(IterableDataset[Any]):
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         worker = get_worker_info()
         for output in self._pipeline:
-            tally = self._pipeline._tally
-            assert tally is not None
+            tally = self._pipeline.tally
             place = tally.place
             told = (place.used, place.after, place.counts)
             yield worker.id if worker else 0, tally.made, tally.epoch, tally.first, told, output

@@ -236,6 +236,11 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
 
     # -- state ------------------------------------------------------------------------
 
+    @property
+    def tally(self) -> Tally:
+        """How far the loop in this process has come."""
+        return self._tally or Tally(Place())
+
     def state_dict(self) -> dict[str, Any]:
         """Return where the loop in this process stands, as plain JSON values, after its last output.
 
