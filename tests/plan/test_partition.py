@@ -171,9 +171,7 @@ def test_the_workers_of_a_rank_take_its_steps_in_turn(workers, first, steps):
     ]
     assert sorted(chain.from_iterable(taken)) == list(range(first, max(steps, first)))
     # A loader asks its workers in turn, so this is the order that it hands out.
-    turns = [
-        taken[number % workers][number // workers] for number in range(max(steps - first, 0))
-    ]
+    turns = [taken[number % workers][number // workers] for number in range(max(steps - first, 0))]
     assert turns == list(range(first, max(steps, first)))
 
 
