@@ -6,6 +6,8 @@ import itertools
 import json
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import tarfile
 
 import numpy as np
@@ -526,7 +528,7 @@ def test_a_plain_loader_of_torch_reads_each_sample_once_in_an_epoch(tars, how):
     loader = torch.utils.data.DataLoader(
         dataset,
         batch_size=None,
-        num_workers=2,
+        num_workers=2 if how == "fork" else 1,
         multiprocessing_context=context,
         persistent_workers=True,
     )
@@ -593,6 +595,35 @@ def test_a_batch_size_makes_batches_of_a_plain_loader_the_same(tars):
     assert found[0] == found[1]
     with pytest.raises(ConfigError, match="leave batch_size= out"):
         dataset.batched(9)
+
+
+WITHOUT_TORCH = """
+import importlib.util, sys
+sys.modules["torch"] = None
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
+import streamplug_webdataset as wds
+dataset = wds.WebDataset(sys.argv[1]).shuffle(10).decode().to_tuple("cls").batched(10)
+assert len(list(dataset)) == 10 and dataset.state_dict()["epoch"] == 1
+try:
+    wds.WebLoader
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_pipelines_need_no_torch(tars):
+    command = [sys.executable, "-c", WITHOUT_TORCH, tars]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stderr == ""
+    assert "pip install torch" in done.stdout
+
+
+def test_a_copy_for_a_worker_does_not_have_the_index_twice(tars):
+    dataset = made(tars, "batches")
+    stream = dataset.dataset.streams[0]
+    assert stream.known
+    assert not pickle.loads(pickle.dumps(stream)).known
 
 
 # -- what is refused -----------------------------------------------------------------------

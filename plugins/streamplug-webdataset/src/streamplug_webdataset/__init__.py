@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -129,6 +130,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Imported when it is used: looking for plugins imports this package.
+    if name == "WebLoader" and find_spec("torch") is None:
+        raise ImportError(
+            "WebLoader is a loader of torch, which is not installed: pip install torch; without it, iterate "
+            "over the pipeline"
+        )
     if name in _HOME:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

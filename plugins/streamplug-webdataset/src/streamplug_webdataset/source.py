@@ -28,6 +28,9 @@ class Archives(Stream):
         default_factory=dict, repr=False, compare=False
     )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "known": {}}  # the data set has it
+
     def _index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
         if "index" not in self.known:
             index, derived = super()._index(asked, retries)
