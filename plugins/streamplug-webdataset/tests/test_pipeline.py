@@ -428,9 +428,11 @@ def test_a_state_of_a_state_is_exact(tars):
 @pytest.mark.parametrize(
     ("name", "workers"),
     [
-        *((name, 2) for name in ("batches", "selected", "mixed", "own", "nominal-selected")),
+        ("batches", 2),
+        ("selected", 2),
+        ("own", 2),
         ("mixed", 0),
-        ("selected", 3),
+        ("nominal-selected", 2),
     ],
 )
 def test_a_loader_resumes_exactly(tars, name, workers):
@@ -440,16 +442,15 @@ def test_a_loader_resumes_exactly(tars, name, workers):
     follows = plain(next(iter(loader)))
     if name == "batches":
         assert whole == [plain(output) for output in made(tars, name)]
-    for at in (1, 4):
-        loader = wds.WebLoader(made(tars, name), **settings)
-        outputs = iter(loader)
-        begun = [plain(next(outputs)) for _ in range(at)]
-        state = json.loads(json.dumps(loader.state_dict()))
-        del outputs
-        again = wds.WebLoader(made(tars, name), **settings)
-        again.load_state_dict(state)
-        assert begun + [plain(output) for output in again] == whole, at
-        assert plain(next(iter(again))) == follows
+    loader = wds.WebLoader(made(tars, name), **settings)
+    outputs = iter(loader)
+    begun = [plain(next(outputs)) for _ in range(3)]
+    state = json.loads(json.dumps(loader.state_dict()))
+    del outputs
+    again = wds.WebLoader(made(tars, name), **settings)
+    again.load_state_dict(state)
+    assert begun + [plain(output) for output in again] == whole
+    assert plain(next(iter(again))) == follows
 
 
 def rebatched(tars):
@@ -478,23 +479,23 @@ def whole_of(batches):
 
 def test_a_state_between_batches_is_good_for_other_workers_and_ranks(tars):
     whole = [plain(output) for output in made(tars, "batches")]
-    loader = wds.WebLoader(made(tars, "batches"), batch_size=None, num_workers=3)
+    loader = wds.WebLoader(made(tars, "batches"), batch_size=None, num_workers=2)
     outputs = iter(loader)
-    for _ in range(4):
+    for _ in range(5):
         next(outputs)
     state = loader.state_dict()
     assert "parts" not in state
-    for workers in (0, 2):
+    for workers in (0, 3):
         again = wds.WebLoader(made(tars, "batches"), batch_size=None, num_workers=workers)
         again.load_state_dict(state)
-        assert [plain(output) for output in again] == whole[4:]
+        assert [plain(output) for output in again] == whole[5:]
     parts = []
     for rank in range(2):
         world = World(ranks_per_node=2, rank=rank)
         half = wds.WebDataset(tars, world=world).shuffle(30).decode().batched(4)
         half.load_state_dict(state)
         parts.append(next(iter(half))["cls"].tolist())
-    assert sorted(parts[0] + parts[1]) == sorted(whole[4]["cls"])
+    assert sorted(parts[0] + parts[1]) == sorted(whole[5]["cls"])
 
 
 def test_a_state_in_the_middle_is_refused_elsewhere(tars):

@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from streamplug.errors import ConfigError, StateError
+from streamplug.types import World
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.pipeline import Pipeline, checked_length, outputs_of
 from streamplug_webdataset.stages import Batched, Own, Shuffle, Slice, Stage
@@ -150,6 +151,7 @@ class WebLoader(Fluent):
     def _outputs(self, tally: Tally, given: int) -> Iterator[Any]:
         """Yield what workers hand over, but for the first `given`, which were used already."""
         workers = max(int(self._kwargs.get("num_workers") or 0), 1)
+        self._pipeline._part(World(workers_per_rank=workers))  # refuses what is of other processes
         now = self._pipeline._parts or [Place()] * workers
         before, made, ahead = now, 0, 0
         tally.rest_mark = ((), tuple(now), given)
