@@ -328,8 +328,15 @@ def test_a_nominal_epoch_goes_on_where_the_last_one_ended(tars):
 
 def test_a_data_set_is_repeated_pass_after_pass(tars):
     twice = wds.WebDataset(tars).shuffle(20).decode().repeat(2)
-    found = numbers(twice)
-    assert sorted(found[:TOTAL]) == sorted(found[TOTAL:]) == list(range(TOTAL))
+    for dataset in (twice, twice, twice.batched(10), twice.batched(10)):
+        for _ in range(2):
+            found = numbers(dataset)
+            assert sorted(found[:TOTAL]) == sorted(found[TOTAL:]) == list(range(TOTAL))
+    worlds = [World(ranks_per_node=2, rank=rank) for rank in range(2)]
+    halves = [numbers(wds.WebDataset(tars, world=w).decode().repeat(3)) for w in worlds]
+    assert sorted(halves[0] + halves[1]) == sorted(3 * list(range(TOTAL)))
+    with pytest.raises(ConfigError, match="no whole batches of batch_size=8"):
+        wds.WebDataset(tars, batch_size=8).with_epoch(30)
     assert len(twice) == 2 * TOTAL
     endless = wds.WebDataset(tars, repeat=True).decode()
     assert numbers(itertools.islice(endless, 200)) == [n % TOTAL for n in range(200)]

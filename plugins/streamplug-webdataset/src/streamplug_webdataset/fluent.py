@@ -129,7 +129,7 @@ class Fluent(abc.ABC):
         """Make each loop so many outputs of a rank, of all its workers together, whatever stages follow.
 
         The data set is read pass after pass, and a loop goes on where the last one ended. Where samples are
-        left out or batched anew, each loop begins at another place.
+        left out or batched anew, each loop begins with a pass of its own.
 
         Args:
             nsamples: How many outputs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,13 +84,22 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 f"batched({batch}) of a data set with batch_size={wish.batch}: leave batch_size= out"
             )
         each = self._samples_of_an_output()
-        total = None
-        if wish.epoch is not None:
-            total = wish.epoch * each * ranks if each else ENDLESS
-            self._limit = 0 if each else wish.epoch
-        elif wish.passes != 1 and size:
-            total = wish.passes * size or ENDLESS
-        self._data = Source(wish.stream, Order(wish.mix, wish.seed, batch, total), wish.options)
+        # Each loop that ends before this begins with a whole pass, and a whole batch.
+        whole = math.lcm(max(size, 1), (batch or 1) * ranks)
+        total, end = whole * max(ENDLESS // whole, 1), None
+        if wish.epoch is not None and each:
+            total = wish.epoch * each * ranks
+            if total % ((batch or 1) * ranks):
+                raise ConfigError(
+                    f"with_epoch({wish.epoch}): no whole batches of batch_size={batch}"
+                )
+        elif wish.epoch is not None:
+            self._limit = wish.epoch
+        else:
+            end = wish.passes * size or None
+        plain = not size or (wish.epoch is None and wish.passes == 1)
+        order = Order(wish.mix, wish.seed, batch, None if plain else total, None if plain else end)
+        self._data = Source(wish.stream, order, wish.options)
         # Where the next loop begins, beyond what the data set says; and the loop that is under way.
         self._parts: list[Place] = []
         self._loaded: dict[str, Any] | None = None

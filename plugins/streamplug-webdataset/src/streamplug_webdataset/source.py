@@ -56,12 +56,14 @@ class Order:
         seed: Of the order.
         batch: Samples of a step of one rank; None for one by one.
         total: Samples of an epoch over all ranks, pass after pass; None for one pass.
+        end: After how many of these a loop ends; None for all.
     """
 
     mix: int | None = None
     seed: int | None = None
     batch: int | None = None
     total: int | None = None
+    end: int | None = None
 
 
 class Source(StreamingDataset):
@@ -80,7 +82,7 @@ class Source(StreamingDataset):
             **passes,
             **options,
         )
-        self._total = order.total
+        self._total, self._end = order.total, order.end
 
     @property
     def batch(self) -> int:
@@ -118,6 +120,8 @@ class Source(StreamingDataset):
             if tally.epoch is None:
                 tally.epoch, tally.first = self.current()
                 stop = self._own_samples(tally.first)
+            if tally.used == stop and self._end is not None:
+                return
             if tally.used == stop:
                 continue  # to the end, so that the epoch is over
             tally.used += 1
@@ -130,10 +134,11 @@ class Source(StreamingDataset):
     def _own_samples(self, first: int) -> int:
         """Return how many samples this process has from a step on, without those that fill up a batch."""
         place, batch = self.place, self.batch
-        if place.ranks > 1:
+        if place.ranks > 1 and self._end is None:
             return ENDLESS
-        total = self._total or self.size
-        steps = -(-total // batch)
+        total = self._end or self._total or self.size
+        steps = -(-total // (batch * place.ranks))
         own = range(first + place.worker, steps, place.workers_per_rank)
-        short = steps * batch - total if own and own[-1] == steps - 1 else 0
+        last = bool(own) and own[-1] == steps - 1 and place.ranks == 1
+        short = steps * batch - total if last else 0
         return len(own) * batch - short
