@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError, UnknownNameError
+from streamplug.plugin.registry import forget
 
 SIZE = 103
 
@@ -212,6 +213,26 @@ def test_an_unknown_shuffle_is_refused(folder):
         UnknownNameError, match=r"(?s)unknown shuffle 'windows'. Did you mean 'window'.*global"
     ):
         StreamingDataset(local=folder, shuffle=True, shuffle_algo="windows")
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_shuffle_that_does_not_exist_is_refused_whether_it_is_used_or_not(folder, shuffle):
+    with pytest.raises(UnknownNameError, match="Did you mean 'window'"):
+        StreamingDataset(local=folder, shuffle=shuffle, shuffle_algo="windwo")
+    with pytest.raises(ConfigError, match="shuffle=False for none"):
+        StreamingDataset(local=folder, shuffle=shuffle, shuffle_algo=None)
+
+
+def test_a_shuffle_that_is_not_installed_and_not_used_is_let_pass(folder, monkeypatch):
+    monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "streamplug-mosaic-shuffles")
+    forget()
+    try:
+        assert len(StreamingDataset(local=folder, shuffle_algo="py1e"))
+        with pytest.raises(UnknownNameError, match="streamplug-mosaic-shuffles"):
+            StreamingDataset(local=folder, shuffle=True, shuffle_algo="py1e")
+    finally:
+        monkeypatch.undo()
+        forget()
 
 
 # -- iteration ----------------------------------------------------------------

@@ -92,6 +92,18 @@ def test_a_local_set_is_read_in_place(tmp_path):
     assert names(folder) == before
 
 
+@pytest.mark.parametrize("how", ["{}", "file://{}", "{}/.", "{}-link"])
+def test_one_directory_as_remote_and_local_is_read_in_place(tmp_path, how):
+    folder = write(tmp_path / "set", compression="gz")
+    (tmp_path / "set-link").symlink_to(folder)
+    before = names(tmp_path / "set")
+    dataset = StreamingDataset(remote=how.format(folder), local=folder, validate_hash=None)
+    assert sorted(ids(dataset)) == list(range(60))
+    assert Stream(remote=how.format(folder), local=folder).cache is None
+    assert not (tmp_path / "set" / ".streamplug" / "origin.json").exists()
+    assert set(before) <= set(names(tmp_path / "set"))  # nothing that was there is removed
+
+
 def test_a_split_is_a_directory_below(tmp_path):
     write(tmp_path / "train", 10)
     write(tmp_path / "val" / "a", 20)

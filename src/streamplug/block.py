@@ -93,7 +93,7 @@ def planned(
     each = max(rows // batch, 1)
     start, count = 0, 1
     while start < len(steps):
-        chunk = steps[start : start + count]
+        chunk = np.array(steps[start : start + count], np.int64)
         yield Block(chunk, plan.ids(world, batch, chunk))
         start, count = start + count, min(2 * count, each)
 

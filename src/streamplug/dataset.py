@@ -19,7 +19,7 @@ from streamplug.mixing import Sampling, mix
 from streamplug.plan import Planner
 from streamplug.plugin.registry import blank, make, registrations, restore
 from streamplug.read import chosen, chosen_one
-from streamplug.run import Run, Wishes
+from streamplug.run import Run, Wishes, wanted_shuffle
 from streamplug.stream import Stream, read_all, streams_of
 from streamplug.types import ColumnValues, Int64, Sample, World
 from streamplug.watch import Watch, callbacks_of, in_worker
@@ -150,7 +150,7 @@ class StreamingDataset:
             self._watch.observer.attach([stream.url for stream in self.streams])
         digest = self._open_streams(columns, allow_unsafe_types)
         wishes = Wishes(
-            shuffle_algo=shuffle_algo if shuffle else None,
+            shuffle_algo=wanted_shuffle(shuffle_algo, used=shuffle),
             shuffle_seed=whole_number("shuffle_seed", shuffle_seed, 0),
             shuffle_block_size=whole_number("shuffle_block_size", shuffle_block_size, 1),
             num_canonical_nodes=whole_number("num_canonical_nodes", num_canonical_nodes, 1),

@@ -9,6 +9,8 @@ from typing import Any
 from streamplug.clock import EpochClock, Loop, private_cells
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import BATCHINGS, PARTITIONS, Curriculum, Epoch, Planner, Setting, state
+from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.registry import make
 from streamplug.types import World
 
 _MOST = 1 << 20
@@ -43,6 +45,25 @@ class Wishes:
                 raise ConfigError(
                     f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
                 )
+
+
+def wanted_shuffle(name: str, *, used: bool) -> str | None:
+    """Return the name of the shuffle to be used, or None for none.
+
+    One that is not used must exist all the same, or be known to be in a plugin: else it would be found
+    wrong only by the run that shuffles.
+
+    Raises:
+        ConfigError: If it is no name.
+        PluginError: If nothing answers to it; the text says what may be meant.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"shuffle_algo={name!r:.60}: expected the name of a shuffle; shuffle=False for none"
+        )
+    if not used and name not in CATALOG["shuffle"]:
+        make("shuffle", name)
+    return name if used else None
 
 
 class Run:

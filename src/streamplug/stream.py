@@ -48,8 +48,8 @@ class Stream:
     Attributes:
         remote: URL or path of the data set; None if `local` is the data set itself. With a `format`, it
             may also be of files, with ``*``, ``**`` and ``{…}``, or a list of such.
-        local: Directory for its shards. None reads a remote that is a local path in place, and keeps
-            any other in the directory for temporary files.
+        local: Directory for its shards. None, or the same directory as `remote`, reads a remote that is a
+            local path in place; None keeps any other in the directory for temporary files.
         split: Sub-directory of both.
         proportion: Share of the epoch, relative to the other streams'; for all streams or none.
         repeat: How often an epoch takes each sample; 1.5 takes half of them twice.
@@ -245,7 +245,12 @@ class Stream:
         """Say whether the data set is read where it lies."""
         if self.remote is None:
             return True
-        return self.local is None and local_path(self._location) is not None
+        near = local_path(self._location)
+        if near is None or self.local is None:
+            return near is not None
+        # One directory as both is read in place, as mosaicml-streaming does.
+        kept = local_path(self.local)
+        return kept is not None and kept.resolve() == near.resolve()
 
     def _directory(self) -> Path:
         """Return where the shards of the split are."""

@@ -48,7 +48,7 @@ def global_batches(epoch: Epoch, world: World, batch: int, first: int = 0) -> li
     for rank in range(world.ranks):
         for worker in range(world.workers_per_rank):
             place = World(world.nodes, world.ranks_per_node, world.workers_per_rank, rank, worker)
-            own = worker_steps(place, first, epoch.steps)
+            own = np.array(worker_steps(place, first, epoch.steps), np.int64)
             for step, ids in zip(own.tolist(), epoch.ids(place, batch, own)):
                 steps.setdefault(step, []).extend(ids.tolist())
     return [steps[step] for step in sorted(steps)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -168,12 +169,15 @@ def test_the_workers_of_a_rank_take_its_steps_in_turn(workers, first, steps):
         worker_steps(World(workers_per_rank=workers, worker=w), first, steps)
         for w in range(workers)
     ]
-    assert sorted(np.concatenate(taken).tolist()) == list(range(first, max(steps, first)))
+    assert sorted(chain.from_iterable(taken)) == list(range(first, max(steps, first)))
     # A loader asks its workers in turn, so this is the order that it hands out.
-    turns = [
-        int(taken[number % workers][number // workers]) for number in range(max(steps - first, 0))
-    ]
+    turns = [taken[number % workers][number // workers] for number in range(max(steps - first, 0))]
     assert turns == list(range(first, max(steps, first)))
+
+
+def test_steps_take_no_memory_until_they_are_served():
+    steps = worker_steps(World(workers_per_rank=3, worker=2), 10, 1 << 50)
+    assert (steps[0], steps[1 << 40]) == (12, 12 + 3 * (1 << 40))
 
 
 def test_an_example():
@@ -181,4 +185,4 @@ def test_an_example():
     partition = make_partition("elastic", 100, 1, world, 3)
     assert partition.entries(world, 3, np.array([0, 5])).tolist() == [[3, 7, 11], [63, 67, 71]]
     assert partition.places(world, 3, 67) == [Place(5, 3, 1)]
-    assert worker_steps(World(workers_per_rank=2, worker=1), 3, 9).tolist() == [4, 6, 8]
+    assert list(worker_steps(World(workers_per_rank=2, worker=1), 3, 9)) == [4, 6, 8]

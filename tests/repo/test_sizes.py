@@ -11,7 +11,11 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "src" / "streamplug"
 FILES = sorted([*CORE.rglob("*.py"), *ROOT.glob("plugins/streamplug-*/src/**/*.py")])
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-TORCH = (CORE / "adapters" / "torch.py", ROOT / "plugins" / "streamplug-torch")
+PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_webdataset"
+TORCH = (
+    CORE / "adapters" / "torch.py", ROOT / "plugins" / "streamplug-torch",
+    PIPELINES / "loader.py", PIPELINES / "pipeline.py",
+)  # fmt: skip
 MAX_LINES = 400
 MAX_FUNCTION = 40
 PLAN = [path for path in FILES if CORE / "plan" in path.parents]

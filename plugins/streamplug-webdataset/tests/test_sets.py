@@ -169,7 +169,9 @@ def test_a_cache_is_not_used_for_files_that_have_changed(tars, tmp_path):
     local = str(tmp_path / "cache")
     StreamingDataset(remote=str(tars), local=local, format="webdataset")
     os.utime(tars / "x-0001.tar", (1, 1))
-    with pytest.raises(CacheConflictError, match="was written again since"):
+    with pytest.raises(
+        CacheConflictError, match="was written again since; pass another local=, or remove"
+    ):
         StreamingDataset(remote=str(tars), local=local, format="webdataset")
 
 

@@ -98,6 +98,6 @@ class Elastic(Partition):
         return found
 
 
-def worker_steps(world: World, first: int, steps: int) -> Int64:
+def worker_steps(world: World, first: int, steps: int) -> range:
     """Return the steps that a worker serves, from step `first` on, of `steps` in the epoch."""
-    return np.arange(first + world.worker, steps, world.workers_per_rank, dtype=np.int64)
+    return range(first + world.worker, steps, world.workers_per_rank)

@@ -85,7 +85,9 @@ class WebDatasetWriter:
             sample = {KEY: f"{self._count:09d}", **sample}
         if self._writer is None:
             names = [name for name in sample if name != KEY]
-            self._writer = self._begun({name: _default(name, sample[name]) for name in names})
+            self._writer = self._begun(
+                {name: default_encoding(name, sample[name]) for name in names}
+            )
         self._writer.write(sample)
         self._count += 1
 
@@ -117,7 +119,7 @@ class WebDatasetWriter:
             self._writer.__exit__(kind, error, traceback)
 
 
-def _default(extension: str, value: Any) -> str:
+def default_encoding(extension: str, value: Any) -> str:
     """Return the encoding for an extension; bytes are stored as they are, whatever it is."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes"

@@ -1,0 +1,78 @@
+"""Makes batches of samples, and samples of batches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import DataError
+
+
+def collated(samples: Sequence[Any]) -> Any:
+    """Return a batch of samples: dicts or tuples become one, of the values of each field together.
+
+    Numbers become an array, arrays and tensors of one shape are stacked, all else is a list.
+
+    Raises:
+        DataError: If samples differ in their fields, or arrays in their shapes.
+    """
+    first = samples[0]
+    if isinstance(first, dict):
+        if any(sample.keys() != first.keys() for sample in samples):
+            names = sorted(set().union(*samples) - set.intersection(*map(set, samples)))
+            raise DataError(
+                f"not all samples of a batch have {names}: rename, select or map them before batched()"
+            )
+        return {name: _together([s[name] for s in samples], name) for name in first}
+    if isinstance(first, (list, tuple)):
+        if any(len(sample) != len(first) for sample in samples):
+            raise DataError("the samples of a batch have different numbers of values")
+        return tuple(_together(list(values), at) for at, values in enumerate(zip(*samples)))
+    return _together(list(samples), "sample")
+
+
+def _together(values: list[Any], field: str | int) -> Any:
+    first = values[0]
+    if isinstance(first, (int, float, np.generic)):
+        return np.array(values)
+    torch = sys.modules.get("torch")
+    tensors = torch is not None and isinstance(first, torch.Tensor)
+    if not tensors and not isinstance(first, np.ndarray):
+        return values
+    shapes = {tuple(value.shape) for value in values}
+    if len(shapes) > 1:
+        raise DataError(
+            f"{field!r}: a batch has shapes {sorted(shapes)}: make them equal with map(), or use listed()"
+        )
+    return torch.stack(values) if tensors and torch is not None else np.stack(values)
+
+
+def apart(batch: Any) -> list[Any]:
+    """Return the samples of a batch.
+
+    Raises:
+        DataError: If it is none.
+    """
+    if isinstance(batch, dict):
+        lengths = {name: len(values) for name, values in batch.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"the fields of a batch differ in length: {lengths}")
+        count = next(iter(lengths.values()), 0)
+        return [{name: values[i] for name, values in batch.items()} for i in range(count)]
+    if isinstance(batch, (list, tuple)):
+        return list(zip(*batch))
+    raise DataError(f"unbatched() takes dicts or tuples of values, got {type(batch).__name__}")
+
+
+def listed(batch: Any) -> list[Any]:
+    """Return a list of samples as it is.
+
+    Raises:
+        DataError: If it is none.
+    """
+    if not isinstance(batch, list):
+        raise DataError(f"unlisted() takes lists, got {type(batch).__name__}")
+    return batch

@@ -1,0 +1,221 @@
+"""Decodes the values of samples by their extensions, as stages of a pipeline do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from functools import partial as applied
+from importlib import import_module
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamplug.errors import ConfigError, DecodeError, UnsafeTypeError
+from streamplug.interfaces import Encoding
+from streamplug.plugin.registry import make
+from streamplug_webdataset.extensions import encoding_of
+
+Decode = Callable[[str, Any], Any]
+"""Takes the extension, with a dot before it, and the bytes; returns the value, or None if it knows none."""
+
+_STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}
+"""What Pillow knows by name, but reads only with a plugin."""
+
+
+class Continue(NamedTuple):
+    """What a decoder returns that has unpacked something which others shall decode.
+
+    Attributes:
+        key: The extension of what was inside, with a dot before it.
+        data: Its bytes.
+    """
+
+    key: str
+    data: bytes
+
+
+class Decoder:
+    """Decodes samples: for each value, the first decoder that knows its extension does it."""
+
+    def __init__(
+        self,
+        handlers: Iterable[Decode | str],
+        pre: Iterable[Decode] | None = None,
+        post: Iterable[Decode] | None = None,
+        only: str | Iterable[str] | None = None,
+        partial: bool = False,
+        *,
+        unsafe: bool = False,
+    ) -> None:
+        """Choose decoders.
+
+        Args:
+            handlers: Decoders, or names of what images are to become.
+            pre: Those that come first; None unpacks ``.gz``.
+            post: Those that come last; None decodes text, numbers, JSON, arrays and so on.
+            only: The extensions to decode, all others stay bytes; None for all.
+            partial: Whether values that are not bytes are left as they are, else they are an error.
+            unsafe: Whether values may be decoded that can run code.
+
+        Raises:
+            ConfigError: If one is no decoder.
+        """
+        own = [imagehandler(each) if isinstance(each, str) else each for each in handlers]
+        self._own = (own, pre, post)
+        self._only = set(only.split()) if isinstance(only, str) else only and set(only)
+        self._partial = partial
+        first = [gzfilter] if pre is None else list(pre)
+        last = [applied(basichandlers, unsafe=unsafe)] if post is None else list(post)
+        self._decoders: list[Decode] = [*first, *own, *last]
+        for each in self._decoders:
+            if not callable(each):
+                raise ConfigError(f"decode({each!r:.60}): expected a function, or name of images")
+
+    def trusting(self) -> Decoder:
+        """Return the same, which decodes values that can run code, too."""
+        own, pre, post = self._own
+        return Decoder(own, pre, post, self._only, self._partial, unsafe=True)
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a sample with decoded values.
+
+        Raises:
+            DecodeError: If a value cannot be decoded; says which.
+            UnsafeTypeError: If decoding one can run code.
+        """
+        if not isinstance(sample, Mapping):
+            raise ConfigError(f"decode() takes dicts, got {type(sample).__name__}: do it earlier")
+        return {name: self._value(name, value, sample) for name, value in sample.items()}
+
+    def _value(self, name: str, value: Any, sample: Mapping[str, Any]) -> Any:
+        if name.startswith("__") or (self._only is not None and name not in self._only):
+            return value
+        if not isinstance(value, bytes):
+            if self._partial:
+                return value
+            raise DecodeError(
+                f"{sample.get('__key__')}: {name!r} is {type(value).__name__}, not bytes, so it has been "
+                "decoded before; pass partial=True to leave it as it is"
+            )
+        try:
+            return self._decoded(f".{name}", value)
+        except UnsafeTypeError:
+            raise
+        except Exception as error:
+            raise DecodeError(
+                f"{sample.get('__key__')}.{name}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _decoded(self, key: str, data: bytes) -> Any:
+        for decode in self._decoders:
+            found = decode(key, data)
+            if isinstance(found, Continue):
+                key, data = found
+            elif found is not None:
+                return found
+        return data
+
+
+def gzfilter(key: str, data: bytes) -> Continue | None:
+    """Unpack what ends with ``.gz``."""
+    if not key.endswith(".gz"):
+        return None
+    return Continue(key[:-3], _encoding("gzipped:bytes").decode(memoryview(data)))
+
+
+def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
+    """Decode a value as the last part of its extension says; None if it says nothing.
+
+    Raises:
+        UnsafeTypeError: If that can run code, and `unsafe` is false.
+    """
+    spec = encoding_of(key.rpartition(".")[2])
+    if spec == "bytes":
+        return None
+    encoding = _encoding(spec)
+    if encoding.unsafe and not unsafe:
+        raise UnsafeTypeError(
+            f"decoding {key!r} can run code from the data; pass allow_unsafe_types=True to WebDataset if you "
+            "trust its writer, or name what to decode with only="
+        )
+    return encoding.decode(memoryview(data))
+
+
+@cache
+def _encoding(spec: str) -> Encoding:
+    encoding: Encoding = make("encoding", spec)
+    return encoding
+
+
+def handle_extension(extensions: str, decode: Callable[[bytes], Any]) -> Decode:
+    """Return a decoder for some extensions, with blanks between them, such as ``"seg.png jpg"``."""
+    endings = tuple(f".{each}" for each in extensions.lower().split())
+
+    def handler(key: str, data: bytes) -> Any:
+        return decode(data) if key.lower().endswith(endings) else None
+
+    return handler
+
+
+# -- images ---------------------------------------------------------------------------
+
+_MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
+
+
+def imagehandler(spec: str, extensions: Iterable[str] | None = None) -> Decode:
+    """Return a decoder of image files.
+
+    Args:
+        spec: What images become: ``pil``, ``rgb`` (an array of float32 from 0 to 1, height × width × 3) or
+            ``torch`` (a tensor, 3 × height × width); ``rgb8``, ``torchrgb8`` of bytes instead; and all of
+            these with ``l`` or ``rgba`` in place of ``rgb``.
+        extensions: Those of image files; None for what Pillow reads.
+
+    Raises:
+        ConfigError: If there is no such spec, or no Pillow.
+    """
+    kind = next((k for k in ("torch", "pil") if spec.startswith(k)), "")
+    mode, eight, rest = spec[len(kind) :].partition("8")
+    known = mode in _MODES or (mode == "" and kind and not eight)
+    if not known or rest or (kind == "pil" and eight):
+        names = [f"{k}{m}{e}" for k in ("", "torch") for m in _MODES for e in ("", "8")]
+        names += [f"pil{m}" for m in _MODES]
+        raise ConfigError(
+            f"decode({spec!r}): nothing that images can become; choose one of {', '.join(names)}, "
+            "pil, torch"
+        )
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ConfigError(f"decode({spec!r}) needs Pillow: pip install pillow") from None
+    endings = _readable(Image) if extensions is None else frozenset(extensions)
+    return applied(_image, kind, _MODES[mode or "rgb"], not eight, endings)
+
+
+@cache
+def _readable(image: Any) -> frozenset[str]:
+    found = image.registered_extensions().items()
+    return frozenset(
+        ending[1:] for ending, name in found if name in image.OPEN and name not in _STUBS
+    )
+
+
+def _image(  # noqa: PLR0917 - the last two are a decoder's
+    kind: str, mode: str, scaled: bool, endings: frozenset[str], key: str, data: bytes
+) -> Any:
+    if key.rpartition(".")[2].lower() not in endings:
+        return None
+    from PIL import Image
+
+    with Image.open(BytesIO(data)) as opened:
+        image = opened.convert(mode)
+    if kind == "pil":
+        return image
+    pixels: Any = np.array(image)
+    if scaled:
+        pixels = pixels.astype(np.float32) / np.float32(255)
+    if kind != "torch":
+        return pixels
+    channels = pixels if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    return import_module("torch").from_numpy(channels)

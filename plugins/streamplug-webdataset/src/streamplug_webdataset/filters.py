@@ -1,0 +1,235 @@
+"""Stages by the names that users of webdataset know; the methods of pipelines, as functions."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streamplug.errors import ConfigError, DataError
+from streamplug_webdataset.collate import apart, collated
+from streamplug_webdataset.collate import listed as as_list
+from streamplug_webdataset.decoding import Decode, Decoder
+from streamplug_webdataset.handlers import Handler, reraise_exception
+from streamplug_webdataset.names import KEY
+from streamplug_webdataset.stages import (
+    LEFT_OUT,
+    Batched,
+    Each,
+    LogKeys,
+    Shuffle,
+    Slice,
+    Stage,
+    Unbatched,
+)
+
+Function = Callable[[Any], Any]
+
+
+class Decoding(Each):
+    """The stage that decodes."""
+
+    def __init__(self, decoder: Decoder, handler: Handler) -> None:
+        """Decode with `decoder`."""
+        super().__init__("decode", decoder, handler)
+        self._decoder = decoder
+
+    def trusting(self) -> Decoding:
+        """Return the same, which decodes values that can run code, too."""
+        return Decoding(self._decoder.trusting(), self._handler)
+
+
+def shuffle(size: int, *, initial: int | None = None, seed: int | None = None) -> Stage:
+    """Mix samples over a distance of `size`.
+
+    Before samples are batched this is the shuffle of the plan, with `size` as its block size: archives come
+    in random order, samples of several are mixed, and nothing is held in memory for it. Later it mixes the
+    samples within blocks of `size`.
+
+    Args:
+        size: Over how many samples to mix; below 1, none.
+        initial: Taken for the sake of existing programs: there is no buffer to be filled.
+        seed: Of the order; None for that of the data set.
+    """
+    if initial is not None and (isinstance(initial, bool) or not isinstance(initial, int)):
+        raise ConfigError(f"shuffle(initial={initial!r:.60}): expected a number of samples")
+    return Shuffle(size, seed)
+
+
+def decode(
+    *handlers: Decode | str,
+    pre: Iterable[Decode] | None = None,
+    post: Iterable[Decode] | None = None,
+    only: str | Iterable[str] | None = None,
+    partial: bool = False,
+    handler: Handler = reraise_exception,
+) -> Stage:
+    """Decode values by their extensions.
+
+    Args:
+        *handlers: What images become, such as ``"pil"`` or ``"rgb8"``; see `imagehandler`. Or functions
+            that take an extension, with a dot before it, and bytes, and return the value, or None if they
+            do not know it.
+        pre: Functions that come first; None unpacks ``.gz``.
+        post: Functions that come last; None decodes text, numbers, JSON, arrays and so on.
+        only: The extensions to decode; None for all.
+        partial: Whether values that are not bytes are left as they are, else they are an error.
+        handler: What to do about samples that cannot be decoded.
+    """
+    return Decoding(Decoder(handlers, pre, post, only, partial), handler)
+
+
+def map(function: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A001 - the word that users know
+    """Apply a function to each sample; one for which it returns None is left out.
+
+    Where a dict becomes a dict, it keeps its ``__key__``.
+    """
+
+    def apply(sample: Any) -> Any:
+        output = function(sample)
+        if output is None:
+            return LEFT_OUT
+        if isinstance(sample, dict) and isinstance(output, dict) and KEY in sample:
+            output[KEY] = sample[KEY]
+        return output
+
+    return Each("map", apply, handler)
+
+
+def map_dict(handler: Handler = reraise_exception, **functions: Function) -> Stage:
+    """Apply functions to the values of dicts, by name."""
+    _functions("map_dict", functions.values())
+
+    def apply(sample: Any) -> Any:
+        return {**sample, **{name: function(sample[name]) for name, function in functions.items()}}
+
+    return Each("map_dict", apply, handler)
+
+
+def map_tuple(*functions: Function | None, handler: Handler = reraise_exception) -> Stage:
+    """Apply functions to the values of tuples, by place; None, and places beyond, leave values alone."""
+    _functions("map_tuple", [each for each in functions if each is not None])
+
+    def apply(sample: Any) -> Any:
+        done = [value if f is None else f(value) for f, value in zip(functions, sample)]
+        return (*done, *sample[len(done) :])
+
+    return Each("map_tuple", apply, handler)
+
+
+def select(predicate: Function) -> Stage:
+    """Keep the samples of which a function says so."""
+    _functions("select", [predicate])
+    return Each("select", lambda s: s if predicate(s) else LEFT_OUT, keeps=False)
+
+
+def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str) -> Stage:
+    """Give values other names: ``rename(image="jpg;png")`` calls the first of these that is there ``image``.
+
+    Args:
+        handler: What to do about samples that have none of them.
+        keep: Whether all other values stay.
+        **names: The old names of each new one.
+    """
+    wanted = {new: _names(old) for new, old in names.items()}
+    gone = {old for choices in wanted.values() for old in choices}
+
+    def apply(sample: Any) -> Any:
+        renamed = {new: _first(sample, old) for new, old in wanted.items()}
+        if not keep:
+            return renamed
+        return {**{name: v for name, v in sample.items() if name not in gone}, **renamed}
+
+    return Each("rename", apply, handler)
+
+
+def associate(more: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any]]) -> Stage:
+    """Add values by the samples' keys, from a dict of dicts or a function that returns one."""
+    find = more if callable(more) else lambda key: more.get(key, {})
+    return Each("associate", lambda sample: {**sample, **find(sample[KEY])})
+
+
+def to_tuple(
+    *names: str,
+    handler: Handler = reraise_exception,
+    missing_is_error: bool = True,
+    none_is_error: bool | None = None,
+) -> Stage:
+    """Make tuples of the values with these names; ``"jpg;png"`` is the first of these that is there.
+
+    Args:
+        *names: The names, or one text with blanks between them.
+        handler: What to do about samples that lack one.
+        missing_is_error: Whether that is an error; else the value is None.
+        none_is_error: Whether values that are None are an error; None for as `missing_is_error`.
+    """
+    split = names[0].split() if len(names) == 1 and isinstance(names[0], str) else names
+    wanted = [_names(each) for each in split]
+    refuse = missing_is_error if none_is_error is None else none_is_error
+
+    def apply(sample: Any) -> Any:
+        found = tuple([_first(sample, each, missing_is_error) for each in wanted])
+        if refuse and any(value is None for value in found):
+            raise DataError(f"to_tuple{names}: {sample.get(KEY)!r} has a value that is None")
+        return found
+
+    return Each("to_tuple", apply, handler)
+
+
+def batched(
+    batchsize: int = 20,
+    collation_fn: Callable[[list[Any]], Any] | None = collated,
+    partial: bool = True,
+) -> Stage:
+    """Make batches.
+
+    Args:
+        batchsize: Samples of a batch.
+        collation_fn: Makes a batch of a list of samples; None leaves it a list.
+        partial: Whether the last batch may be short, else it is left out.
+    """
+    return Batched("batched", batchsize, collation_fn, partial=partial)
+
+
+def listed(batchsize: int = 20, partial: bool = True) -> Stage:
+    """Make lists of so many samples."""
+    return Batched("listed", batchsize, None, partial=partial)
+
+
+def unbatched() -> Stage:
+    """Take batches apart into samples."""
+    return Unbatched("unbatched", apart)
+
+
+def unlisted() -> Stage:
+    """Take lists apart into samples."""
+    return Unbatched("unlisted", as_list)
+
+
+def slice(*bounds: int | None) -> Stage:  # noqa: A001 - the word that users know
+    """Take samples by their number, in each process; as `itertools.islice`."""
+    return Slice(*bounds)
+
+
+def log_keys(logfile: str) -> Stage:
+    """Note the keys of samples in a file, each with the process that read it."""
+    return LogKeys(logfile)
+
+
+def _functions(stage: str, functions: Iterable[Any]) -> None:
+    given = list(functions)
+    if not given or not all(builtins.map(callable, given)):
+        raise ConfigError(f"{stage}() takes functions, got {given!r:.80}")
+
+
+def _names(names: Any) -> list[str]:
+    return names.split(";") if isinstance(names, str) else list(names)
+
+
+def _first(sample: Any, names: list[str], needed: bool = True) -> Any:
+    for name in names:
+        if name in sample:
+            return sample[name]
+    if needed:
+        raise DataError(f"{sample.get(KEY)!r} has none of {names}, only {sorted(sample)}")
+    return None

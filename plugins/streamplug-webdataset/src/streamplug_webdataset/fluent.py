@@ -1,0 +1,163 @@
+"""Fluent: the methods that put one stage after another."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from streamplug_webdataset import filters
+from streamplug_webdataset.collate import collated
+from streamplug_webdataset.decoding import Decode
+from streamplug_webdataset.handlers import Handler, reraise_exception
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Fluent(abc.ABC):
+    """What stages can be added to. Each method returns another pipeline and leaves this one as it is."""
+
+    @abc.abstractmethod
+    def compose(self, *stages: Any) -> Self:
+        """Add stages: of this package, or functions that take an iterator and return one.
+
+        What a function of yours holds is not known, so a run is resumed by calling it again from the
+        beginning of the epoch on.
+        """
+
+    def then(self, function: Callable[..., Iterable[Any]], *args: Any, **kwargs: Any) -> Self:
+        """Add a function that takes an iterator, and what else is given here."""
+        return self.compose(_Then(function, args, kwargs))
+
+    def shuffle(self, size: int, *, initial: int | None = None, seed: int | None = None) -> Self:
+        """Mix samples over a distance of `size`; see `filters.shuffle`."""
+        return self.compose(filters.shuffle(size, initial=initial, seed=seed))
+
+    def decode(
+        self,
+        *handlers: Decode | str,
+        pre: Iterable[Decode] | None = None,
+        post: Iterable[Decode] | None = None,
+        only: str | Iterable[str] | None = None,
+        partial: bool = False,
+        handler: Handler = reraise_exception,
+    ) -> Self:
+        """Decode values by their extensions; see `filters.decode`."""
+        return self.compose(
+            filters.decode(
+                *handlers, pre=pre, post=post, only=only, partial=partial, handler=handler
+            )
+        )
+
+    def map(self, function: Callable[[Any], Any], handler: Handler = reraise_exception) -> Self:
+        """Apply a function to each sample; see `filters.map`."""
+        return self.compose(filters.map(function, handler=handler))
+
+    def map_dict(
+        self, handler: Handler = reraise_exception, **functions: Callable[[Any], Any]
+    ) -> Self:
+        """Apply functions to values by name; see `filters.map_dict`."""
+        return self.compose(filters.map_dict(handler=handler, **functions))
+
+    def map_tuple(
+        self, *functions: Callable[[Any], Any] | None, handler: Handler = reraise_exception
+    ) -> Self:
+        """Apply functions to values by place; see `filters.map_tuple`."""
+        return self.compose(filters.map_tuple(*functions, handler=handler))
+
+    def select(self, predicate: Callable[[Any], Any]) -> Self:
+        """Keep the samples of which a function says so."""
+        return self.compose(filters.select(predicate))
+
+    def rename(self, handler: Handler = reraise_exception, keep: bool = True, **names: str) -> Self:
+        """Give values other names; see `filters.rename`."""
+        return self.compose(filters.rename(handler=handler, keep=keep, **names))
+
+    def associate(self, more: Any) -> Self:
+        """Add values by the samples' keys; see `filters.associate`."""
+        return self.compose(filters.associate(more))
+
+    def to_tuple(
+        self,
+        *names: str,
+        handler: Handler = reraise_exception,
+        missing_is_error: bool = True,
+        none_is_error: bool | None = None,
+    ) -> Self:
+        """Make tuples of values by name; see `filters.to_tuple`."""
+        return self.compose(
+            filters.to_tuple(
+                *names,
+                handler=handler,
+                missing_is_error=missing_is_error,
+                none_is_error=none_is_error,
+            )
+        )
+
+    def batched(
+        self,
+        batchsize: int,
+        collation_fn: Callable[[list[Any]], Any] | None = collated,
+        partial: bool = True,
+    ) -> Self:
+        """Make batches; see `filters.batched`."""
+        return self.compose(filters.batched(batchsize, collation_fn, partial))
+
+    def listed(self, batchsize: int, partial: bool = True) -> Self:
+        """Make lists of so many samples."""
+        return self.compose(filters.listed(batchsize, partial))
+
+    def unbatched(self) -> Self:
+        """Take batches apart into samples."""
+        return self.compose(filters.unbatched())
+
+    def unlisted(self) -> Self:
+        """Take lists apart into samples."""
+        return self.compose(filters.unlisted())
+
+    def slice(self, *bounds: int | None) -> Self:
+        """Take samples by their number, in each process; as `itertools.islice`."""
+        return self.compose(filters.slice(*bounds))
+
+    def log_keys(self, logfile: str | None = None) -> Self:
+        """Note the keys of samples in a file, each with the process that read it; None for nothing."""
+        return self if not logfile else self.compose(filters.log_keys(logfile))
+
+    @abc.abstractmethod
+    def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
+        """Make each loop so many outputs of a rank, of all its workers together, whatever stages follow.
+
+        The data set is read pass after pass, and a loop goes on where the last one ended. Where samples are
+        left out or batched anew, each loop begins with a pass of its own.
+
+        Args:
+            nsamples: How many outputs.
+            nbatches: The same by another name; the larger one counts.
+        """
+
+    @abc.abstractmethod
+    def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
+        """Read the data set so many times in each loop, pass after pass; without end below 1.
+
+        Args:
+            nepochs: How many passes.
+            nbatches: How many outputs instead, as `with_epoch`.
+        """
+
+    @abc.abstractmethod
+    def with_length(self, n: int, silent: bool = False) -> Self:
+        """Let ``len()`` be `n`, whatever comes; warns of another length that is known, unless `silent`."""
+
+
+class _Then:
+    """A function of an iterator and more."""
+
+    def __init__(
+        self, function: Callable[..., Iterable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._function, self._args, self._kwargs = function, args, kwargs
+        self.__name__ = getattr(function, "__name__", "then")
+
+    def __call__(self, source: Iterator[Any]) -> Iterable[Any]:
+        return self._function(source, *self._args, **self._kwargs)

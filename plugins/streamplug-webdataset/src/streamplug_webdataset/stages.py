@@ -1,0 +1,231 @@
+"""What a pipeline does with samples, one stage after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.config import whole_number
+from streamplug.errors import ConfigError
+from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
+from streamplug_webdataset.tally import Place, Tally
+
+
+class LEFT_OUT:  # noqa: N801 - a value; a class stays itself in a copy that is sent to a worker
+    """What a stage makes of a sample that goes no further."""
+
+
+class Stage:
+    """Makes outputs of what comes in.
+
+    Attributes:
+        name: What users call it.
+        keeps: Whether each sample that comes in goes out as one.
+    """
+
+    name = "stage"
+    keeps = False
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        """Yield what becomes of `source`; `at` is the number of the stage in its pipeline."""
+        raise NotImplementedError
+
+    def __call__(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Return what becomes of samples, outside of a pipeline."""
+        return self.run(iter(source), Tally(Place()), 0)
+
+
+class Each(Stage):
+    """Makes one output of each sample, or none."""
+
+    def __init__(
+        self,
+        name: str,
+        apply: Callable[[Any], Any],
+        handler: Handler = reraise_exception,
+        *,
+        keeps: bool = True,
+    ) -> None:
+        """Apply a function to each sample; `keeps` says whether none is left out.
+
+        Raises:
+            ConfigError: If the handler is of no use.
+        """
+        self.name = name
+        self._apply, self._handler = apply, checked(handler, name)
+        self.keeps = keeps and handler is reraise_exception
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        apply = self._apply
+        for sample in source:
+            try:
+                output = apply(sample)
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                left_out(self._handler, error, self.name)
+                continue
+            if output is not LEFT_OUT:
+                yield output
+
+
+class Batched(Stage):
+    """Makes a batch of so many samples."""
+
+    def __init__(
+        self, name: str, size: int, collate: Callable[[list[Any]], Any] | None, *, partial: bool
+    ) -> None:
+        """Make batches of `size`, of what is left at the end only if `partial`.
+
+        Raises:
+            ConfigError: If that is no size.
+        """
+        self.name = name
+        self.size = whole_number(name, size, 1)
+        self.partial = partial
+        self._collate = collate
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        batch: list[Any] = []
+        for sample in source:
+            tally.held += not batch
+            batch.append(sample)
+            if len(batch) == self.size:
+                tally.held -= 1
+                whole, batch = batch, []
+                yield whole if self._collate is None else self._collate(whole)
+        if batch:
+            tally.held -= 1
+            if self.partial:
+                yield batch if self._collate is None else self._collate(batch)
+
+
+class Unbatched(Stage):
+    """Takes batches apart."""
+
+    def __init__(self, name: str, apart: Callable[[Any], Sequence[Any]]) -> None:
+        """Take each batch apart by a function."""
+        self.name, self._apart = name, apart
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        for batch in source:
+            yield from _held(self._apart(batch), tally)
+
+
+class Shuffle(Stage):
+    """Mixes samples: in the plan where it can, else the samples of each block, whose order is drawn.
+
+    Attributes:
+        size: Over how many samples to mix; none below 1.
+        seed: Of the order; None for that of the data set.
+    """
+
+    name = "shuffle"
+
+    def __init__(self, size: int, seed: int | None = None) -> None:
+        """Mix over `size` samples.
+
+        Raises:
+            ConfigError: If that is no number.
+        """
+        self.size, self.seed = whole_number("shuffle", size, 0), seed
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        block: list[Any] = []
+        for sample in source:
+            tally.held += not block
+            block.append(sample)
+            if len(block) >= self.size:
+                whole, block = block, []
+                yield from self._mixed(whole, tally, at)
+        if block:
+            yield from self._mixed(block, tally, at)
+
+    def _mixed(self, block: list[Any], tally: Tally, at: int) -> Iterator[Any]:
+        number = tally.counts.get(at, 0)
+        draw = np.random.default_rng([self.seed or 0, tally.epoch or 0, number])
+        tally.held -= 1
+        tally.counts[at] = number + 1
+        yield from _held([block[i] for i in draw.permutation(len(block)).tolist()], tally)
+
+
+class Slice(Stage):
+    """Takes samples by their number, as `itertools.islice`."""
+
+    name = "slice"
+
+    def __init__(self, *bounds: int | None) -> None:
+        """Take those of ``slice(*bounds)``, none of them negative.
+
+        Raises:
+            ConfigError: If it means nothing.
+        """
+        wanted = slice(*bounds) if 1 <= len(bounds) <= 3 else slice(-1)
+        numbers = [wanted.start or 0, wanted.stop or 0, 1 if wanted.step is None else wanted.step]
+        if not all(isinstance(n, int) and n >= low for n, low in zip(numbers, (0, 0, 1))):
+            raise ConfigError(
+                f"slice{bounds}: expected stop, or start, stop and step, as for islice"
+            )
+        self._stop = wanted.stop
+        self._step, self._start = numbers[2], numbers[0]
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        seen = tally.counts.get(at, 0)
+        while self._stop is None or seen < self._stop:
+            try:
+                sample = next(source)
+            except StopIteration:
+                return
+            ahead = seen - self._start
+            seen += 1
+            tally.counts[at] = seen
+            if ahead >= 0 and ahead % self._step == 0:
+                yield sample
+
+
+class Own(Stage):
+    """A function of the user's, which takes an iterator and returns one."""
+
+    def __init__(self, function: Callable[[Iterator[Any]], Iterable[Any]]) -> None:
+        """Apply `function`.
+
+        Raises:
+            ConfigError: If it is none.
+        """
+        if not callable(function):
+            raise ConfigError(f"{function!r:.80} is no stage: expected a function of an iterator")
+        self.name, self._function = getattr(function, "__name__", "stage"), function
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        tally.held += 1  # nobody knows what it holds
+        yield from self._function(source)
+
+
+class LogKeys(Stage):
+    """Notes the keys of samples in a file, each on a line with the process that read it."""
+
+    name = "log_keys"
+    keeps = True
+
+    def __init__(self, path: str) -> None:
+        """Append to the file `path`."""
+        self._path = path
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        with open(self._path, "ab", buffering=0) as out:  # noqa: PTH123 - appended to by several at once
+            for sample in source:
+                out.write(f"{os.getpid()}\t{tally.used - 1}\t{sample.get('__key__')}\n".encode())
+                yield sample
+
+
+def _held(samples: Sequence[Any], tally: Tally) -> Iterator[Any]:
+    """Yield samples, holding all until the last."""
+    if not len(samples):
+        return
+    tally.held += 1
+    last = len(samples) - 1
+    for number, sample in enumerate(samples):
+        if number == last:
+            tally.held -= 1
+        yield sample

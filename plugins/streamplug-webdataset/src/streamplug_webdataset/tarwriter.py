@@ -1,0 +1,307 @@
+"""TarWriter and ShardWriter: archives without an index, as programs written for webdataset make them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import logging
+import lzma
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from streamplug.config import parse_bytes, whole_number
+from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, WriterError
+from streamplug.interfaces import Encoding
+from streamplug.plugin.registry import make
+from streamplug_webdataset.headers import Headers
+from streamplug_webdataset.members import BLOCK
+from streamplug_webdataset.names import KEY, extension_problem, key_problem
+from streamplug_webdataset.writer import default_encoding
+
+Encoder = (
+    bool | Mapping[str, Callable[[Any], Any]] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
+)
+
+_LOG = logging.getLogger("streamplug")
+_MAX_VALUE = 8**11 - 1
+
+
+class TarWriter:
+    """Writes samples into one archive; use it in a ``with`` statement.
+
+    Args:
+        fileobj: The path of the archive, or a file that is open for writing.
+        compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None for what the path ends with.
+        encoder: How values become bytes: True for as their extension says, where bytes stay as they are, but
+            for those of ``….gz``, which are compressed; False if they are bytes; functions by extension;
+            or one that takes a sample and returns it with bytes.
+        mtime: The time in the archive, in seconds since 1970; the same samples give the same bytes.
+
+    Raises:
+        ConfigError: If an argument has no meaning.
+    """
+
+    def __init__(
+        self,
+        fileobj: str | Path | IO[bytes],
+        *,
+        compress: bool | str | None = None,
+        encoder: Encoder = True,
+        mtime: int = 0,
+    ) -> None:
+        mtime = whole_number("mtime", mtime, 0)
+        if mtime >= 8**11:
+            raise ConfigError(f"mtime={mtime}: expected seconds since 1970")
+        if isinstance(fileobj, str) and "://" in fileobj:
+            raise ConfigError(
+                f"{fileobj!r:.80}: a local path, please; WebDatasetWriter uploads to URLs"
+            )
+        self._encode = _encoder(encoder)
+        self._headers = Headers(mtime)
+        self._ending: dict[str, Callable[[str, int], bytes]] = {}
+        self._last: str | None = None
+        self._open = ExitStack()
+        opened: Any = _compression(compress, fileobj)
+        target: Any = fileobj
+        if isinstance(fileobj, (str, Path)):
+            target = Path(fileobj).open("wb")  # noqa: SIM115 - close() closes it
+            self._open.enter_context(target)
+        self._out: Any = target
+        if opened is not None:
+            self._out = self._open.enter_context(opened(target))
+        self._closed = False
+
+    def write(self, sample: Mapping[str, Any]) -> int:
+        """Write a sample: its values by extension, and its ``__key__``.
+
+        Values whose names begin with an underscore, and those that are None, are not written.
+
+        Returns:
+            How many bytes it takes in the archive.
+
+        Raises:
+            EncodeError: If a value cannot be stored, or readers would not find the sample again.
+            WriterError: If the archive is complete.
+        """
+        if self._closed:
+            raise WriterError("the archive is complete")
+        encoded = self._encode(sample)
+        key = encoded.get(KEY)
+        if not isinstance(key, str):
+            raise EncodeTypeError(f"a sample needs a {KEY!r}, a str, got {key!r:.80}")
+        problem = key_problem(key) or (key == self._last and "is that of the sample before") or None
+        if problem:
+            raise EncodeError(f"the key {key!r:.80} {problem}")
+        parts = [
+            part
+            for name in sorted(encoded)
+            if not name.startswith("_") and encoded[name] is not None
+            for part in self._member(key, name, encoded[name])
+        ]
+        if not parts:
+            raise EncodeError(f"the sample {key!r} has no values")
+        row = b"".join(parts)
+        self._out.write(row)
+        self._last = key
+        return len(row)
+
+    def _member(self, key: str, name: str, value: Any) -> tuple[bytes, Any, bytes]:
+        if name not in self._ending:
+            if problem := extension_problem(name):
+                raise EncodeError(f"value {name!r} {problem}")
+            self._ending[name] = self._headers.ending(name)
+        if isinstance(value, str):
+            value = value.encode()
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise EncodeTypeError(f"{key}.{name}: expected bytes, got {type(value).__name__}")
+        size = memoryview(value).nbytes
+        if size > _MAX_VALUE:
+            raise EncodeError(f"{key}.{name}: {size} bytes: archives take values below 8 GiB")
+        return self._ending[name](key, size), value, bytes(-size % BLOCK)
+
+    def close(self) -> None:
+        """Complete the archive. May be called twice."""
+        if not self._closed:
+            self._closed = True
+            with self._open:
+                self._out.write(bytes(2 * BLOCK))
+
+    def __enter__(self) -> TarWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:  # without the mark of its end, so that nobody takes it for whole
+            self._closed = True
+            self._open.close()
+
+
+class ShardWriter:
+    """Writes samples into archives with numbers in their names; use it in a ``with`` statement.
+
+    They have no index; `WebDatasetWriter` writes one, and uploads.
+
+    Args:
+        pattern: Path with a place for the number, such as ``"train-%06d.tar"``.
+        maxcount: Samples of an archive.
+        maxsize: Bytes of an archive above which the next is begun, or text such as ``"1gb"``.
+        post: Called with the path of each archive that is complete.
+        start_shard: The first number.
+        verbose: Whether to log each archive that is begun.
+        opener: Opens the file for a path; None opens a local one.
+        **options: As for `TarWriter`.
+
+    Raises:
+        ConfigError: If an argument has no meaning.
+    """
+
+    def __init__(  # noqa: PLR0917 - those of webdataset, in its order
+        self,
+        pattern: str | Path,
+        maxcount: int = 100_000,
+        maxsize: float | str = 3e9,
+        post: Callable[[str], Any] | None = None,
+        start_shard: int = 0,
+        verbose: bool | int = 0,
+        opener: Callable[[str], IO[bytes]] | None = None,
+        **options: Any,
+    ) -> None:
+        self._pattern = str(pattern)
+        try:
+            distinct = self._pattern % 0 != self._pattern % 1
+        except (TypeError, ValueError):
+            distinct = False
+        if not distinct:
+            raise ConfigError(
+                f"pattern={self._pattern!r}: expected a number in it, such as x-%06d.tar"
+            )
+        self._maxcount = whole_number("maxcount", maxcount, 1)
+        size = int(maxsize) if isinstance(maxsize, float) else maxsize
+        self._maxsize = parse_bytes(size, "maxsize")
+        self._post, self._opener, self._options = post, opener, options
+        self._verbose = verbose
+        self.shard = whole_number("start_shard", start_shard, 0)
+        self.total = self.count = self.size = 0
+        self.fname: str | None = None
+        self._archive: TarWriter | None = None
+        self._closed = False
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Write a sample; see `TarWriter.write`."""
+        if self._closed:
+            raise WriterError("the archives are complete")
+        full = self.count >= self._maxcount or self.size >= self._maxsize
+        if self._archive is None or full:
+            self.next_stream()
+        if self._archive is not None:
+            self.size += self._archive.write(sample)
+            self.count += 1
+            self.total += 1
+
+    def next_stream(self) -> None:
+        """Complete the archive, and begin the next."""
+        self.finish()
+        self.fname = self._pattern % self.shard
+        if self._verbose:
+            _LOG.info("writing %s after %d samples", self.fname, self.total)
+        target = self.fname if self._opener is None else self._opener(self.fname)
+        self._archive = TarWriter(target, **self._options)
+        self.shard += 1
+        self.count = self.size = 0
+
+    def finish(self) -> None:
+        """Complete the archive."""
+        archive, self._archive = self._archive, None
+        if archive is not None:
+            archive.close()
+            if self._post is not None and self.fname is not None:
+                self._post(self.fname)
+
+    def close(self) -> None:
+        """Complete the last archive. May be called twice."""
+        self.finish()
+        self._closed = True
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        elif self._archive is not None:
+            self._archive.__exit__(kind, error, traceback)
+
+
+def _encoder(encoder: Encoder) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    if encoder is True:
+        return lambda sample: {name: _encoded(name, value) for name, value in sample.items()}
+    if encoder is False:
+        return lambda sample: sample
+    if isinstance(encoder, Mapping):
+        by_name = encoder
+        return lambda sample: {n: by_name[n](v) if n in by_name else v for n, v in sample.items()}
+    if callable(encoder):
+        return encoder
+    raise ConfigError(
+        f"encoder={encoder!r:.80}: expected True, False, functions by extension, or one"
+    )
+
+
+def _encoded(name: str, value: Any) -> Any:
+    if name.startswith("_") or value is None:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return gzip.compress(value, mtime=0) if name.endswith(".gz") else value
+    spec = default_encoding(name, value)
+    if spec == "bytes" and isinstance(value, str):
+        return value
+    if spec == "bytes":
+        raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}")
+    try:
+        number = spec == "str_int" and isinstance(value, str)
+        return _encoding(spec).encode(int(value) if number else value)
+    except EncodeError as error:
+        raise type(error)(f"{name!r}: {error}") from error
+    except Exception as error:
+        raise EncodeTypeError(f"{name!r}: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _encoding(spec: str) -> Encoding:
+    found: Encoding = make("encoding", spec)
+    return found
+
+
+_ENDINGS = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}
+_OPENED: dict[Any, Callable[[Any], Any]] = {
+    "gz": lambda target: gzip.GzipFile("", "wb", fileobj=target, mtime=0),
+    "bz2": lambda target: bz2.BZ2File(target, "wb"),
+    "xz": lambda target: lzma.LZMAFile(target, "wb"),  # noqa: SIM115 - the writer closes it
+}
+
+
+def _compression(compress: Any, target: Any) -> Callable[[Any], Any] | None:
+    """Return what compresses into an open file; None if nothing does."""
+    if compress is None and isinstance(target, (str, Path)):
+        compress = _ENDINGS.get(Path(target).suffix)
+    kind = "gz" if compress is True else compress
+    if kind in (None, False):
+        return None
+    if kind not in _OPENED:
+        raise ConfigError(f"compress={compress!r}: expected gz, bz2, xz, True, False or None")
+    return _OPENED[kind]

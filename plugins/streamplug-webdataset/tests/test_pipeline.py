@@ -1,0 +1,707 @@
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+import streamplug_webdataset as wds
+from PIL import Image
+
+from streamplug import World
+from streamplug.errors import ConfigError, DataError, DecodeError, StateError, UnsafeTypeError
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+COUNT, SHARDS = 23, 4
+TOTAL = COUNT * SHARDS
+
+
+def write_tars(folder, *, shards=SHARDS, count=COUNT, extra=()):
+    folder.mkdir(exist_ok=True)
+    for shard in range(shards):
+        with wds.TarWriter(str(folder / f"x-{shard:03d}.tar"), encoder=False) as out:
+            for n in range(shard * count, shard * count + count):
+                out.write({"__key__": f"{n:05d}", "txt": f"text {n}", "cls": str(n), **dict(extra)})
+    return f"{folder}/x-{{000..{shards - 1:03d}}}.tar"
+
+
+@pytest.fixture(scope="module")
+def tars(tmp_path_factory):
+    return write_tars(tmp_path_factory.mktemp("tars"))
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    for shard in range(2):
+        with wds.TarWriter(str(folder / f"p-{shard}.tar")) as out:
+            for n in range(shard * 10, shard * 10 + 10):
+                content = io.BytesIO()
+                Image.new("RGB", (6, 4), (n, 2 * n, 255)).save(content, "PNG")
+                notes = {"annotations": [{"category_id": n % 3}]}
+                out.write({"__key__": f"{n:03d}", "png": content.getvalue(), "json": notes})
+    return f"{folder}/p-{{0..1}}.tar"
+
+
+def numbers(outputs):
+    """Return the classes in samples, tuples or batches, one after the other."""
+    found = []
+    for output in outputs:
+        value = output["cls"] if isinstance(output, dict) else output[-1]
+        found += np.asarray(value, int).ravel().tolist()
+    return found
+
+
+def plain(output):
+    """Return an output so that it can be compared."""
+    if isinstance(output, dict):
+        return {name: plain(value) for name, value in output.items()}
+    if isinstance(output, (list, tuple)):
+        return [plain(value) for value in output]
+    return output.tolist() if isinstance(output, (np.ndarray, torch.Tensor)) else output
+
+
+# -- programs as they are in the documentation of webdataset ------------------------------
+
+
+def test_the_first_example_of_its_readme(pictures):
+    url, shuffle_buffer = pictures, 10
+    pil_dataset = wds.WebDataset(url).shuffle(shuffle_buffer).decode("pil").to_tuple("png", "json")
+    assert isinstance(pil_dataset, torch.utils.data.IterableDataset)
+    for image, notes in pil_dataset:  # noqa: B007 - as it is there
+        break
+    assert image.size == (6, 4)
+    assert set(notes) == {"annotations"}
+
+    def preprocess(sample):
+        image, json = sample
+        try:
+            label = json["annotations"][0]["category_id"]
+        except Exception:
+            label = 0
+        return 1 - torch.from_numpy(np.asarray(image) / 255), label
+
+    dataset = pil_dataset.map(preprocess)
+    labels = [label for _, label in dataset]
+    assert sorted(labels) == sorted(n % 3 for n in range(20))
+
+
+def test_the_second_example_of_its_readme(pictures):
+    url, shuffle_buffer = pictures, 10
+    dataset = wds.DataPipeline(
+        wds.SimpleShardList(url),
+        wds.shuffle(100),
+        wds.split_by_worker,
+        wds.tarfile_to_samples(),
+        wds.shuffle(shuffle_buffer),
+        wds.decode("torchrgb"),
+        wds.to_tuple("png", "json"),
+        wds.map(lambda sample: (sample[0], sample[1]["annotations"][0]["category_id"])),
+        wds.batched(16),
+    )
+    batch = next(iter(dataset))
+    assert (batch[0].shape, batch[1].shape) == (torch.Size([16, 3, 4, 6]), (16,))
+
+
+def test_a_loop_for_training_as_its_users_write_it(pictures):
+    dataset = (
+        wds.WebDataset(pictures, resampled=True, shardshuffle=False, nodesplitter=wds.split_by_node)
+        .shuffle(1000, initial=100)
+        .decode("rgb8", handler=wds.warn_and_continue)
+        .rename(image="jpg;png;jpeg", label="json")
+        .map_dict(image=lambda pixels: pixels.astype(np.int64), label=len)
+        .to_tuple("image", "label")
+        .batched(4, partial=False)
+    )
+    loader = wds.WebLoader(dataset, batch_size=None, num_workers=2, shuffle=False)
+    loader = loader.unbatched().shuffle(10).batched(5).with_epoch(8)
+    for _ in range(2):
+        shapes = [image.shape for image, _ in loader]
+        assert shapes == [(5, 4, 6, 3)] * 8
+
+
+# -- samples -------------------------------------------------------------------------------
+
+
+def test_values_are_bytes_until_they_are_decoded(tars):
+    (first, *_) = wds.WebDataset(tars)
+    assert first == {"__key__": "00000", "txt": b"text 0", "cls": b"0"}
+    (first, *_) = wds.WebDataset(tars).decode()
+    assert first == {"__key__": "00000", "txt": "text 0", "cls": 0}
+
+
+def test_values_are_bytes_where_an_index_says_what_they_are(tmp_path):
+    with wds.WebDatasetWriter(str(tmp_path / "set")) as out:
+        out.write({"__key__": "a", "cls": 3, "json": {"b": 1}})
+        out.write({"__key__": "b", "cls": None, "json": [2]})
+    raw = list(wds.WebDataset(str(tmp_path / "set")))
+    assert raw[0] == {"__key__": "a", "cls": b"3", "json": b'{"b": 1}'} or raw[0]["cls"] == b"3"
+    assert "cls" not in raw[1]
+    decoded = list(wds.WebDataset(str(tmp_path / "set")).decode())
+    assert [each.get("cls") for each in decoded] == [3, None]
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "shape", "value"),
+    [
+        ("rgb8", np.uint8, (4, 6, 3), [9, 18, 255]),
+        ("rgb", np.float32, (4, 6, 3), [9 / 255, 18 / 255, 1]),
+        ("rgba8", np.uint8, (4, 6, 4), [9, 18, 255, 255]),
+        ("l8", np.uint8, (4, 6), 42),
+        ("torchrgb8", torch.uint8, (3, 4, 6), [9, 18, 255]),
+        ("torch", torch.float32, (3, 4, 6), [9 / 255, 18 / 255, 1]),
+        ("torchl", torch.float32, (4, 6), 42 / 255),
+    ],
+)
+def test_images_become_what_is_asked_for(pictures, spec, kind, shape, value):
+    sample = next(s for s in wds.WebDataset(pictures).decode(spec) if s["__key__"] == "009")
+    image = sample["png"]
+    assert (image.dtype, tuple(image.shape)) == (kind, shape)
+    pixel = image[0, 0] if spec[:5] != "torch" or len(shape) == 2 else image[:, 0, 0]
+    assert np.allclose(np.asarray(pixel), value)
+
+
+def test_images_of_pillow_have_the_mode_that_is_asked_for(pictures):
+    for spec, mode in (("pil", "RGB"), ("pill", "L"), ("pilrgba", "RGBA")):
+        (first, *_) = wds.WebDataset(pictures).decode(spec)
+        assert first["png"].mode == mode
+    for spec in ("pil8", "rgb16", "cmyk", ""):
+        with pytest.raises(ConfigError, match="nothing that images can become"):
+            wds.WebDataset(pictures).decode(spec)
+
+
+def test_decoders_of_ones_own(tmp_path):
+    path = str(tmp_path / "a.tar")
+    with wds.TarWriter(path) as out:
+        out.write({"__key__": "a", "seg.png": b"1", "png": b"2", "json.gz": b"[1]", "bin": b"3"})
+
+    def shout(key, data):
+        return data + b"!" if key == ".bin" else None
+
+    seg = wds.handle_extension("seg.png", lambda data: int(data) * 100)
+    (sample,) = wds.WebDataset(path).decode(seg, shout)
+    values = {"seg.png": 100, "png": b"2", "json.gz": [1], "bin": b"3!"}
+    assert sample == {"__key__": "a", **values}
+    (sample,) = wds.WebDataset(path).decode(shout, only="bin")
+    assert (sample["bin"], sample["json.gz"][:2]) == (b"3!", b"\x1f\x8b")
+    (sample,) = wds.WebDataset(path).decode(seg, only=["seg.png"]).decode(partial=True)
+    assert (sample["seg.png"], sample["json.gz"]) == (100, [1])
+    with pytest.raises(DecodeError, match=r"is (int|list), not bytes"):
+        list(wds.WebDataset(path).decode(seg).decode())
+    inner = lambda key, data: wds.Continue(".txt", data) if key == ".bin" else None  # noqa: E731
+    (sample,) = wds.WebDataset(path).decode(inner)
+    assert sample["bin"] == "3"
+
+
+def test_what_cannot_be_decoded_says_which_sample(tmp_path):
+    path = str(tmp_path / "a.tar")
+    with wds.TarWriter(path, encoder=False) as out:
+        for n, value in enumerate(("1", "x", "3")):
+            out.write({"__key__": f"k{n}", "cls": value})
+    with pytest.raises(DecodeError, match=r"k1\.cls"):
+        list(wds.WebDataset(path).decode())
+    with pytest.warns(UserWarning, match=r"left out: .*k1\.cls"):
+        assert numbers(wds.WebDataset(path).decode(handler=wds.warn_and_continue)) == [1, 3]
+    noted = []
+    own = lambda error: noted.append(error) or True  # noqa: E731
+    assert numbers(wds.WebDataset(path).decode(handler=own)) == [1, 3]
+    assert len(noted) == 1
+    with pytest.raises(ConfigError, match="to end the epoch"):
+        list(wds.WebDataset(path).decode(handler=lambda error: False))
+
+
+def test_what_runs_code_needs_leave(tmp_path):
+    path = str(tmp_path / "a.tar")
+    with wds.TarWriter(path) as out:
+        out.write({"__key__": "a", "pyd": {1, 2}, "txt": "t"})
+    with pytest.raises(UnsafeTypeError, match="allow_unsafe_types=True"):
+        list(wds.WebDataset(path).decode())
+    (sample,) = wds.WebDataset(path, allow_unsafe_types=True).decode()
+    assert sample["pyd"] == {1, 2}
+    (sample,) = wds.WebDataset(path).decode(only="txt")
+    assert sample["pyd"] == pickle.dumps({1, 2}, sample["pyd"][1])
+
+
+def test_stages_do_what_their_names_say(tars):
+    start = wds.WebDataset(tars).decode()
+    mapped = start.map(lambda s: {"twice": 2 * s["cls"]} if s["cls"] % 2 else None)
+    assert next(iter(mapped)) == {"__key__": "00001", "twice": 2}
+    assert numbers(start.map_dict(cls=lambda n: -n))[:3] == [0, -1, -2]
+    with pytest.raises(KeyError, match="nothing"):
+        next(iter(start.map_dict(nothing=int)))
+    tuples = start.to_tuple("txt", "missing;cls").map_tuple(str.upper)
+    assert next(iter(tuples)) == ("TEXT 0", 0)
+    assert next(iter(start.to_tuple("txt cls").map_tuple(None, float))) == ("text 0", 0.0)
+    assert numbers(start.select(lambda s: s["cls"] > 89)) == [90, 91]
+    renamed = start.rename(text="html;txt")
+    assert next(iter(renamed)) == {"__key__": "00000", "cls": 0, "text": "text 0"}
+    assert next(iter(start.rename(keep=False, text="txt"))) == {"text": "text 0"}
+    more = start.associate({"00000": {"more": 1}})
+    assert [s.get("more") for s in itertools.islice(more, 2)] == [1, None]
+    with pytest.raises(DataError, match=r"has none of \['png'\]"):
+        next(iter(start.to_tuple("png")))
+    assert next(iter(start.to_tuple("png", "cls", missing_is_error=False))) == (None, 0)
+    assert numbers(start.slice(5)) == [0, 1, 2, 3, 4]
+    assert numbers(start.slice(5, 20, 6)) == [5, 11, 17]
+    evens = start.compose(lambda source: (s for s in source if s["cls"] % 2 == 0))
+    assert numbers(evens)[:3] == [0, 2, 4]
+    assert numbers(start.then(itertools.islice, 3)) == [0, 1, 2]
+
+
+def test_batches_are_made_and_taken_apart(tars):
+    start = wds.WebDataset(tars).decode()
+    batches = list(start.batched(10))
+    assert [len(b["cls"]) for b in batches] == [10] * 9 + [2]
+    assert isinstance(batches[0]["cls"], np.ndarray)
+    assert batches[0]["txt"][:2] == ["text 0", "text 1"]
+    assert [len(b["cls"]) for b in start.batched(10, partial=False)] == [10] * 9
+    assert len(start.batched(10)), len(start.batched(10, partial=False)) == (10, 9)
+    assert numbers(start.batched(10).unbatched()) == list(range(TOTAL))
+    lists = list(start.to_tuple("cls").listed(50))
+    assert [len(each) for each in lists] == [50, 42]
+    assert list(start.to_tuple("cls").listed(50).unlisted()) == [(n,) for n in range(TOTAL)]
+    assert next(iter(start.batched(3, collation_fn=len))) == 3
+    ragged = start.map(lambda s: (np.zeros(s["cls"] % 2),))
+    with pytest.raises(DataError, match="a batch has shapes"):
+        next(iter(ragged.batched(4)))
+    with pytest.raises(DataError, match=r"not all samples of a batch have \['cls'\]"):
+        next(iter(start.map(lambda s: s if s["cls"] else {"__key__": "", "txt": ""}).batched(2)))
+
+
+def test_the_order_is_that_of_the_plan(tars):
+    assert numbers(wds.WebDataset(tars).decode()) == list(range(TOTAL))
+    shards = wds.WebDataset(tars, shardshuffle=100)
+    first, second = (numbers(shards.decode()) for _ in range(2))
+    assert first == second != list(range(TOTAL))
+    assert [n % COUNT for n in first] == list(range(COUNT)) * SHARDS
+    mixed = wds.WebDataset(tars, seed=1).decode().shuffle(50)
+    one, two = numbers(mixed), numbers(mixed)
+    assert sorted(one) == sorted(two) == list(range(TOTAL))
+    assert one != two
+    assert numbers(wds.WebDataset(tars).shuffle(50, seed=1).decode()) == one
+    assert numbers(wds.WebDataset(tars, seed=2).shuffle(50).decode()) != one
+    assert numbers(wds.WebDataset(tars).shuffle(0)) == list(range(TOTAL))
+
+
+def test_batches_are_mixed_within_blocks(tars):
+    mixed = wds.WebDataset(tars).decode().batched(4).unbatched().shuffle(10)
+    found = numbers(mixed)
+    assert found != list(range(TOTAL))
+    assert [sorted(found[at : at + 10]) for at in range(0, TOTAL, 10)] == [
+        list(range(at, min(at + 10, TOTAL))) for at in range(0, TOTAL, 10)
+    ]
+    assert numbers(mixed) != found  # in the next epoch
+
+
+def test_keys_are_noted_in_a_file(tars, tmp_path):
+    log = tmp_path / "keys"
+    noted = wds.WebDataset(tars).log_keys(str(log)).log_keys(None).decode()
+    assert len(list(noted)) == TOTAL
+    lines = [line.split("\t") for line in log.read_text().splitlines()]
+    assert [key for _, _, key in lines] == [f"{n:05d}" for n in range(TOTAL)]
+    assert [int(number) for _, number, _ in lines] == list(range(TOTAL))
+
+
+# -- how long an epoch is ------------------------------------------------------------------
+
+
+def test_a_nominal_epoch_goes_on_where_the_last_one_ended(tars):
+    dataset = wds.WebDataset(tars).shuffle(20).decode().with_epoch(30)
+    assert len(dataset) == 30
+    seen = [numbers(dataset) for _ in range(7)]
+    assert [len(each) for each in seen] == [30] * 7
+    flat = list(itertools.chain.from_iterable(seen))
+    for start in (0, TOTAL):
+        assert sorted(flat[start : start + TOTAL]) == list(range(TOTAL))[: len(flat) - start]
+    batches = wds.WebDataset(tars).with_epoch(nbatches=5).decode().batched(8)
+    assert [len(b["cls"]) for b in batches] == [8] * 5
+    assert numbers(batches) == list(range(40, 80))
+
+
+def test_a_data_set_is_repeated_pass_after_pass(tars):
+    twice = wds.WebDataset(tars).shuffle(20).decode().repeat(2)
+    for dataset in (twice, twice, twice.batched(10), twice.batched(10)):
+        for _ in range(2):
+            found = numbers(dataset)
+            assert sorted(found[:TOTAL]) == sorted(found[TOTAL:]) == list(range(TOTAL))
+    worlds = [World(ranks_per_node=2, rank=rank) for rank in range(2)]
+    halves = [numbers(wds.WebDataset(tars, world=w).decode().repeat(3)) for w in worlds]
+    assert sorted(halves[0] + halves[1]) == sorted(3 * list(range(TOTAL)))
+    with pytest.raises(ConfigError, match="no whole batches of batch_size=8"):
+        wds.WebDataset(tars, batch_size=8).with_epoch(30)
+    assert len(twice) == 2 * TOTAL
+    endless = wds.WebDataset(tars, repeat=True).decode()
+    assert numbers(itertools.islice(endless, 200)) == [n % TOTAL for n in range(200)]
+    assert len(list(wds.WebDataset(tars, resampled=True).decode().repeat(nbatches=7))) == 7
+    chosen = wds.WebDataset(tars).decode().select(lambda s: s["cls"] % 5 == 0).with_epoch(25)
+    assert [len(numbers(chosen)) for _ in range(2)] == [25, 25]
+
+
+def test_map_that_leaves_samples_out_does_not_shorten_a_nominal_epoch_in_silence(tars):
+    dataset = wds.WebDataset(tars).decode().map(lambda s: s if s["cls"] % 2 else None)
+    with pytest.raises(ConfigError, match=r"map\(\) left 5 samples out; use select"):
+        list(dataset.with_epoch(10))
+
+
+def test_a_length_is_known_or_given(tars):
+    dataset = wds.WebDataset(tars)
+    assert (len(dataset), len(dataset.batched(10)), bool(dataset)) == (TOTAL, 10, True)
+    chosen = dataset.select(bool)
+    with pytest.raises(TypeError, match="with_length"):
+        len(chosen)
+    assert len(chosen.with_length(5)) == 5
+    with pytest.warns(UserWarning, match=f"a loop has {TOTAL} outputs"):
+        assert len(dataset.with_length(5)) == 5
+    assert len(dataset.with_length(5, silent=True)) == 5
+
+
+# -- states --------------------------------------------------------------------------------
+
+PIPELINES = {
+    "samples": lambda d: d,
+    "batches": lambda d: d.batched(8),
+    "selected": lambda d: d.select(odd_ones).batched(7),
+    "rebatched": lambda d: d.batched(8).unbatched().select(odd_ones).batched(5),
+    "mixed": lambda d: d.batched(6).unbatched().shuffle(11).batched(4),
+    "sliced": lambda d: d.select(odd_ones).slice(3, 40, 2).batched(3),
+    "own": lambda d: d.compose(in_pairs).batched(3),
+    "nominal": lambda d: d.batched(5).with_epoch(11),
+    "nominal-selected": lambda d: d.select(odd_ones).with_epoch(70),
+    "repeated": lambda d: d.batched(9).repeat(2),
+}
+
+
+def odd_ones(sample):
+    return sample["cls"] % 3 != 1
+
+
+def in_pairs(source):
+    for one in source:
+        yield next(source, one)
+        yield one
+
+
+def made(tars, name, **options):
+    return PIPELINES[name](wds.WebDataset(tars, **options).shuffle(30).decode())
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_state_is_exact_after_every_output(tars, name):
+    dataset = made(tars, name)
+    list(dataset)
+    whole = [plain(output) for output in dataset]
+    follows = [plain(output) for output in itertools.islice(dataset, 3)]
+    dataset = made(tars, name)
+    list(dataset)
+    assert dataset.state_dict()["epoch"] == 1
+    states = [dataset.state_dict()]
+    states += [json.loads(json.dumps(dataset.state_dict())) for _ in dataset]
+    for at in {0, 1, 2, 3, 5, len(whole) // 2, len(whole) - 1, len(whole)}:
+        again = made(tars, name)
+        again.load_state_dict(states[at])
+        assert again.state_dict()["sample_in_epoch"] == states[at]["sample_in_epoch"]
+        rest = [plain(output) for output in again]
+        if at == len(whole) and states[at]["epoch"] == 2:
+            assert rest[:3] == follows
+            continue
+        assert rest == whole[at:], at
+        assert [plain(output) for output in itertools.islice(again, 3)] == follows
+
+
+def test_a_state_of_a_state_is_exact(tars):
+    whole = [plain(output) for output in made(tars, "mixed")]
+    found, state = [], None
+    for _ in range(200):
+        dataset = made(tars, "mixed")
+        if state:
+            dataset.load_state_dict(state)
+        outputs = iter(dataset)
+        output = next(outputs, None)
+        if output is None:
+            break
+        found.append(plain(output))
+        state = dataset.state_dict()
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        ("batches", 2),
+        ("selected", 2),
+        ("own", 2),
+        ("mixed", 0),
+        ("nominal-selected", 2),
+    ],
+)
+def test_a_loader_resumes_exactly(tars, name, workers):
+    settings = {"batch_size": None, "num_workers": workers}
+    loader = wds.WebLoader(made(tars, name), **settings)
+    whole = [plain(output) for output in loader]
+    follows = plain(next(iter(loader)))
+    if name == "batches":
+        assert whole == [plain(output) for output in made(tars, name)]
+    loader = wds.WebLoader(made(tars, name), **settings)
+    outputs = iter(loader)
+    begun = [plain(next(outputs)) for _ in range(3)]
+    state = json.loads(json.dumps(loader.state_dict()))
+    del outputs
+    again = wds.WebLoader(made(tars, name), **settings)
+    again.load_state_dict(state)
+    assert begun + [plain(output) for output in again] == whole
+    assert plain(next(iter(again))) == follows
+
+
+def rebatched(tars):
+    loader = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=2)
+    return loader.unbatched().shuffle(9).batched(4)
+
+
+def test_a_loader_with_stages_of_its_own_resumes_exactly(tars):
+    whole = [plain(output) for output in rebatched(tars)]
+    assert sorted(numbers(whole_of(whole))) == [n for n in range(TOTAL) if n % 3 != 1]
+    loader = rebatched(tars)
+    states = []
+    for number, _ in enumerate(loader):
+        states.append(loader.state_dict())
+        if number == 6:
+            break
+    for at in (0, 3, 6):
+        again = rebatched(tars)
+        again.load_state_dict(json.loads(json.dumps(states[at])))
+        assert [plain(output) for output in again] == whole[at + 1 :]
+
+
+def whole_of(batches):
+    return [{"cls": batch["cls"]} for batch in batches]
+
+
+def test_a_state_between_batches_is_good_for_other_workers_and_ranks(tars):
+    whole = [plain(output) for output in made(tars, "batches")]
+    loader = wds.WebLoader(made(tars, "batches"), batch_size=None, num_workers=2)
+    outputs = iter(loader)
+    for _ in range(5):
+        next(outputs)
+    state = loader.state_dict()
+    assert "parts" not in state
+    for workers in (0, 3):
+        again = wds.WebLoader(made(tars, "batches"), batch_size=None, num_workers=workers)
+        again.load_state_dict(state)
+        assert [plain(output) for output in again] == whole[5:]
+    parts = []
+    for rank in range(2):
+        world = World(ranks_per_node=2, rank=rank)
+        half = wds.WebDataset(tars, world=world).shuffle(30).decode().batched(4)
+        half.load_state_dict(state)
+        parts.append(next(iter(half))["cls"].tolist())
+    assert sorted(parts[0] + parts[1]) == sorted(whole[5]["cls"])
+
+
+def test_a_state_in_the_middle_is_refused_elsewhere(tars):
+    loader = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=2)
+    outputs = iter(loader)
+    next(outputs)
+    state = loader.state_dict()
+    assert len(state["parts"]) == 2
+    other = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=3)
+    other.load_state_dict(state)
+    with pytest.raises(StateError, match=r"of 2 processes .* there are 3"):
+        next(iter(other))
+    with pytest.raises(StateError, match=r"stages \['decode', 'select', 'batched'\]"):
+        made(tars, "mixed").load_state_dict(state)
+    with pytest.raises(StateError, match=r"of rank \[0, 1\]"):
+        made(tars, "selected", world=World(2)).load_state_dict(state)
+    for part in ([1, 2], "x", [-1, 0, []], [0, 0, [[1]]]):
+        with pytest.raises(StateError, match="which means nothing"):
+            made(tars, "selected").load_state_dict({**state, "parts": [part, part]})
+    with pytest.raises(StateError, match="another run"):
+        wds.WebDataset(tars).decode().batched(8).load_state_dict(made(tars, "batches").state_dict())
+
+
+# -- loaders -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_a_plain_loader_of_torch_reads_each_sample_once_in_an_epoch(tars, how):
+    dataset = made(tars, "batches")
+    context = multiprocessing.get_context(how)
+    loader = torch.utils.data.DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=2 if how == "fork" else 1,
+        multiprocessing_context=context,
+        persistent_workers=True,
+    )
+    first, second = ([plain(output) for output in loader] for _ in range(2))
+    assert (
+        sorted(numbers(whole_of(first))) == sorted(numbers(whole_of(second))) == list(range(TOTAL))
+    )
+    assert first != second
+    assert first == [plain(output) for output in made(tars, "batches")]
+    with pytest.raises(StateError, match=r"WebLoader.state_dict\(\)"):
+        dataset.state_dict()
+
+
+def test_a_loader_makes_batches_as_torch_does(tars):
+    dataset = wds.WebDataset(tars).decode().to_tuple("__key__", "cls")
+    loader = wds.WebLoader(dataset, batch_size=10, num_workers=2)
+    batches = list(loader)
+    assert len(loader) == len(batches) == 10
+    assert isinstance(batches[0][1], torch.Tensor)
+    assert [len(keys) for keys, _ in batches] == [10] * 9 + [2]
+    assert numbers(batches) == list(range(TOTAL))
+    assert len(list(wds.WebLoader(dataset, batch_size=10, drop_last=True))) == 9
+    assert next(iter(wds.WebLoader(dataset)))[1].tolist() == [0]
+
+
+def test_persistent_workers_go_on(tars):
+    settings = {"batch_size": None, "num_workers": 2, "persistent_workers": True}
+    loader = wds.WebLoader(made(tars, "selected"), **settings)
+    epochs = [[plain(output) for output in loader] for _ in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2]
+    outputs = iter(loader)
+    next(outputs)
+    state = loader.state_dict()
+    rest = [plain(output) for output in outputs]
+    loader.load_state_dict(state)
+    assert [plain(output) for output in loader] == rest
+    assert state["epoch"] == 3
+
+
+def test_ranks_share_an_epoch(tars):
+    parts = [
+        numbers(wds.WebDataset(tars, world=World(ranks_per_node=2, rank=rank)).decode())
+        for rank in range(2)
+    ]
+    assert sorted(parts[0] + parts[1]) == list(range(TOTAL))
+    nominal = [
+        numbers(
+            wds.WebDataset(tars, world=World(ranks_per_node=2, rank=rank))
+            .decode()
+            .batched(5)
+            .with_epoch(6)
+        )
+        for rank in range(2)
+    ]
+    assert sorted(nominal[0] + nominal[1]) == list(range(60))
+
+
+def test_a_batch_size_makes_batches_of_a_plain_loader_the_same(tars):
+    dataset = wds.WebDataset(tars, batch_size=8).shuffle(30).decode().to_tuple("cls")
+    found = [
+        numbers(torch.utils.data.DataLoader(copy.deepcopy(dataset), batch_size=8, num_workers=n))
+        for n in (0, 2)
+    ]
+    assert found[0] == found[1]
+    with pytest.raises(ConfigError, match="leave batch_size= out"):
+        dataset.batched(9)
+
+
+WITHOUT_TORCH = """
+import importlib.util, sys
+sys.modules["torch"] = None
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
+import streamplug_webdataset as wds
+dataset = wds.WebDataset(sys.argv[1]).shuffle(10).decode().to_tuple("cls").batched(10)
+assert len(list(dataset)) == 10 and dataset.state_dict()["epoch"] == 1
+try:
+    wds.WebLoader
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_pipelines_need_no_torch(tars):
+    command = [sys.executable, "-c", WITHOUT_TORCH, tars]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stderr == ""
+    assert "pip install torch" in done.stdout
+
+
+def test_a_copy_for_a_worker_does_not_have_the_index_twice(tars):
+    dataset = made(tars, "batches")
+    stream = dataset.dataset.streams[0]
+    assert stream.known
+    assert not pickle.loads(pickle.dumps(stream)).known
+
+
+# -- what is refused -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"urls": "pipe:curl -s http://x/{0..9}.tar"}, "name the URL itself"),
+        ({"urls": "-"}, "name the URL itself"),
+        ({"urls": "mix.yaml"}, "mix data sets with streams"),
+        ({"urls": {"datasets": []}}, "expected paths or URLs"),
+        ({"urls": []}, "expected paths or URLs"),
+        ({"handler": wds.warn_and_continue}, "an archive that cannot be read is an error"),
+        ({"mode": "keep"}, "None and 'resampled'"),
+        ({"nodesplitter": list}, "dealt to ranks and workers by the plan"),
+        ({"select_files": bool}, "name the extensions in columns="),
+        ({"rename_files": str}, r"rename values with rename\(\)"),
+        ({"shuffle": True}, "set by the pipeline"),
+        ({"detshuffle": 3}, "expected True or False"),
+    ],
+)
+def test_what_is_not_supported_is_refused(tars, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        wds.WebDataset(**{"urls": tars, **arguments})
+
+
+def test_stages_that_would_lose_samples_or_mean_nothing_are_refused(tars):
+    dataset = wds.WebDataset(tars)
+    for handler in (wds.ignore_and_continue, wds.ignore_and_stop, wds.warn_and_stop):
+        with pytest.raises(ConfigError, match="lost in silence; use warn_and_continue"):
+            dataset.map(int, handler=handler)
+        with pytest.raises(ConfigError, match="lost in silence"):
+            handler(ValueError())
+    for wrong in (
+        lambda: dataset.batched(0),
+        lambda: dataset.shuffle(True),
+        lambda: dataset.slice(-1),
+        dataset.slice,
+        dataset.with_epoch,
+        lambda: dataset.with_length(-1),
+        dataset.map_dict,
+        lambda: dataset.map_tuple(3),
+        lambda: dataset.compose(3),
+        lambda: dataset.decode(3),
+        lambda: dataset.repeat(2, 3),
+        lambda: wds.DataPipeline(wds.shuffle(3)),
+        lambda: wds.DataPipeline(wds.SimpleShardList(tars), int, wds.tarfile_to_samples()),
+        lambda: wds.WebLoader([1]),
+        lambda: wds.WebLoader(dataset, shuffle=True),
+        lambda: wds.WebLoader(dataset, batch_size=None, drop_last=True),
+        lambda: wds.WebLoader(dataset, in_order=False),
+    ):
+        with pytest.raises(ConfigError):
+            wrong()
+
+
+def test_lists_of_archives_and_a_cache(tars, tmp_path):
+    folder = tars.rpartition("/")[0]
+    names = [f"{folder}/x-00{n}.tar" for n in range(SHARDS)]
+    for urls in (names, "::".join(names), folder, f"{folder}/*.tar"):
+        assert numbers(wds.WebDataset(urls)) == list(range(TOTAL))
+    cached = wds.WebDataset(tars, cache_dir=str(tmp_path), cache_size=10**9, verbose=True)
+    assert len(list(cached)) == TOTAL
+    assert len(list(tmp_path.glob("*.tar"))) == SHARDS
+
+
+def test_a_set_without_samples_is_an_error_unless_asked_for(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w"):
+        pass
+    with pytest.raises(ConfigError, match="no samples"):
+        list(wds.WebDataset(str(tmp_path)))
+    assert list(wds.WebDataset(str(tmp_path), empty_check=False).decode().batched(3)) == []

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import io
+import logging
+import tarfile
+
+import numpy as np
+import pytest
+from streamplug_webdataset import ShardWriter, TarWriter
+
+from streamplug import StreamingDataset
+from streamplug.errors import ConfigError, CorruptShardError, EncodeError, WriterError
+
+
+def rows(count=10):
+    return [{"__key__": f"{n:04d}", "cls": n, "txt": f"text {n}"} for n in range(count)]
+
+
+def read(path):
+    return list(StreamingDataset(remote=str(path), format="webdataset"))
+
+
+def test_archives_have_the_numbers_and_limits_that_are_asked_for(tmp_path, caplog):
+    done = []
+    with (
+        caplog.at_level(logging.INFO, "streamplug"),
+        ShardWriter(
+            f"{tmp_path}/x-%06d.tar", maxcount=4, start_shard=7, post=done.append, verbose=1
+        ) as out,
+    ):
+        for row in rows():
+            out.write(row)
+    assert done == [f"{tmp_path}/x-{n:06d}.tar" for n in (7, 8, 9)]
+    assert [len(read(path)) for path in done] == [4, 4, 2]
+    assert read(tmp_path) == rows()
+    assert (out.total, len(caplog.records)) == (10, 3)
+    out.close()
+    with pytest.raises(WriterError, match="are complete"):
+        out.write(rows()[0])
+
+
+def test_archives_are_limited_in_size(tmp_path):
+    with ShardWriter(f"{tmp_path}/x-%d.tar", maxsize=5e3) as out:
+        for row in rows():
+            out.write(row)
+    assert [len(read(path)) for path in sorted(tmp_path.iterdir())] == [3, 3, 3, 1]
+
+
+def test_a_writer_that_is_given_nothing_leaves_nothing(tmp_path):
+    with ShardWriter(f"{tmp_path}/x-%d.tar"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_samples_may_differ_in_their_extensions(tmp_path):
+    with TarWriter(str(tmp_path / "a.tar")) as out:
+        size = out.write({"__key__": "a", "npy": np.arange(3), "_note": "x", "__url__": "y"})
+        out.write({"__key__": "b", "json": [1], "txt": None, "cls": "7", "caption": "é"})
+    first, second = read(tmp_path)
+    assert size == 1024
+    assert first["npy"].tolist() == [0, 1, 2]
+    assert (second["json"], second["npy"], second["cls"]) == ([1], None, 7)
+    assert second["caption"].decode() == "é"
+
+
+@pytest.mark.parametrize("encoder", [False, {"cls": str}, lambda s: {**s, "cls": b"1"}])
+def test_values_are_encoded_as_one_says(tmp_path, encoder):
+    value = b"1" if encoder is False else 1
+    with TarWriter(tmp_path / "a.tar", encoder=encoder) as out:
+        out.write({"__key__": "a", "cls": value})
+    assert read(tmp_path)[0]["cls"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "compress", "kind"),
+    [
+        ("a.tar.gz", None, "gz"),
+        ("a.tgz", None, "gz"),
+        ("a.tar.bz2", None, "bz2"),
+        ("a", "xz", "xz"),
+        ("a.tar.gz", False, ""),
+        ("b", True, "gz"),
+    ],
+)
+def test_archives_are_compressed_and_have_the_same_bytes(tmp_path, name, compress, kind):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        with TarWriter(str(tmp_path / folder / name), compress=compress, mtime=3) as out:
+            for row in rows(3):
+                out.write(row)
+    with tarfile.open(tmp_path / "one" / name, f"r:{kind}") as tar:
+        assert {member.mtime for member in tar} == {3}
+        assert len(tar.getnames()) == 6
+    assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_files_that_are_open_are_written_to(tmp_path):
+    files = {}
+
+    def opener(name):
+        files[name] = io.BytesIO()
+        return files[name]
+
+    with ShardWriter("x-%d.tar", maxcount=2, opener=opener) as out:
+        for row in rows(4):
+            out.write(row)
+    assert list(files) == ["x-0.tar", "x-1.tar"]
+    assert not any(file.closed for file in files.values())
+    (tmp_path / "a.tar").write_bytes(files["x-1.tar"].getvalue())
+    assert read(tmp_path) == rows(4)[2:]
+
+
+def test_an_archive_that_was_left_in_the_middle_is_not_taken_for_whole(tmp_path):
+    with pytest.raises(KeyError), ShardWriter(f"{tmp_path}/x-%d.tar") as out:  # noqa: PT012
+        out.write(rows()[0])
+        raise KeyError
+    with pytest.raises(CorruptShardError, match="cut short"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        ({"cls": 1}, "needs a '__key__'"),
+        ({"__key__": "a.b", "cls": 1}, "must not have a dot"),
+        ({"__key__": "0000", "cls": 1}, "is that of the sample before"),
+        ({"__key__": "a"}, "has no values"),
+        ({"__key__": "a", "jpg": 3}, "'jpg': jpeg takes"),
+        ({"__key__": "a", "bin": 3}, "expected bytes, got int"),
+        ({"__key__": "a", "cls": "x"}, "cls"),
+        ({"__key__": "a", "CLS": b"1"}, "lower case"),
+    ],
+)
+def test_what_readers_would_not_find_again_is_refused(tmp_path, sample, message):
+    with TarWriter(tmp_path / "a.tar") as out:
+        out.write(rows()[0])
+        with pytest.raises(EncodeError, match=message):
+            out.write(sample)
+    assert read(tmp_path) == rows(1)
+
+
+def test_arguments_without_a_meaning_are_refused(tmp_path):
+    for wrong in (
+        lambda: TarWriter("s3://bucket/a.tar"),
+        lambda: TarWriter(tmp_path / "a.tar", mtime=1.5),
+        lambda: TarWriter(tmp_path / "a.tar", mtime=8**11),
+        lambda: TarWriter(tmp_path / "a.tar", compress="zip"),
+        lambda: TarWriter(tmp_path / "a.tar", encoder=3),
+        lambda: ShardWriter("x.tar"),
+        lambda: ShardWriter("x-%d-%d.tar"),
+        lambda: ShardWriter("x-%d.tar", maxcount=0),
+        lambda: ShardWriter("x-%d.tar", maxsize=-1),
+        lambda: ShardWriter("x-%d.tar", start_shard=-1),
+    ):
+        with pytest.raises(ConfigError):
+            wrong()
