@@ -1,0 +1,39 @@
+"""The ``streamplug-datasets`` command: one subcommand for each data set."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from streamplug.errors import StreamplugError
+
+COMMANDS = {
+    "cifar10": "cifar10",
+}
+"""The module of each data set; it is imported when its command runs, or when help is asked for."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"streamplug_datasets.convert.{COMMANDS[cmd_name]}")
+        command: click.Command = module.command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StreamplugError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_LazyGroup)
+def main() -> None:
+    """Convert well-known data sets from their original files."""
