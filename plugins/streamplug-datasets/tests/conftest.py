@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 from streamplug_datasets.cli import main
 
 
@@ -56,5 +58,38 @@ def refused(convert):
         result = convert(line)
         assert result.code == 1, result.out
         return result.error
+
+    return run
+
+
+@pytest.fixture
+def picture():
+    """Write an image of colours that go over into one another, which survive JPEG; returns its pixels."""
+
+    def write(path, seed, size=(40, 30), mode="RGB", **options):
+        colours = np.random.default_rng(seed).integers(0, 256, (2, 2, 3), np.uint8)
+        image = Image.fromarray(colours).resize(size, Image.Resampling.BILINEAR).convert(mode)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.save(path, **options)
+        return np.asarray(image)
+
+    return write
+
+
+@pytest.fixture
+def learns():
+    """Check that a model learns: two steps on a batch, of which the second has the lower loss."""
+    torch = pytest.importorskip("torch")
+
+    def run(model, loss_of):
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        losses = []
+        for _ in range(2):
+            loss = loss_of(model)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[1] < losses[0]
 
     return run

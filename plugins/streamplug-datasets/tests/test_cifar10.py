@@ -104,22 +104,14 @@ def test_what_comes_out_is_what_was_there(tmp_path, truth, converted, kind):
             assert y == labels[first + at]
 
 
-def test_it_trains(home, converted):
+def test_it_trains(home, converted, learns):
     converted(LINE)
     dataset = StreamingCIFAR10(local="converted/train", batch_size=20, shuffle=True)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
     images, labels = next(iter(StreamingDataLoader(dataset)))
     assert (images.dtype, images.shape) == (torch.float32, (20, 3, 32, 32))
     assert 0 <= images.min() < 0.1 < 0.9 < images.max() <= 1
-    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    losses = []
-    for _ in range(2):
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[1] < losses[0]
+    learns(model, lambda model: torch.nn.functional.cross_entropy(model(images), labels))
 
 
 def test_transforms_are_applied_wherever_samples_come_from(home, converted):

@@ -10,7 +10,10 @@ import click
 from streamplug.errors import StreamplugError
 
 COMMANDS = {
+    "ade20k": "ade20k",
     "cifar10": "cifar10",
+    "coco": "coco",
+    "imagenet": "imagenet",
 }
 """The module of each data set; it is imported when its command runs, or when help is asked for."""
 

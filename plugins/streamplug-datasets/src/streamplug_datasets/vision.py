@@ -21,7 +21,7 @@ def as_array(image: Image.Image) -> NDArray[Any]:
     pixels: NDArray[Any] = np.array(image)
     channels = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     if pixels.dtype == np.uint8:
-        return channels.astype(np.float32) / np.float32(255)
+        channels = np.divide(channels, 255, dtype=np.float32)
     return channels.astype(np.float32) if pixels.dtype == bool else np.ascontiguousarray(channels)
 
 
