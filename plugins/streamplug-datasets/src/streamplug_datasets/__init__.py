@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug_datasets.language import StreamingC4, StreamingEnWiki, StreamingPile
     from streamplug_datasets.vision import (
         StreamingADE20K,
         StreamingCIFAR10,
@@ -16,16 +17,22 @@ if TYPE_CHECKING:
 # Imported when they are first used: converters start many processes, and have no use for torch.
 _HOME = {
     "StreamingADE20K": "vision",
+    "StreamingC4": "language",
     "StreamingCIFAR10": "vision",
     "StreamingCOCO": "vision",
+    "StreamingEnWiki": "language",
     "StreamingImageNet": "vision",
+    "StreamingPile": "language",
 }
 
 __all__ = [
     "StreamingADE20K",
+    "StreamingC4",
     "StreamingCIFAR10",
     "StreamingCOCO",
+    "StreamingEnWiki",
     "StreamingImageNet",
+    "StreamingPile",
 ]
 
 

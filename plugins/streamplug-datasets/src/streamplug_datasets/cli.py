@@ -11,9 +11,13 @@ from streamplug.errors import StreamplugError
 
 COMMANDS = {
     "ade20k": "ade20k",
+    "c4": "c4",
     "cifar10": "cifar10",
     "coco": "coco",
+    "enwiki": "enwiki",
+    "enwiki-text": "enwiki_text",
     "imagenet": "imagenet",
+    "pile": "pile",
 }
 """The module of each data set; it is imported when its command runs, or when help is asked for."""
 
