@@ -67,12 +67,8 @@ def sentences(path):
         if not line:
             found.append([])
             continue
-        plain = (
-            line.lower()
-            .replace("é", "e")
-            .replace("rivers", "river ##s")
-            .replace("township", "town ##ship")
-        )
+        plain = line.lower().replace("é", "e")
+        plain = plain.replace("rivers", "river ##s").replace("township", "town ##ship")
         found[-1].append([VOCABULARY.index(word) for word in plain.split()])
     return found
 
@@ -173,8 +169,11 @@ def test_bad_files_are_named(home, refused, tmp_path):
     path = home / "part-00499-of-00500"
     whole = path.read_bytes()
     path.write_bytes(whole[:40] + b"\xff" + whole[40:])
-    for line in (LINE, TEXT):
+    for line in (LINE, TEXT.replace("converted", "text")):
         assert "part-00499-of-00500: line 1: 'utf-8' codec can't decode byte 0xff" in refused(line)
+    error = refused(TEXT)
+    assert "already holds a data set, or a part of one" in error
+    assert "here, that is --replace" in error
     path.write_text("\n\n")
     assert "part-00499-of-00500: there is no text in it" in refused(
         LINE.replace("converted", "other")

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplug_datasets.language import StreamingC4, StreamingEnWiki, StreamingPile
+    from streamplug_datasets.video import (
+        StreamingInsideWebVid,
+        StreamingOutsideDTWebVid,
+        StreamingOutsideGIWebVid,
+    )
     from streamplug_datasets.vision import (
         StreamingADE20K,
         StreamingCIFAR10,
@@ -22,6 +27,9 @@ _HOME = {
     "StreamingCOCO": "vision",
     "StreamingEnWiki": "language",
     "StreamingImageNet": "vision",
+    "StreamingInsideWebVid": "video",
+    "StreamingOutsideDTWebVid": "video",
+    "StreamingOutsideGIWebVid": "video",
     "StreamingPile": "language",
 }
 
@@ -32,6 +40,9 @@ __all__ = [
     "StreamingCOCO",
     "StreamingEnWiki",
     "StreamingImageNet",
+    "StreamingInsideWebVid",
+    "StreamingOutsideDTWebVid",
+    "StreamingOutsideGIWebVid",
     "StreamingPile",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from streamplug import StreamingDataset
@@ -31,8 +32,11 @@ class ChangedDataset(StreamingDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this worker's samples of the next epoch."""
-        samples: Iterator[Any] = super().__iter__()
-        return samples if self._own else map(self.change, samples)
+        own = self._own
+        samples: Any = super().__iter__()
+        with closing(samples):
+            for sample in samples:
+                yield sample if own else self.change(sample)
 
     @property
     def _own(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from streamplug.errors import StreamplugError
+from streamplug.errors import OutputExistsError, StreamplugError
 
 COMMANDS = {
     "ade20k": "ade20k",
@@ -18,6 +18,7 @@ COMMANDS = {
     "enwiki-text": "enwiki_text",
     "imagenet": "imagenet",
     "pile": "pile",
+    "webvid": "webvid",
 }
 """The module of each data set; it is imported when its command runs, or when help is asked for."""
 
@@ -38,6 +39,8 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
         except StreamplugError as error:
             click.echo(f"error: {error}", err=True)
+            if isinstance(error, OutputExistsError):
+                click.echo("here, that is --replace", err=True)
             ctx.exit(1)
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from streamplug_datasets.convert.run import Settings, Split, Summary, convert
 
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 
 
 def converter(
@@ -25,6 +25,7 @@ def converter(
     hashes: str = "sha1,xxh64",
     size_limit: str,
     source: Any = FOLDER,
+    whole: bool = True,
 ) -> Callable[[Callable[..., Sequence[Split]]], click.Command]:
     """Make a command of a function that says which splits there are to write.
 
@@ -37,6 +38,7 @@ def converter(
         hashes: Default of ``--hashes``.
         size_limit: Default of ``--size-limit``.
         source: Type of ``--in``.
+        whole: Whether it can be told if all of the real data set is there: ``--allow-partial``.
     """
 
     def command(plan: Callable[..., Sequence[Split]]) -> click.Command:
@@ -71,7 +73,9 @@ def converter(
             tell(summaries, as_json=as_json)
 
         made: Any = run
-        for option in reversed(_options(splits, compression, hashes, size_limit, source)):
+        for option in reversed(
+            _options(splits, compression, hashes, size_limit, source, whole=whole)
+        ):
             made = option(made)
         return click.command()(made)
 
@@ -103,13 +107,24 @@ def _names(given: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _options(
-    splits: Sequence[str], compression: str, hashes: str, size_limit: str, source: Any
+    splits: Sequence[str],
+    compression: str,
+    hashes: str,
+    size_limit: str,
+    source: Any,
+    *,
+    whole: bool,
 ) -> list[Any]:
     chosen = click.option(
         "--splits",
         default=",".join(splits),
         show_default=True,
         help="Which splits to convert, with commas between.",
+    )
+    partial = click.option(
+        "--allow-partial",
+        is_flag=True,
+        help="Take what there is, though the real data set has more.",
     )
     return [
         click.option("--in", "root", type=source, required=True, help="Where the original is."),
@@ -138,11 +153,7 @@ def _options(
             type=click.IntRange(min=0),
             help="How many write at once; by default one for each processor.",
         ),
-        click.option(
-            "--allow-partial",
-            is_flag=True,
-            help="Take what there is, though the real data set has more.",
-        ),
+        *([partial] if whole else []),
         click.option("--replace", is_flag=True, help="Remove another data set that is in --out."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     ]

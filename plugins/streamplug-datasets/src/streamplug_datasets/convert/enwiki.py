@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from streamplug.errors import ConfigError, DataError, NotFound
 from streamplug_datasets.convert import files
 from streamplug_datasets.convert.bert import Pair, Recipe, Vocabulary, pairs
 from streamplug_datasets.convert.run import Split
-from streamplug_datasets.convert.text import lines
+from streamplug_datasets.convert.text import text_lines
 from streamplug_datasets.options import converter
 
 COLUMNS = dict.fromkeys(
@@ -33,6 +35,7 @@ COLUMNS = dict.fromkeys(
 )
 FILES = 500
 _AT_ONCE = 4096
+_UNKNOWN = "[UNK]"
 
 
 @converter(
@@ -133,33 +136,21 @@ def samples(part: dict[str, Any]) -> Iterator[dict[str, bytes]]:
 def _documents(path: Path, vocab: str, *, lower: bool) -> Iterator[list[list[int]]]:
     """Yield the articles of a file: for each sentence, its tokens."""
     document: list[list[int]] = []
-    texts: list[str | None] = []
+    for text, tokens in _sentences(path, vocab, lower=lower):
+        if tokens:
+            document.append(tokens)
+        elif not text and document:
+            yield document
+            document = []
+    if document:
+        yield document
 
-    def tokenized() -> Iterator[list[int] | None]:
-        encoded = iter(
-            _tokenizer(vocab, lower).encode_batch([t for t in texts if t], add_special_tokens=False)
-        )
-        return (next(encoded).ids if text else None for text in texts)
 
-    def take() -> Iterator[list[list[int]]]:
-        nonlocal document
-        for tokens in tokenized():
-            if tokens:
-                document.append(tokens)
-            elif tokens is None and document:
-                yield document
-                document = []
-
-    for number, line in lines(path):
-        try:
-            texts.append(line.decode().strip() or None)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: line {number}: {error}") from error
-        if len(texts) == _AT_ONCE:
-            yield from take()
-            texts.clear()
-    texts.append(None)
-    yield from take()
+def _sentences(path: Path, vocab: str, *, lower: bool) -> Iterator[tuple[str, list[int]]]:
+    tokenizer, texts = _tokenizer(vocab, lower), text_lines(path)
+    while batch := list(islice(texts, _AT_ONCE)):
+        encoded = tokenizer.encode_batch(batch, add_special_tokens=False)
+        yield from zip(batch, (each.ids for each in encoded))
 
 
 @lru_cache(1)
@@ -170,8 +161,11 @@ def _tokenizer(vocab: str, lower: bool) -> Any:
         raise ConfigError(
             "enwiki needs tokenizers: pip install 'streamplug-datasets[enwiki]'"
         ) from error
+    os.environ.setdefault(
+        "TOKENIZERS_PARALLELISM", "false"
+    )  # there is a process for each processor
     model = tokenizers.models.WordPiece.from_file(
-        vocab, unk_token="[UNK]", max_input_chars_per_word=200
+        vocab, unk_token=_UNKNOWN, max_input_chars_per_word=200
     )
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
@@ -184,7 +178,7 @@ def _tokenizer(vocab: str, lower: bool) -> Any:
 def _stored(pair: Pair, recipe: Recipe) -> dict[str, bytes]:
     """Return a pair as the columns of a sample, filled up with zeros."""
     length, predictions = recipe.length, recipe.predictions
-    columns: dict[str, Any] = {
+    columns: dict[str, tuple[Any, int]] = {
         "input_ids": (pair.tokens, length),
         "input_mask": (np.ones(len(pair.tokens)), length),
         "segment_ids": (np.arange(len(pair.tokens)) >= pair.second, length),
@@ -193,7 +187,7 @@ def _stored(pair: Pair, recipe: Recipe) -> dict[str, bytes]:
         "masked_lm_weights": (np.ones(len(pair.labels), np.float32), predictions),
         "next_sentence_labels": (np.array([pair.random]), 1),
     }
-    return {name: _filled(*values, name) for name, values in columns.items()}
+    return {name: _filled(values, size, name) for name, (values, size) in columns.items()}
 
 
 def _filled(values: Any, length: int, name: str) -> bytes:

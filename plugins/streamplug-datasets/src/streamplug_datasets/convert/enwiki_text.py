@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from streamplug.errors import DataError
 from streamplug_datasets.convert.enwiki import text_files
 from streamplug_datasets.convert.run import Split
-from streamplug_datasets.convert.text import lines
+from streamplug_datasets.convert.text import text_lines
 from streamplug_datasets.options import converter
 
 COLUMNS = {"text": "str"}
@@ -33,10 +32,4 @@ def command(root: Path, splits: Sequence[str], *, allow_partial: bool) -> list[S
 
 def samples(part: str) -> Iterator[dict[str, str]]:
     """Yield the samples of a file."""
-    for number, line in lines(Path(part)):
-        try:
-            text = line.decode().strip()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{part}: line {number}: {error}") from error
-        if text:
-            yield {"text": text}
+    return ({"text": text} for text in text_lines(Path(part)) if text)

@@ -12,6 +12,7 @@ import numpy as np
 from streamplug import write_parts
 from streamplug.errors import DataError
 from streamplug.plugin import open_storage
+from streamplug_datasets.convert.failures import counted
 
 INDEX = "index.json"
 
@@ -26,6 +27,7 @@ class Split:
         make: Yields the samples of a part; a function of a module.
         parts: What `make` is called with, plain JSON values.
         samples: How many samples the real one has; None if nobody knows, or it need not be whole.
+        failures: Where parts say what could not be had, see `streamplug_datasets.convert.failures`.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Split:
     make: Callable[[Any], Iterable[Mapping[str, Any]]]
     parts: Sequence[Any]
     samples: int | None = None
+    failures: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,9 @@ def _convert(split: Split, settings: Settings) -> Summary:
             f"{out}: {samples:,} samples, where {split.name or 'the set'} has {split.samples:,}; if a part "
             "of it is what you want, run again with --allow-partial, which keeps what is written"
         )
-    return Summary(
-        split.name, out, samples, len(shards), sum(shard["raw_data"]["bytes"] for shard in shards)
-    )
+    raw_bytes = sum(shard["raw_data"]["bytes"] for shard in shards)
+    failed = counted(split.failures) if split.failures else {}
+    return Summary(split.name, out, samples, len(shards), raw_bytes, failed)
 
 
 def cut(items: Sequence[Any], size: int, **common: Any) -> list[dict[str, Any]]:

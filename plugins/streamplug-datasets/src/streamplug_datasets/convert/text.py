@@ -53,6 +53,19 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             yield file
 
 
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text, without white space around them.
+
+    Raises:
+        DataError: If it is damaged, or not UTF-8.
+    """
+    for number, line in lines(path):
+        try:
+            yield line.decode().strip()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: line {number}: {error}") from error
+
+
 def json_lines(path: Path, fields: dict[str, type]) -> Iterator[dict[str, Any]]:
     """Yield the JSON object of each line.
 
