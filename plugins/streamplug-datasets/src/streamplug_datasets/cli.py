@@ -17,6 +17,8 @@ COMMANDS = {
     "enwiki": "enwiki",
     "enwiki-text": "enwiki_text",
     "imagenet": "imagenet",
+    "laion400m": "laion400m",
+    "laion400m-crawl": "laion400m_crawl",
     "pile": "pile",
     "webvid": "webvid",
 }

@@ -29,10 +29,11 @@ class Failures:
 
         Args:
             kind: By which it is counted, such as ``"timeout"``.
-            **what: What it is about, plain JSON values.
+            **what: What it is about, plain JSON values; without any, it is counted and not listed.
         """
         self.kinds[kind] += 1
-        self._found.append({"kind": kind, **what})
+        if what:
+            self._found.append({"kind": kind, **what})
 
     def write(self, folder: str, part: int, tried: int, most: float) -> None:
         """Write them to a folder, a path or URL, in place of what was there of this part.
