@@ -124,3 +124,30 @@ def test_tokenizer_has_to_be_given(home, converted):
         StreamingC4(local="converted/val", max_seq_len=4, tokenizer=letters, group_method="concat")
     with pytest.raises(ConfigError, match="max_seq_len=0"):
         StreamingC4(local="converted/val", max_seq_len=0, tokenizer=letters)
+
+
+def test_tokenizer_can_be_named(home, converted, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["<unk>", "</s>", "train", "validation", "x"]
+    model = tokenizers.models.WordLevel(
+        {word: n for n, word in enumerate(words)}, unk_token="<unk>"
+    )
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>"
+    )
+    fast.save_pretrained(tmp_path / "tokenizer")
+    converted(LINE)
+    dataset = StreamingC4(
+        local="converted/train", tokenizer_name=str(tmp_path / "tokenizer"), max_seq_len=24
+    )
+    row = dataset[0]
+    assert len(row["input_ids"]) == len(row["attention_mask"]) == 24
+    assert row["input_ids"][0] == words.index("train")
+    used = sum(row["attention_mask"])
+    assert 1 < used < 24
+    assert row["input_ids"][used:] == [words.index("</s>")] * (
+        24 - used
+    )  # it had no token to fill up with

@@ -32,7 +32,7 @@ Pixels = NDArray[np.uint8]
 @converter(splits=list(SIZES), size_limit="1mb")
 @seed
 def command(root: Path, splits: Sequence[str], *, seed: int, allow_partial: bool) -> list[Split]:
-    """CIFAR-10.
+    """Convert CIFAR-10.
 
     --in has data_batch_1 … data_batch_5 and test_batch, or these with .bin, or a folder
     cifar-10-batches-py or cifar-10-batches-bin with them.
