@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shlex
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 from streamplug_datasets.cli import main
+
+import streamplug
 
 
 class Result:
@@ -28,6 +31,12 @@ class Result:
 def convert(tmp_path, monkeypatch):
     """Run ``streamplug-datasets`` with what follows it in a shell, without processes of its own."""
     monkeypatch.chdir(tmp_path)
+
+    def write_parts(make, parts, **options):
+        make, parts = pickle.loads(pickle.dumps((make, parts)))  # as if for other processes
+        return streamplug.write_parts(make, parts, **options)
+
+    monkeypatch.setattr("streamplug_datasets.convert.run.write_parts", write_parts)
 
     def run(line):
         ran = CliRunner().invoke(main, [*shlex.split(line), "--processes", "0"])

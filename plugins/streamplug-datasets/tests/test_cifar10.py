@@ -3,11 +3,16 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from streamplug_datasets import StreamingCIFAR10
 from streamplug_datasets.convert.pickles import load
+from streamplug_datasets.vision import as_array
 
 from streamplug import StreamingDataLoader
 from streamplug.errors import ConfigError, DataError
@@ -114,6 +119,50 @@ def test_it_trains(home, converted, learns):
     learns(model, lambda model: torch.nn.functional.cross_entropy(model(images), labels))
 
 
+def test_images_become_what_torchvision_makes_of_them():
+    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+    grey = as_array(Image.fromarray(pixels))
+    assert (grey.shape, grey.dtype) == ((1, 3, 4), np.float32)
+    assert np.array_equal(grey[0], pixels.astype(np.float32) / np.float32(255))
+    colours = as_array(Image.merge("RGB", [Image.fromarray(pixels // n) for n in (1, 2, 3)]))
+    assert np.array_equal(colours[2], (pixels // 3).astype(np.float32) / np.float32(255))
+    assert np.array_equal(
+        as_array(Image.fromarray(pixels > 90))[0], (pixels > 90).astype(np.float32)
+    )
+    deep = as_array(Image.fromarray(pixels.astype(np.int32) * 1000))
+    assert (deep.dtype, int(deep.max())) == (np.int32, 220_000)
+
+
+def test_processes_write_the_same_bytes(home, converted, tmp_path):
+    converted(LINE)
+    command = [
+        sys.executable,
+        "-m",
+        "streamplug_datasets",
+        *LINE.replace("converted", "again").split(),
+    ]
+    command += ["--processes", "2", "--splits", "train"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("again/train: 60 samples, 1 shards, ")
+    files = {
+        path.relative_to("converted")
+        for path in Path("converted/train").rglob("*")
+        if path.is_file()
+    }
+    assert len(files) == 4
+    assert all(
+        (Path("again") / f).read_bytes() == (Path("converted") / f).read_bytes() for f in files
+    )
+
+
+def test_it_can_be_written_far_away(home, converted):
+    far = f"memory://{home.parents[1].name}"
+    line = LINE.replace("converted", far)
+    assert [split["samples"] for split in converted(line)] == [5 * EACH, EACH]
+    assert StreamingCIFAR10(remote=f"{far}/val").size == EACH
+
+
 def test_transforms_are_applied_wherever_samples_come_from(home, converted):
     converted(LINE)
     dataset = StreamingCIFAR10(
@@ -200,6 +249,16 @@ def test_pickle_runs_nothing(tmp_path, monkeypatch, what):
     ):
         load(path)
     assert not (tmp_path / "broken-in").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["_codecs encode", "numpy dtype", "numpy ndarray", "numpy.core.multiarray _reconstruct"]
+)
+def test_pickle_changes_no_stand_in(tmp_path, name):
+    path = tmp_path / "hostile"
+    path.write_bytes(f"c{name.replace(' ', chr(10))}\n(dS'__doc__'\nS'changed'\nsb.".encode())
+    with pytest.raises(DataError, match="hostile: no such pickle: TypeError"):
+        load(path)
 
 
 def test_pickled_array_is_one_of_bytes(tmp_path):

@@ -107,6 +107,19 @@ def test_videos_can_be_files(site, tmp_path, converted):
         assert dataset[0]["content"] == b"near"
 
 
+def test_workers_of_a_loader_fetch_ahead(site, tmp_path, converted):
+    rows = videos(site, tmp_path)
+    converted(f"{LINE} --videos videos")
+    dataset = StreamingOutsideDTWebVid(
+        local="converted", extra_local="near", extra_remote="videos", batch_size=3
+    )
+    loader = StreamingDataLoader(dataset, num_workers=2, collate_fn=list)
+    samples = [sample for batch in loader for sample in batch]
+    assert [(s["videoid"], s["content"]) for s in samples] == [
+        (s["videoid"], s["content"]) for s in expected(rows, site)
+    ]
+
+
 def test_state_is_that_of_samples_that_were_handed_out(site, tmp_path, converted):
     videos(site, tmp_path)
     converted(f"{LINE} --videos videos")

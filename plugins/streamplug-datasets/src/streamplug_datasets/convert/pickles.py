@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,9 @@ from streamplug.errors import DataError
 class PickledArray:
     """Stands for an array: keeps what the pickle says about it, and makes nothing of it."""
 
-    state: Any = None
+    def __init__(self, *_: Any) -> None:
+        """Take no notice of what makes an empty array."""
+        self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
         """Keep version, shape, dtype, whether it is in Fortran's order, and the bytes."""
@@ -50,23 +51,27 @@ class _DType:
         """Take no notice of what dtypes of more than a byte need."""
 
 
-def _array(*_: Any) -> PickledArray:
-    return PickledArray()
+class _Latin1(bytes):
+    """Bytes, as Python 3 pickles them for Python 2."""
+
+    def __new__(cls, text: Any, encoding: Any) -> bytes:  # type: ignore[misc]  # plain bytes will do
+        """Make them."""
+        if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+            raise DataError(f"text in {encoding!r:.40}")
+        return text.encode("latin-1")
+
+    def __setstate__(self, state: Any) -> None:
+        """Refuse: bytes have none."""
+        raise DataError("bytes with a state")
 
 
-def _latin1(text: Any, encoding: Any) -> bytes:
-    """Make bytes as Python 3 pickles them for Python 2."""
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise DataError(f"text in {encoding!r:.40}")
-    return text.encode("latin-1")
-
-
-_STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
-    ("_codecs", "encode"): _latin1,
+# Classes with __setstate__, all of them: of anything else, a pickle could set the attributes.
+_STAND_INS: dict[tuple[str, str], type] = {
+    ("_codecs", "encode"): _Latin1,
     ("numpy", "dtype"): _DType,
     ("numpy", "ndarray"): PickledArray,
-    ("numpy.core.multiarray", "_reconstruct"): _array,
-    ("numpy._core.multiarray", "_reconstruct"): _array,
+    ("numpy.core.multiarray", "_reconstruct"): PickledArray,
+    ("numpy._core.multiarray", "_reconstruct"): PickledArray,
 }
 
 
@@ -83,7 +88,7 @@ class _Unpickler(pickle.Unpickler):
 def load(path: Path) -> Any:
     """Return what a pickle holds: plain values, and a `PickledArray` for each array.
 
-    Nothing but functions of this module is called, so a hostile pickle can do no more than fail.
+    Nothing but the classes of this module is called, so a hostile pickle runs no code of its own.
 
     Raises:
         DataError: If it is damaged, or holds something else.
