@@ -84,7 +84,7 @@ def test_catalog_has_exactly_its_names(folder):
         (found.kind, found.name) for found in inventory().found if found.distribution == folder.name
     }
     if not provided:
-        pytest.skip(f"{folder.name} is not installed")
+        pytest.skip(f"{folder.name} is not installed, or no plugin")
     listed = {
         (kind, name)
         for kind, names in CATALOG.items()

@@ -23,13 +23,13 @@ def test_line_is_understood(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name, *arguments = shlex.split(line)
     for option in ("--in", "--vocab"):
-        if option in arguments:
+        if option in arguments and "://" not in line.split(option)[1].split()[0]:
             path = Path(arguments[arguments.index(option) + 1])
             path.touch() if path.suffix else path.mkdir()
     command = main.get_command(click.Context(main), name)
     context = command.make_context(name, arguments)
     assert context.params["out"].startswith("s3://bucket/")
-    assert context.params["root"].exists()
+    assert name == "webvid-extract" or context.params["root"].exists()
 
 
 def test_example_runs():

@@ -107,6 +107,22 @@ def test_videos_can_be_files(site, tmp_path, converted):
         assert dataset[0]["content"] == b"near"
 
 
+def test_videos_can_be_taken_out(site, tmp_path, converted, refused):
+    rows = videos(site, tmp_path)
+    converted(LINE)
+    line = "webvid-extract --in converted --videos videos --out paths --part 10"
+    [summary] = converted(line)
+    assert summary["samples"] == COUNT
+    dataset = StreamingOutsideGIWebVid(local="paths", extra_local="near", extra_remote="videos")
+    found = dataset[:]
+    assert [s.pop("content_path") for s in found][9:11] == ["00000/00009.mp4", "00001/00000.mp4"]
+    assert found == expected(rows, site)
+    error = refused(
+        line.replace("--in converted", "--in paths").replace("--out paths", "--out more")
+    )
+    assert "paths: sample 0 has no video" in error
+
+
 def test_workers_of_a_loader_fetch_ahead(site, tmp_path, converted):
     rows = videos(site, tmp_path)
     converted(f"{LINE} --videos videos")

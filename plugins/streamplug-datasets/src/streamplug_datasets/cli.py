@@ -21,6 +21,7 @@ COMMANDS = {
     "laion400m-crawl": "laion400m_crawl",
     "pile": "pile",
     "webvid": "webvid",
+    "webvid-extract": "webvid_extract",
 }
 """The module of each data set; it is imported when its command runs, or when help is asked for."""
 
