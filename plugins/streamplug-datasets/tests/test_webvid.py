@@ -104,6 +104,9 @@ def test_videos_can_be_files(site, tmp_path, converted):
         assert all(s["content"] == by_id[s["videoid"]] for s in found)
         assert len([path for path in near.rglob("*") if path.is_file()]) == COUNT
         near.joinpath("00000/00000.mp4").write_bytes(b"near")
+        stored = dict(plain[0])
+        assert dataset.change(stored)["content"] == b"near"
+        assert "content" not in stored
         assert dataset[0]["content"] == b"near"
 
 
@@ -210,7 +213,7 @@ class Odd(http.server.BaseHTTPRequestHandler):
         self.answer(302, Location=self.path)
 
     def moved(self):
-        self.answer(302, Location="/good")
+        self.answer(302, bytes(9000), Location="/good")
 
     def short(self):
         self.send_response(200)

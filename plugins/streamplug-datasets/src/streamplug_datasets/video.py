@@ -44,9 +44,10 @@ class StreamingOutsideGIWebVid(ChangedDataset):  # noqa: D101 - below
 
     def change(self, sample: dict[str, Any]) -> dict[str, Any]:
         """Return a sample with its video."""
-        if self._extra is not None:
-            sample["content"] = self._video(sample["content_path"]).read_bytes()
-        return sample
+        if self._extra is None:
+            return sample
+        # In a dict of its own: the other one stays until all that were read with it are used.
+        return {**sample, "content": self._video(sample["content_path"]).read_bytes()}
 
     def _video(self, name: str) -> Path:
         """Return where a video is near, after fetching it if need be."""

@@ -7,8 +7,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import click
 
@@ -65,7 +66,7 @@ def options(command: F) -> F:
         click.option("--retries", type=click.IntRange(0), default=2, show_default=True,
                      help="How often to try again after a timeout, a lost connection, or a busy server."),
         click.option("--max-failed", type=click.FloatRange(0, 1), default=0.9, show_default=True,
-                     help="Stop if more than this part of some thousand URLs cannot be had."),
+                     help="Stop if more than this part of a part's URLs cannot be had."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -122,8 +123,7 @@ class _Fetcher:
             reraise=True,
         )
         try:
-            if urlsplit(url).scheme not in ("http", "https"):
-                raise Failed("not http")
+            _check_scheme(url)
             found: bytes = attempts(self._fetch, url)
         except Failed as failed:
             return failed
@@ -135,15 +135,30 @@ class _Fetcher:
         import requests
         import urllib3
 
-        timeouts = (self._crawl.timeout, self._crawl.timeout)
         try:
-            with self._session().get(url, stream=True, timeout=timeouts) as answer:
-                if answer.status_code != 200:
-                    kind = f"status {answer.status_code}"
-                    raise Failed(kind, passing=answer.status_code in _PASSING)
-                return self._read(answer.raw)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, UnicodeError) as error:
+            # requests would follow by itself, but reads all of an answer that leads elsewhere, however long.
+            for _ in range(_REDIRECTS + 1):
+                found = self._step(url)
+                if isinstance(found, bytes):
+                    return found
+                url = urljoin(url, found)
+                _check_scheme(url)
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise _failed(error) from error
+        raise Failed("redirects", f"more than {_REDIRECTS}")
+
+    def _step(self, url: str) -> bytes | str:
+        """Return what a URL leads to, or to which other one."""
+        session, timeout = self._session(), self._crawl.timeout
+        with session.get(
+            url, stream=True, timeout=(timeout, timeout), allow_redirects=False
+        ) as answer:
+            if target := session.get_redirect_target(answer):
+                return str(target)
+            if answer.status_code != 200:
+                kind = f"status {answer.status_code}"
+                raise Failed(kind, passing=answer.status_code in _PASSING)
+            return self._read(answer.raw)
 
     def _read(self, raw: Any) -> bytes:
         found = bytearray()
@@ -160,15 +175,15 @@ class _Fetcher:
         return bytes(found)
 
     def _session(self) -> Any:
-        """Return this thread's session, which knows http and https alone."""
+        """Return this thread's session, which keeps no cookies."""
         session = getattr(self._local, "session", None)
         if session is None:
             import requests
 
             session = self._local.session = requests.Session()
-            session.max_redirects = _REDIRECTS
             session.headers.update({"User-Agent": _AGENT, "Accept-Encoding": "identity"})
             session.auth = _nobody
+            session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
             self._sessions.append(session)
         return session
 
@@ -182,18 +197,17 @@ def _nobody(request: Any) -> Any:
     return request
 
 
+def _check_scheme(url: str) -> None:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise Failed("not http", f"{url:.200}")
+
+
 def _failed(error: Exception) -> Failed:
     import requests
     import urllib3
 
-    kinds: tuple[tuple[str, bool, tuple[type[Exception], ...]], ...] = (
-        ("timeout", True, (requests.Timeout, urllib3.exceptions.TimeoutError)),
-        ("redirects", False, (requests.TooManyRedirects,)),
-        # That is where it was sent on to.
-        ("not http", False, (requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema)),
-        ("bad URL", False, (requests.exceptions.InvalidURL, UnicodeError)),
-    )
-    for kind, passing, classes in kinds:
-        if isinstance(error, classes):
-            return Failed(kind, str(error), passing=passing)
+    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
+        return Failed("timeout", str(error), passing=True)
+    if isinstance(error, requests.exceptions.InvalidURL):
+        return Failed("bad URL", str(error))
     return Failed("connection", str(error), passing=True)
