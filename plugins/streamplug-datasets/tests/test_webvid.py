@@ -21,7 +21,7 @@ from streamplug.testing.http import serving
 
 torch = pytest.importorskip("torch")
 
-LINE = "webvid --in results.csv --out converted --retries 1 --threads 4 --timeout 5 --part 10"
+LINE = "webvid --in results.csv --out converted --retries 1 --threads 4 --timeout 30 --part 10"
 NAMES = ["videoid", "contentUrl", "duration", "page_dir", "name"]
 COUNT = 24
 
@@ -124,6 +124,30 @@ def test_videos_can_be_taken_out(site, tmp_path, converted, refused):
         line.replace("--in converted", "--in paths").replace("--out paths", "--out more")
     )
     assert "paths: sample 0 has no video" in error
+
+
+def test_one_fetches_when_asked_and_the_other_ahead(site, tmp_path, converted):
+    pytest.importorskip("aiohttp")
+    videos(site, tmp_path)
+    converted(f"{LINE} --videos site/videos")
+    site.requests.clear()
+
+    def asked():
+        return len({path for method, path, _ in site.requests if method == "GET"})
+
+    options = {"local": "converted", "extra_remote": f"{site.url}/videos", "batch_size": 12}
+    samples = iter(StreamingOutsideGIWebVid(extra_local="gi", **options))
+    assert next(samples)["content"]
+    assert asked() == 1
+    samples.close()
+    site.requests.clear()
+    samples = iter(StreamingOutsideDTWebVid(extra_local="dt", extra_threads=4, **options))
+    assert next(samples)["content"]
+    end = time.monotonic() + 60
+    while asked() < 5 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert asked() == 5  # that sample's, and those of four threads
+    samples.close()
 
 
 def test_workers_of_a_loader_fetch_ahead(site, tmp_path, converted):
