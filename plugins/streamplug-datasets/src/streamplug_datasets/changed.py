@@ -1,0 +1,44 @@
+"""What the data sets of this distribution have in common: samples that are changed on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from streamplug import StreamingDataset
+
+
+class ChangedDataset(StreamingDataset):
+    """A `StreamingDataset` whose samples are made of those that are stored, one by one.
+
+    `batches` gives columns as they are stored.
+    """
+
+    def change(self, sample: dict[str, Any]) -> Any:
+        """Return what becomes of a sample."""
+        raise NotImplementedError
+
+    def __getitem__(self, at: Any) -> Any:
+        """Return one sample (an int, negative from the end) or many (a slice, list or array).
+
+        Raises:
+            IndexError: If there is no such sample.
+        """
+        found: Any = super().__getitem__(at)
+        return (
+            [self.change(each) for each in found] if isinstance(found, list) else self.change(found)
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield this worker's samples of the next epoch."""
+        own = self._own
+        samples: Any = super().__iter__()
+        with closing(samples):
+            for sample in samples:
+                yield sample if own else self.change(sample)
+
+    @property
+    def _own(self) -> bool:
+        # Samples are read block by block and changed when they are handed out, unless a subclass has its way.
+        return type(self).__getitem__ is not ChangedDataset.__getitem__

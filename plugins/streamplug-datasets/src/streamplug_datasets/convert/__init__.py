@@ -1,0 +1,1 @@
+"""Converters, one module for each data set; none of them imports torch."""

@@ -1,0 +1,213 @@
+"""Fetches what lists of URLs lead to: much of it is gone, slow, or not what it should be."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import click
+
+from streamplug.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_CHUNK = 1 << 16
+_AGENT = "streamplug-datasets"
+_REDIRECTS = 5
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+"""Answers that may be others next time."""
+
+
+class Crawl(NamedTuple):
+    """How to fetch.
+
+    Attributes:
+        threads: How many at once.
+        timeout: Seconds to wait for a connection, and for more bytes.
+        deadline: Seconds that the content may take to arrive.
+        retries: How often to try again what may succeed.
+        max_bytes: Larger ones are not fetched to their end.
+    """
+
+    threads: int
+    timeout: float
+    deadline: float
+    retries: int
+    max_bytes: int
+
+
+class Failed(Exception):
+    """Something could not be fetched.
+
+    Attributes:
+        kind: Why, for counting.
+        passing: Whether it may succeed next time.
+    """
+
+    def __init__(self, kind: str, message: str = "", *, passing: bool = False) -> None:
+        super().__init__(message or kind)
+        self.kind, self.passing = kind, passing
+
+
+def options(command: F) -> F:
+    """Add the options of commands that fetch."""
+    for option in (
+        click.option("--threads", type=click.IntRange(1), default=32, show_default=True,
+                     help="How many URLs each process fetches at once."),
+        click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+                     help="Seconds to wait for a connection, and for more bytes."),
+        click.option("--deadline", type=click.FloatRange(0, min_open=True), default=120.0, show_default=True,
+                     help="Seconds that the content may take to arrive."),
+        click.option("--retries", type=click.IntRange(0), default=2, show_default=True,
+                     help="How often to try again after a timeout, a lost connection, or a busy server."),
+        click.option("--max-failed", type=click.FloatRange(0, 1), default=0.9, show_default=True,
+                     help="Stop if more than this part of a part's URLs cannot be had."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def check_installed() -> None:
+    """Check that there is what it takes to fetch.
+
+    Raises:
+        ConfigError: If there is not.
+    """
+    try:
+        import requests
+        import tenacity  # noqa: F401 - needed further down
+    except ImportError as error:
+        raise ConfigError(
+            "fetching needs requests and tenacity: pip install 'streamplug-datasets[crawl]'"
+        ) from error
+    del requests
+
+
+def fetch_all(urls: Iterable[str], crawl: Crawl) -> Iterator[bytes | Failed]:
+    """Yield what URLs lead to, in their order, or why it could not be had."""
+    fetcher = _Fetcher(crawl)
+    ahead: deque[Future[bytes | Failed]] = deque()
+    pool = ThreadPoolExecutor(crawl.threads, thread_name_prefix="crawl")
+    try:
+        for url in urls:
+            ahead.append(pool.submit(fetcher.fetch, url))
+            if len(ahead) == 2 * crawl.threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        fetcher.close()
+
+
+class _Fetcher:
+    """Fetches one at a time in each thread."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl, self._local = crawl, threading.local()
+        self._sessions: list[Any] = []
+
+    def fetch(self, url: str) -> bytes | Failed:
+        """Return what a URL leads to, or why it could not be had."""
+        import tenacity
+
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda e: isinstance(e, Failed) and e.passing),
+            stop=tenacity.stop_after_attempt(self._crawl.retries + 1),
+            wait=tenacity.wait_random_exponential(multiplier=0.5, max=30),
+            reraise=True,
+        )
+        try:
+            _check_scheme(url)
+            found: bytes = attempts(self._fetch, url)
+        except Failed as failed:
+            return failed
+        except ValueError as error:  # no URL at all
+            return Failed("bad URL", str(error))
+        return found
+
+    def _fetch(self, url: str) -> bytes:
+        import requests
+        import urllib3
+
+        try:
+            # requests would follow by itself, but reads all of an answer that leads elsewhere, however long.
+            for _ in range(_REDIRECTS + 1):
+                found = self._step(url)
+                if isinstance(found, bytes):
+                    return found
+                url = urljoin(url, found)
+                _check_scheme(url)
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            raise _failed(error) from error
+        raise Failed("redirects", f"more than {_REDIRECTS}")
+
+    def _step(self, url: str) -> bytes | str:
+        """Return what a URL leads to, or to which other one."""
+        session, timeout = self._session(), self._crawl.timeout
+        with session.get(
+            url, stream=True, timeout=(timeout, timeout), allow_redirects=False
+        ) as answer:
+            if target := session.get_redirect_target(answer):
+                return str(target)
+            if answer.status_code != 200:
+                kind = f"status {answer.status_code}"
+                raise Failed(kind, passing=answer.status_code in _PASSING)
+            return self._read(answer.raw)
+
+    def _read(self, raw: Any) -> bytes:
+        found = bytearray()
+        end = time.monotonic() + self._crawl.deadline
+        # What has arrived, be it a byte: who waits for a whole chunk of a slow server does not see the time.
+        while chunk := raw.read1(_CHUNK, decode_content=True):
+            found += chunk
+            if len(found) > self._crawl.max_bytes:
+                raise Failed("too large", f"more than {self._crawl.max_bytes:,} bytes")
+            if len(found) > len(chunk) and time.monotonic() > end:  # what comes at once is not late
+                raise Failed("timeout", f"not done after {self._crawl.deadline:g} s", passing=True)
+        if not found:
+            raise Failed("empty")
+        return bytes(found)
+
+    def _session(self) -> Any:
+        """Return this thread's session, which keeps no cookies."""
+        session = getattr(self._local, "session", None)
+        if session is None:
+            import requests
+
+            session = self._local.session = requests.Session()
+            session.headers.update({"User-Agent": _AGENT, "Accept-Encoding": "identity"})
+            session.auth = _nobody
+            session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+            self._sessions.append(session)
+        return session
+
+    def close(self) -> None:
+        for session in self._sessions:
+            session.close()
+
+
+def _nobody(request: Any) -> Any:
+    """Send no credentials: requests would look for some of the URL's host in ~/.netrc."""
+    return request
+
+
+def _check_scheme(url: str) -> None:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise Failed("not http", f"{url:.200}")
+
+
+def _failed(error: Exception) -> Failed:
+    import requests
+    import urllib3
+
+    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
+        return Failed("timeout", str(error), passing=True)
+    if isinstance(error, requests.exceptions.InvalidURL):
+        return Failed("bad URL", str(error))
+    return Failed("connection", str(error), passing=True)

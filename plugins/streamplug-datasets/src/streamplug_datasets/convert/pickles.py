@@ -1,0 +1,102 @@
+"""Reads pickles of plain data and arrays of bytes, without running anything that they ask for."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import DataError
+
+
+class PickledArray:
+    """Stands for an array: keeps what the pickle says about it, and makes nothing of it."""
+
+    def __init__(self, *_: Any) -> None:
+        """Take no notice of what makes an empty array."""
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep version, shape, dtype, whether it is in Fortran's order, and the bytes."""
+        self.state = state
+
+    def array(self) -> NDArray[np.uint8]:
+        """Return the array, if it is one of bytes.
+
+        Raises:
+            DataError: If it is none.
+        """
+        match self.state:
+            case (_, tuple(shape), _DType(name="u1"), fortran, bytes(data)) if all(
+                isinstance(n, int) and n >= 0 for n in shape
+            ):
+                found = np.frombuffer(data, np.uint8)
+                if found.size == math.prod(shape):
+                    return found.reshape(shape, order="F" if fortran else "C")
+        raise DataError("an array that is not one of uint8, or has other bytes than it says")
+
+
+class _DType:
+    """Stands for a dtype; see `PickledArray`."""
+
+    def __init__(self, name: Any = "", *_: Any) -> None:
+        """Keep its name."""
+        self.name = name.decode("latin-1") if isinstance(name, bytes) else name
+
+    def __setstate__(self, state: Any) -> None:
+        """Take no notice of what dtypes of more than a byte need."""
+
+
+class _Latin1(bytes):
+    """Bytes, as Python 3 pickles them for Python 2."""
+
+    def __new__(cls, text: Any, encoding: Any) -> bytes:  # type: ignore[misc]  # plain bytes will do
+        """Make them."""
+        if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+            raise DataError(f"text in {encoding!r:.40}")
+        return text.encode("latin-1")
+
+    def __setstate__(self, state: Any) -> None:
+        """Refuse: bytes have none."""
+        raise DataError("bytes with a state")
+
+
+# Classes with __setstate__, all of them: of anything else, a pickle could set the attributes.
+_STAND_INS: dict[tuple[str, str], type] = {
+    ("_codecs", "encode"): _Latin1,
+    ("numpy", "dtype"): _DType,
+    ("numpy", "ndarray"): PickledArray,
+    ("numpy.core.multiarray", "_reconstruct"): PickledArray,
+    ("numpy._core.multiarray", "_reconstruct"): PickledArray,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _STAND_INS[module, name]
+        except KeyError:
+            raise DataError(
+                f"it asks for {module}.{name}, which plain data has no need of: it was not read any further"
+            ) from None
+
+
+def load(path: Path) -> Any:
+    """Return what a pickle holds: plain values, and a `PickledArray` for each array.
+
+    Nothing but the classes of this module is called, so a hostile pickle runs no code of its own.
+
+    Raises:
+        DataError: If it is damaged, or holds something else.
+    """
+    try:
+        with path.open("rb") as stream:
+            return _Unpickler(stream, encoding="bytes").load()
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except Exception as error:  # damaged pickles raise what they run into
+        raise DataError(f"{path}: no such pickle: {type(error).__name__}: {error}") from error

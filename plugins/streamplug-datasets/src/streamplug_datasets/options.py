@@ -1,0 +1,169 @@
+"""What the commands of all data sets have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from streamplug_datasets.convert.run import Settings, Split, Summary, convert
+
+FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+
+
+def converter(
+    *,
+    splits: Sequence[str] = (),
+    compression: str = "none",
+    hashes: str = "sha1,xxh64",
+    size_limit: str,
+    source: Any = FOLDER,
+    whole: bool = True,
+) -> Callable[[Callable[..., Sequence[Split]]], click.Command]:
+    """Make a command of a function that says which splits there are to write.
+
+    The function is called with `root`, `allow_partial`, `splits` if there are several, and what options of
+    its own give.
+
+    Args:
+        splits: Names of the splits there may be.
+        compression: Default of ``--compression``.
+        hashes: Default of ``--hashes``.
+        size_limit: Default of ``--size-limit``.
+        source: Type of ``--in``.
+        whole: Whether it can be told if all of the real data set is there: ``--allow-partial``.
+    """
+
+    def command(plan: Callable[..., Sequence[Split]]) -> click.Command:
+        @wraps(plan)
+        def run(
+            *,
+            out: str,
+            compression: str,
+            hashes: str,
+            size_limit: str,
+            processes: int | None,
+            replace: bool,
+            as_json: bool,
+            **options: Any,
+        ) -> None:
+            if "splits" in options:
+                options["splits"] = _names(options["splits"], splits)
+            planned = plan(**options)
+            with Console(stderr=True).status("") as status:
+                settings = Settings(
+                    out=out,
+                    compression=None if compression == "none" else compression,
+                    hashes=tuple(filter(None, hashes.split(","))),
+                    size_limit=size_limit,
+                    processes=processes,
+                    replace=replace,
+                    report=lambda split, done, count: status.update(
+                        Text(f"{split}: {done:,} of {count:,} parts")
+                    ),
+                )
+                summaries = convert(planned, settings)
+            tell(summaries, as_json=as_json)
+
+        made: Any = run
+        for option in reversed(
+            _options(splits, compression, hashes, size_limit, source, whole=whole)
+        ):
+            made = option(made)
+        return click.command()(made)
+
+    return command
+
+
+def tell(summaries: Sequence[Summary], *, as_json: bool) -> None:
+    """Print what was written."""
+    if as_json:
+        click.echo(json.dumps([asdict(summary) for summary in summaries], indent=2))
+        return
+    for summary in summaries:
+        click.echo(
+            f"{summary.out}: {summary.samples:,} samples, {summary.shards:,} shards, "
+            f"{summary.raw_bytes:,} bytes before compression"
+        )
+        for kind, count in summary.failed.items():
+            click.echo(f"  not there: {count:,} ({kind})")
+
+
+def _names(given: str, known: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(given.split(","))
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(
+                f"{name!r}: there are {', '.join(known)}", param_hint="--splits"
+            )
+    return names
+
+
+def _options(
+    splits: Sequence[str],
+    compression: str,
+    hashes: str,
+    size_limit: str,
+    source: Any,
+    *,
+    whole: bool,
+) -> list[Any]:
+    chosen = click.option(
+        "--splits",
+        default=",".join(splits),
+        show_default=True,
+        help="Which splits to convert, with commas between.",
+    )
+    partial = click.option(
+        "--allow-partial",
+        is_flag=True,
+        help="Take what there is, though the real data set has more.",
+    )
+    return [
+        click.option("--in", "root", type=source, required=True, help="Where the original is."),
+        click.option("--out", required=True, help="Path or URL; each split has a folder there."),
+        *([chosen] if splits else []),
+        click.option(
+            "--compression",
+            default=compression,
+            show_default=True,
+            help="Such as zstd:7; none for none.",
+        ),
+        click.option(
+            "--hashes",
+            default=hashes,
+            show_default=True,
+            help="Digests in the index, with commas between.",
+        ),
+        click.option(
+            "--size-limit",
+            default=size_limit,
+            show_default=True,
+            help="Bytes of a shard before compression.",
+        ),
+        click.option(
+            "--processes",
+            type=click.IntRange(min=0),
+            help="How many write at once; by default one for each processor.",
+        ),
+        *([partial] if whole else []),
+        click.option("--replace", is_flag=True, help="Remove another data set that is in --out."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    ]
+
+
+seed = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Samples are stored in the order of numpy.random.default_rng(SEED).permutation(samples).",
+)
+"""The option of data sets that are stored in a random order."""

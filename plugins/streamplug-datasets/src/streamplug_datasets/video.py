@@ -1,0 +1,106 @@
+"""Data sets of videos."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from streamplug import StreamingDataset
+from streamplug.errors import ConfigError, DataError
+from streamplug.plugin import open_storage
+from streamplug_datasets.changed import ChangedDataset
+
+_PLACES = """
+    Samples have the path of a video, ``content_path``. If both places are given, they get the video itself,
+    as ``content``.
+
+    Args:
+        extra_local: Folder for videos; those that are there are not fetched again.
+        extra_remote: Path or URL of the folder that the paths lead on from.
+"""
+
+
+class StreamingInsideWebVid(StreamingDataset):
+    """WebVid whose samples have the videos, as ``content``. It is a `streamplug.StreamingDataset`."""
+
+
+class StreamingOutsideGIWebVid(ChangedDataset):  # noqa: D101 - below
+    __doc__ = f"""WebVid whose videos are files, each fetched when its sample is asked for.
+{_PLACES}        **kwargs: As for `streamplug.StreamingDataset`.
+    """
+
+    def __init__(
+        self, *, extra_local: str | None = None, extra_remote: str | None = None, **kwargs: Any
+    ) -> None:
+        if (extra_local is None) != (extra_remote is None):
+            raise ConfigError("give both of extra_local= and extra_remote=, or neither")
+        super().__init__(**kwargs)
+        self.extra_local, self.extra_remote = extra_local, extra_remote
+        self._extra = None if extra_remote is None else open_storage(extra_remote)
+
+    def change(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """Return a sample with its video."""
+        if self._extra is None:
+            return sample
+        # In a dict of its own: the other one stays until all that were read with it are used.
+        return {**sample, "content": self._video(sample["content_path"]).read_bytes()}
+
+    def _video(self, name: str) -> Path:
+        """Return where a video is near, after fetching it if need be."""
+        parts = PurePosixPath(name)
+        if self._extra is None or parts.is_absolute() or ".." in parts.parts or "\\" in name:
+            raise DataError(f"content_path={name!r:.200}: not a path below a folder")
+        path = Path(self.extra_local or "") / parts
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
+                self._extra.download(name, Path(folder) / "video")
+                (Path(folder) / "video").replace(path)
+        return path
+
+
+class StreamingOutsideDTWebVid(StreamingOutsideGIWebVid):  # noqa: D101 - below
+    __doc__ = f"""WebVid whose videos are files, fetched ahead of use by threads.
+{_PLACES}        extra_threads: How many are fetched at once, and ahead.
+        **kwargs: As for `streamplug.StreamingDataset`.
+    """
+
+    def __init__(self, *, extra_threads: int = 8, **kwargs: Any) -> None:
+        if extra_threads < 1:
+            raise ConfigError(f"extra_threads={extra_threads}: must be at least 1")
+        super().__init__(**kwargs)
+        self.extra_threads = extra_threads
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield this worker's samples of the next epoch."""
+        if self._extra is None or self._own:
+            yield from super().__iter__()
+            return
+        pool = ThreadPoolExecutor(self.extra_threads, thread_name_prefix="videos")
+        try:
+            for epoch, block, rows in self._blocks(self._raw, self._source.rows):
+                filled = self._ahead(pool, rows)
+                for step, part in block.batches():
+                    for left in range(part.stop - part.start - 1, -1, -1):
+                        sample = next(filled)
+                        if not left:
+                            self._run.moved_to(epoch, step + 1)
+                        yield sample
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _raw(self, block: Any) -> list[dict[str, Any]]:
+        return self._reader.rows(block.ids)
+
+    def _ahead(self, pool: ThreadPoolExecutor, rows: list[dict[str, Any]]) -> Iterator[Any]:
+        waiting: deque[Future[Any]] = deque()
+        for row in rows:
+            waiting.append(pool.submit(self.change, row))
+            if len(waiting) > self.extra_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

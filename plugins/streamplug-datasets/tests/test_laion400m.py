@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+import math
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from streamplug import StreamingDataLoader, StreamingDataset
+from streamplug.testing.http import serving
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+torch = pytest.importorskip("torch")
+
+LINE = "laion400m --in original --out converted"
+CRAWL = (
+    "laion400m-crawl --in original --out converted --timeout 30 --retries 0 --threads 4 --part 10"
+)
+BAD = {2: "failed_to_download", 5: "failed_to_resize"}
+
+
+def jpeg(seed, size=(32, 24), kind="JPEG"):
+    colours = np.random.default_rng(seed).integers(0, 256, (2, 2, 3), np.uint8)
+    out = BytesIO()
+    Image.fromarray(colours).resize(size, Image.Resampling.BILINEAR).save(out, kind)
+    return out.getvalue()
+
+
+def row(file, n):
+    """Make a row as img2dataset writes it, of types that pandas gives to columns with gaps."""
+    good = n not in BAD
+    return {
+        "NSFW": ["UNLIKELY", None, "NSFW"][n % 3],
+        "similarity": None if n == 3 else 0.3 + n / 100,
+        "LICENSE": "?" if n % 2 else None,
+        "caption": f"picture {file} {n} ✓" if n != 4 else None,
+        "url": f"http://example.com/{n}.jpg",
+        "key": f"{file:05}{n:04}",
+        "status": "success" if good else BAD[n],
+        "error_message": None if good else "HTTP Error 404: Not Found",
+        "width": 32.0 if good else math.nan,
+        "height": 24.0 if good else math.nan,
+        "original_width": 640.0 if good else math.nan,
+        "original_height": 480.0 if good else math.nan,
+        "exif": '{"Image Orientation": "1"}' if good else None,
+        "md5": "d41d8cd98f00b204e9800998ecf8427e" if good else None,
+        "jpg": jpeg(n) if good else None,
+    }
+
+
+def write(home, file, rows, **stats):
+    parquet.write_table(arrow.Table.from_pylist(rows), home / f"{file:05}.parquet")
+    good = sum(row["status"] == "success" for row in rows)
+    found = {"count": len(rows), "successes": good, "failed_to_download": 1, "failed_to_resize": 1}
+    found |= {"duration": 1.5, "status_dict": {"success": good}}
+    (home / f"{file:05}_stats.json").write_text(json.dumps({**found, **stats}, indent=4))
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = tmp_path / "original"
+    home.mkdir()
+    for file in range(2):
+        write(home, file, [row(file, n) for n in range(8)])
+    return home
+
+
+def test_what_comes_out_is_what_was_there(home, converted):
+    [summary] = converted(LINE)
+    assert summary["samples"] == 16
+    assert summary["failed"] == {"failed_to_download": 2, "failed_to_resize": 2}
+    wanted = [row(file, n) for file in range(2) for n in range(8)]
+    for sample, truth in zip(StreamingDataset(local="converted")[:], wanted):
+        assert sample["nsfw"] == (truth["NSFW"] or "")
+        assert sample["license"] == (truth["LICENSE"] or "")
+        for name in ("caption", "url", "key", "status", "error_message", "exif"):
+            assert sample[name] == (truth[name] or "")
+        for name in ("width", "height", "original_width", "original_height"):
+            assert sample[name] == (0 if math.isnan(truth[name]) else truth[name])
+        assert sample["jpg"] == (truth["jpg"] or b"")
+        wanted_similarity = math.nan if truth["similarity"] is None else truth["similarity"]
+        np.testing.assert_equal(float(sample["similarity"]), wanted_similarity)
+    [summary] = converted(f"{LINE.replace('converted', 'images')} --only-images")
+    assert summary["samples"] == 12
+    assert all(StreamingDataset(local="images")[n]["jpg"] for n in range(12))
+
+
+def test_it_trains(home, converted, learns):
+    from streamplug_image import ImageArrays
+
+    converted(f"{LINE} --only-images")
+    dataset = StreamingDataset(
+        local="converted", batch_size=6, columns=["jpg", "similarity"],
+        decoders={"jpg": ImageArrays(size=(8, 8))},
+    )  # fmt: skip
+    batch = next(iter(StreamingDataLoader(dataset)))
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 1))
+    images, wanted = batch["jpg"].float() / 255, batch["similarity"].float().nan_to_num()
+    learns(model, lambda model: (model(images)[:, 0] - wanted).square().mean())
+
+
+def test_files_must_be_whole(home, refused):
+    stats = home / "00001_stats.json"
+    for content, message in (
+        (
+            '{"count": 9, "successes": 6}',
+            "00001.parquet: 8 rows with 6 images, 00001_stats.json says 9",
+        ),
+        ('{"count": 8}', "00001_stats.json: KeyError: 'successes'"),
+        ("{", "00001_stats.json: JSONDecodeError"),
+    ):
+        stats.write_text(content)
+        assert message in refused(LINE)
+    stats.unlink()
+    assert "00001_stats.json: there is no such file" in refused(LINE)
+
+
+def test_bad_file_is_named(home, refused):
+    rows = [row(1, n) for n in range(8)]
+    rows[6]["jpg"] = b"<html>"
+    write(home, 1, rows)
+    assert "00001.parquet: row 7: its status is success, but it has no JPEG" in refused(LINE)
+    write(home, 1, [{"status": "success", "jpg": b""}])
+    assert "00001.parquet: lacks the columns LICENSE, NSFW, caption" in refused(LINE)
+    write(home, 1, [row(1, n) for n in range(8)])
+    path = home / "00001.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    assert "00001.parquet: damaged: " in refused(LINE)
+    for path in home.iterdir():
+        path.unlink()
+    assert "there are no *.parquet" in refused(LINE)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A server with a small and a large JPEG, a PNG, and something else."""
+    home = tmp_path / "site"
+    home.mkdir()
+    (home / "small.jpg").write_bytes(jpeg(1))
+    (home / "large.jpg").write_bytes(jpeg(2, (640, 480)))
+    (home / "a.png").write_bytes(jpeg(3, kind="PNG"))
+    (home / "page.jpg").write_bytes(b"<html>no picture</html>")
+    with serving(home) as server:
+        yield server
+
+
+def metadata(tmp_path, urls):
+    """Write the metadata of LAION-400M: two files, of two row groups each."""
+    home = tmp_path / "original"
+    home.mkdir()
+    rows = [
+        {
+            "SAMPLE_ID": 1_000_000_000_000.0 + n,
+            "URL": url,
+            "TEXT": f"picture {n}",
+            "HEIGHT": 480,
+            "WIDTH": 640,
+            "LICENSE": "?",
+            "NSFW": "UNLIKELY",
+            "similarity": 0.3 + n / 100,
+        }
+        for n, url in enumerate(urls)
+    ]
+    half = len(rows) // 2
+    for number, part in enumerate((rows[:half], rows[half:])):
+        name = f"part-{number:05}-5b54c5d5-bbcf-484d-a2ce-0d6f73df1a36-c000.snappy.parquet"
+        parquet.write_table(arrow.Table.from_pylist(part), home / name, row_group_size=3)
+    return rows
+
+
+def test_images_are_fetched_reduced_and_counted(site, tmp_path, converted):
+    names = [
+        "small.jpg",
+        "large.jpg",
+        "a.png",
+        "page.jpg",
+        "gone.jpg",
+        "small.jpg",
+        "large.jpg",
+        "a.png",
+    ]
+    rows = metadata(tmp_path, [f"{site.url}/{name}" for name in names])
+    [summary] = converted(f"{CRAWL} --part 2 --image-size 48")
+    assert (summary["samples"], summary["failed"]) == (8, {"no image": 1, "status 404": 1})
+    samples = StreamingDataset(local="converted")[:]
+    for sample, name, meta in zip(samples, names, rows):
+        assert sample["url"] == meta["URL"]
+        assert sample["caption"] == meta["TEXT"]
+        assert sample["key"] == str(int(meta["SAMPLE_ID"]))
+        sizes = [int(sample[n]) for n in ("width", "height", "original_width", "original_height")]
+        if name in ("page.jpg", "gone.jpg"):
+            assert (sizes, sample["jpg"]) == ([0, 0, 0, 0], b"")
+            kind = "failed_to_resize" if name == "page.jpg" else "failed_to_download"
+            assert sample["status"] == kind
+            assert sample["error_message"]
+            continue
+        assert sample["status"] == "success"
+        image = Image.open(BytesIO(sample["jpg"]))
+        assert image.format == "JPEG"
+        assert sizes[:2] == list(image.size)
+        assert sizes == ([64, 48, 640, 480] if name == "large.jpg" else [32, 24, 32, 24])
+        if name == "small.jpg":
+            assert sample["jpg"] == (site.root / name).read_bytes()
+    [summary] = converted(f"{CRAWL.replace('converted', 'images')} --only-images --image-size 0")
+    assert summary["samples"] == 6
+    widths = [int(sample["width"]) for sample in StreamingDataset(local="images")[:]]
+    assert widths == [32, 640, 32, 32, 640, 32]
+
+
+def test_crawl_stops_where_all_is_in_vain(site, tmp_path, refused):
+    metadata(tmp_path, [f"{site.url}/gone.jpg"] * 20)
+    for path in (tmp_path / "original").iterdir():
+        table = parquet.read_table(path)
+        parquet.write_table(table, path)
+    assert "10 of 10 could not be had (status 404: 10)" in refused(CRAWL)
+    parquet.write_table(table.drop_columns("URL"), path)
+    assert f"{path.name}: lacks the columns URL" in refused(CRAWL)
