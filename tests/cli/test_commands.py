@@ -210,10 +210,10 @@ LIMITED = """
             for n in range(1600):
                 writer.write({"id": n * 7 % 1600, column: bytes([n % 256]) * size})
     used = next(line for line in Path("/proc/self/status").open() if line.startswith("VmData"))
-    limit = int(used.split()[1]) * 1024 + (32 << 20)
+    limit = int(used.split()[1]) * 1024 + (48 << 20)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     try:
-        np.ones(40 << 20, np.uint8)
+        np.ones(56 << 20, np.uint8)
     except MemoryError:
         print("limited")
     for line in sys.stdin:
@@ -223,7 +223,7 @@ LIMITED = """
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
 def test_memory_does_not_grow_with_a_set(tmp_path):
-    """All commands in one process, which has 32 MiB for sets of 100 MiB."""
+    """All commands in one process, which has 48 MiB for sets of 100 MiB."""
     small = "--size-limit 1mb --processes 0"
     commands = [
         f"convert {tmp_path}/a {tmp_path}/out {small}",
@@ -253,3 +253,15 @@ def test_memory_does_not_grow_with_a_set(tmp_path):
     assert lines[0] == "limited\n"
     assert sum("written" in line for line in lines) == 8
     assert sum(line.startswith('{"id": ') for line in lines) == 1600
+
+
+def test_an_engine_is_named(sets, tmp_path):
+    for number, engine in enumerate(("local:2", "local:0")):
+        done = run("convert", sets[0], tmp_path / f"out{number}", "--engine", engine)
+        assert done.exit_code == 0
+        assert ids(tmp_path / f"out{number}") == list(range(100))
+    done = run("convert", sets[0], tmp_path / "other", "--engine", "locl")
+    assert done.exit_code == 1
+    assert "'local'" in done.stderr
+    done = run("convert", sets[0], tmp_path / "other", "--engine", "dask", "--processes", 2)
+    assert "processes=2" in done.stderr

@@ -36,6 +36,9 @@ _OUTPUT = (
     click.option("--hashes", help="Digests, with commas between.  [default: as the source]"),
     click.option("--size-limit", default="64mb", show_default=True, help="Of a raw shard."),
     click.option("--processes", type=click.IntRange(0), help="[default: one for each processor]"),
+    click.option(
+        "--engine", default="local", show_default=True, help="Who writes: ray, dask, spark."
+    ),
     click.option("--exist-ok", is_flag=True, help="Replace another data set that is there."),
     click.option("--out-storage-options", help="Those of the new set, where they differ."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
@@ -75,13 +78,14 @@ def output_of(out: str, options: Mapping[str, Any]) -> Output:
     name = "--storage-options" if of_out is None else "--out-storage-options"
     return Output(
         out,
-        options["format_"],
-        options["compression"],
-        None if options["hashes"] is None else parts_of([options["hashes"]]),
-        options["size_limit"],
-        options["processes"],
-        options["exist_ok"],
-        _object(name, options["storage_options"] if of_out is None else of_out),
+        format=options["format_"],
+        compression=options["compression"],
+        hashes=None if options["hashes"] is None else parts_of([options["hashes"]]),
+        size_limit=options["size_limit"],
+        processes=options["processes"],
+        engine=options["engine"],
+        exist_ok=options["exist_ok"],
+        storage_options=_object(name, options["storage_options"] if of_out is None else of_out),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike, fspath
 from typing import Any, Protocol, TypeAlias
@@ -14,7 +14,7 @@ from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.fetch import read_index
 from streamplug.index import make_encoding
-from streamplug.interfaces import Encoding
+from streamplug.interfaces import Encoding, Engine
 from streamplug.jobs.mapping import Mapped, check_writable, format_name, mapped, with_key
 from streamplug.jobs.orders import Order
 from streamplug.jobs.stored import PassingOn, decoded
@@ -74,6 +74,7 @@ class Output:
         hashes: Names of the digests that the index has of each file.
         size_limit: Size of a raw shard above which the next is begun.
         processes: How many write at once; None for one for each processor, 0 for none but this one.
+        engine: What has the parts written, or its name: ``"local"`` for those processes.
         exist_ok: Whether to remove another data set that is there.
         storage_options: Settings of the storage.
     """
@@ -84,6 +85,7 @@ class Output:
     hashes: Sequence[str] | None = None
     size_limit: int | str = 1 << 26
     processes: int | None = None
+    engine: str | Engine = "local"
     exist_ok: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -92,15 +94,12 @@ class Output:
         first = next(schema for index in table.indexes for schema in index.schemas)
         compression = first.compression if self.compression is None else self.compression
         hashes = first.entry.get("hashes") if self.hashes is None else self.hashes
-        return Output(
-            self.out,
-            self.format or format_name(first.entry),
-            None if compression == "none" else compression,
-            tuple(hashes or ()),
-            parse_bytes(self.size_limit, "size_limit"),
-            self.processes,
-            self.exist_ok,
-            self.storage_options,
+        return replace(
+            self,
+            format=self.format or format_name(first.entry),
+            compression=None if compression == "none" else compression,
+            hashes=tuple(hashes or ()),
+            size_limit=parse_bytes(self.size_limit, "size_limit"),
         )
 
 
@@ -317,7 +316,8 @@ def copy(
         parts,
         columns={column.name: column.spec for column in columns},
         out=output.out,
-        processes=0 if len(parts) == 1 else output.processes,
+        processes=0 if len(parts) == 1 and output.engine == "local" else output.processes,
+        engine=output.engine,
         exist_ok=output.exist_ok,
         storage_options=output.storage_options,
         report=lambda done, total: report("writing", done, total),

@@ -15,6 +15,7 @@ import pytest
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
+from streamplug.jobs import Columns, Output, convert
 from streamplug.plugin import resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.write import write_parts
@@ -112,6 +113,18 @@ class EngineTests(ConformanceBase):
         write = _writing(tmp_path)
         assert write(self.make(), _samples) == write("local:0", _samples)
 
+    def test_a_data_set_is_converted_to_the_bytes_that_it_has_here(self, tmp_path: Path) -> None:
+        _writing(tmp_path)("local:0", _samples)
+        found = []
+        engines: list[Engine | str] = [self.make(), "local:0"]
+        for number, engine in enumerate(engines):
+            out = tmp_path / f"out{number}"
+            columns = Columns(encodings={"n": "int16"})
+            output = Output(out, format="mds", compression="gz", size_limit=200, engine=engine)
+            assert convert(tmp_path / "set-local:0", output, columns=columns).samples == 400
+            found.append(_files(out))
+        assert found[0] == found[1]
+
     def test_a_worker_that_dies_is_replaced(self, tmp_path: Path) -> None:
         if not self.mortal:
             pytest.skip("it calls in this process")
@@ -160,7 +173,11 @@ def _writing(folder: Path) -> Callable[[Engine | str, Any], dict[str, bytes]]:
             make, range(4), columns=columns, out=out, engine=engine, size_limit=400, hashes=["sha1"]
         )
         assert len(json.loads((out / "index.json").read_bytes())["shards"]) == shards > 4
-        files = (path for path in out.rglob("*") if path.is_file())
-        return {str(path.relative_to(out)): path.read_bytes() for path in files}
+        return _files(out)
 
     return write
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
