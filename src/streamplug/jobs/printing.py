@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from streamplug.config import check_names
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import Sources
 from streamplug.jobs.jsonlines import lines, readable
 from streamplug.jobs.orders import InOrder
+from streamplug.jobs.settings import Sources
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 
