@@ -122,6 +122,12 @@ def test_columns_are_chosen_renamed_and_stored_otherwise(source, tmp_path, read)
     assert found["id"] == before["id"].tolist()
 
 
+def test_samples_may_be_fetched_alone(source, tmp_path, read):
+    stream = Stream(remote=str(source), fetch="range")
+    convert(stream, Output(tmp_path / "out"), begin=-30, end=-10)
+    assert read(tmp_path / "out")["id"].tolist() == list(range(170, 190))
+
+
 def test_several_sets_become_one(tmp_path, write, read):
     first = write(tmp_path / "a", range(30))
     second = write(tmp_path / "b", range(30, 50), compression="gz")

@@ -200,6 +200,8 @@ def test_some_columns_and_samples_from_the_end_of_several_sets(source):
     assert found == ['{"id": 198}', '{"id": 199}']
     with pytest.raises(ConfigError, match=r"no \['ids'\]"):
         next(as_lines(source, select=["ids"]))
+    with pytest.raises(ConfigError, match=r"drop=.*Did you mean 'id'"):
+        next(as_lines(source, drop=["ids"]))
 
 
 def test_what_could_run_code_is_told_as_it_is_stored(tmp_path, write):

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import (
-    ALL,
-    Columns,
-    Input,
-    Output,
-    Report,
-    Sources,
-    Written,
-    columns_for,
-    copy,
-    silent,
-)
+from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.orders import InOrder
+from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from os import PathLike, fspath
-from typing import Any, Protocol, TypeAlias
+from os import fspath
+from typing import Any, Protocol
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.fetch import read_index
 from streamplug.index import make_encoding
-from streamplug.interfaces import Encoding, Engine
-from streamplug.jobs.mapping import Mapped, check_writable, format_name, mapped, with_key
+from streamplug.interfaces import Encoding
+from streamplug.jobs.mapping import Mapped, check_writable, mapped, with_key
 from streamplug.jobs.orders import Order
+from streamplug.jobs.settings import Columns, Output, Report, Written
 from streamplug.jobs.stored import PassingOn, decoded
 from streamplug.jobs.table import Batch, Table, stored_bytes
 from streamplug.plugin.location import open_storage
@@ -25,99 +26,9 @@ from streamplug.types import Int64
 from streamplug.write import write_parts
 from streamplug.write.target import places_of
 
-Report: TypeAlias = "Callable[[str, int, int], None]"
-"""Called with what is being done, how much of it is done, and how much there is."""
-Place: TypeAlias = "str | PathLike[str]"
-Sources: TypeAlias = "Place | Stream | Sequence[Place | Stream]"
-
 _RETRIES = 2
 _SHARDS = 8
 """How many a part has about, so that hardly any is smaller than it might be."""
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """Report nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """Which columns a new data set takes of another, and how it stores them.
-
-    Attributes:
-        encodings: Encodings by name, in place of those that they have or what comes nearest.
-        rename: New names by old ones.
-        select: Those to take; None for all.
-        drop: Those to leave out.
-        allow_unsafe_types: Whether columns may be decoded if that can run code. Those of which the encoding
-            stays are not decoded.
-    """
-
-    encodings: Mapping[str, str] = field(default_factory=dict)
-    rename: Mapping[str, str] = field(default_factory=dict)
-    select: Sequence[str] | None = None
-    drop: Sequence[str] = ()
-    allow_unsafe_types: bool = False
-
-
-ALL = Columns()
-"""All columns, as they are."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where a new data set goes, and how it is written; None leaves it as it is with the source.
-
-    Attributes:
-        out: A local path, a URL, or a pair (local path, URL).
-        format: Name of the format.
-        compression: Name, and level after a colon; ``"none"`` for none.
-        hashes: Names of the digests that the index has of each file.
-        size_limit: Size of a raw shard above which the next is begun.
-        processes: How many write at once; None for one for each processor, 0 for none but this one.
-        engine: What has the parts written, or its name: ``"local"`` for those processes.
-        exist_ok: Whether to remove another data set that is there.
-        storage_options: Settings of the storage.
-    """
-
-    out: Any
-    format: str | None = None
-    compression: str | None = None
-    hashes: Sequence[str] | None = None
-    size_limit: int | str = 1 << 26
-    processes: int | None = None
-    engine: str | Engine = "local"
-    exist_ok: bool = False
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-
-    def like(self, table: Table) -> Output:
-        """Return it with values for what it leaves open: those of a table."""
-        first = next(schema for index in table.indexes for schema in index.schemas)
-        compression = first.compression if self.compression is None else self.compression
-        hashes = first.entry.get("hashes") if self.hashes is None else self.hashes
-        return replace(
-            self,
-            format=self.format or format_name(first.entry),
-            compression=None if compression == "none" else compression,
-            hashes=tuple(hashes or ()),
-            size_limit=parse_bytes(self.size_limit, "size_limit"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A data set that was written.
-
-    Attributes:
-        url: Where it lies.
-        shards: How many shards it has.
-        samples: How many samples.
-        bytes: Of all files, as they are stored.
-    """
-
-    url: str
-    shards: int
-    samples: int
-    bytes: int
 
 
 class Change(Protocol):

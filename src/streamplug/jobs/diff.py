@@ -10,8 +10,8 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import Place, Report, silent
 from streamplug.jobs.orders import InOrder
+from streamplug.jobs.settings import Place, Report, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.stored import same_encoding
 from streamplug.jobs.table import Table, near

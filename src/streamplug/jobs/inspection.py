@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import Place
 from streamplug.jobs.mapping import format_name
 from streamplug.jobs.printing import as_lines
+from streamplug.jobs.settings import Place
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import raw_sizes, stored_bytes
 from streamplug.stream import Stream

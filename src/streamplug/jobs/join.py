@@ -11,23 +11,13 @@ import numpy as np
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import (
-    ALL,
-    Columns,
-    Input,
-    Output,
-    Place,
-    Report,
-    Written,
-    columns_for,
-    copy,
-    silent,
-)
+from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.keys import Keyed, evaluated, sorted_keys
 from streamplug.jobs.mapping import Mapped
 from streamplug.jobs.orders import Lists
 from streamplug.jobs.reorder import keys
+from streamplug.jobs.settings import ALL, Columns, Output, Place, Report, Written, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 from streamplug.stream import Stream

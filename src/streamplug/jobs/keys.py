@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.jobs.copying import Report
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.orders import InOrder
+from streamplug.jobs.settings import Report
 from streamplug.jobs.table import Batch, Table
 from streamplug.read.dicts import samples_of
 from streamplug.stream import Stream

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from streamplug.config import check_names
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import Sources
 from streamplug.jobs.jsonlines import lines, readable
 from streamplug.jobs.orders import InOrder
+from streamplug.jobs.settings import Sources
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 
@@ -37,6 +38,7 @@ def as_lines(
     with TemporaryDirectory() as folder:
         read = near(streams(sources), folder, whole=False)
         table = Table(read, select, allow_unsafe_types=True)  # nothing is read of it
+        check_names(f"drop={list(drop)}", table.url, drop, table.columns)
         own = any(schema.format.encodings for index in table.indexes for schema in index.schemas)
         names = [n for n in table.columns if (select is None or n in select) and n not in drop]
         stored = [n for n in names if not all(readable(c, own=own) for c in table.columns[n])]

@@ -14,23 +14,13 @@ from streamplug.errors import ConfigError, DataError
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format
-from streamplug.jobs.copying import (
-    ALL,
-    Columns,
-    Input,
-    Output,
-    Report,
-    Sources,
-    Written,
-    columns_for,
-    copy,
-    silent,
-)
+from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.jsonlines import lines, readable, values
 from streamplug.jobs.keys import samples
 from streamplug.jobs.mapping import Mapped
 from streamplug.jobs.orders import InOrder
+from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Batch, Table, near
 from streamplug.plugin.registry import make

@@ -13,21 +13,11 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import (
-    ALL,
-    Columns,
-    Input,
-    Output,
-    Report,
-    Sources,
-    Written,
-    columns_for,
-    copy,
-    silent,
-)
+from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.keys import Keyed, evaluated, sorted_keys
 from streamplug.jobs.orders import InOrder, Listed, Lists, Order, Shuffled
+from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near, raw_sizes
 from streamplug.stream import Stream

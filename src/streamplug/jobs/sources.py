@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 
-from streamplug.jobs.copying import Sources
+from streamplug.jobs.settings import Sources
 from streamplug.stream import Stream
 
 

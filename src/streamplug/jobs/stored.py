@@ -68,7 +68,7 @@ class PassingOn(Format):
         self._spec, self._stored = spec, frozenset(stored)
         self._inner: Format = make("format", spec)
         self.suffix = self._inner.suffix  # type: ignore[misc]  # that of a class, else
-        self.encodings = self._inner.encodings  # type: ignore[misc]
+        self.encodings = self._inner.encodings  # type: ignore[misc]  # likewise
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PassingOn, (self._spec, sorted(self._stored))

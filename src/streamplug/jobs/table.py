@@ -20,7 +20,6 @@ from streamplug.interfaces import Column
 from streamplug.jobs.orders import Order
 from streamplug.jobs.stored import as_stored
 from streamplug.plugin.location import local_path
-from streamplug.read import Reader
 from streamplug.stream import Stream, read_all
 from streamplug.types import ColumnValues, Int64, World
 
@@ -89,8 +88,6 @@ class Table:
         Raises:
             StreamplugError: If they cannot be had, or are damaged.
         """
-        if not isinstance(self._reader, Reader):
-            raise ConfigError(f"{self.url} cannot be read by number")
         return self._reader.batch(ids)
 
     def read(
