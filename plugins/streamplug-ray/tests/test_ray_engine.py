@@ -37,8 +37,15 @@ def test_many_more_numbers_than_processors(cluster):
 
 
 def test_the_cluster_of_the_process_stays(cluster):
-    assert list(make("engine", "ray:auto").run(lambda number: number, [1])) == [1]
+    here = ray.get_runtime_context().gcs_address
+    for address in ("auto", here):
+        assert list(make("engine", f"ray:{address}").run(lambda number: number, [1])) == [1]
     assert ray.is_initialized()
+
+
+def test_a_connection_to_another_cluster_is_refused(cluster):
+    with pytest.raises(ConfigError, match="is connected to a cluster already: leave out"):
+        list(make("engine", "ray:ray://127.0.0.1:10001").run(lambda number: number, [1]))
 
 
 ALONE = """
