@@ -13,6 +13,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.read import chosen
 from streamplug.types import ColumnValues, Int64
+from streamplug.watch import in_worker
 
 _ROWS = 4096
 """About how many ids are worked out at once."""
@@ -79,7 +80,8 @@ def batches_elsewhere(
     epoch, first = dataset._run.begin(loop)
     blocks = planned(dataset._run.epoch(epoch, world), world, dataset._run.batch, first, _ROWS)
     waiting: deque[tuple[Block, Any]] = deque()
-    with dataset._watch.loop(epoch, first, world, fetches=False):
+    place = in_worker(dataset._found_world(), world)
+    with dataset._watch.loop(epoch, first, place, fetches=False):
         for single in _singles(blocks):
             [(number, _)] = single.batches()
             waiting.append((single, ask(Step(epoch, number, single.ids))))
