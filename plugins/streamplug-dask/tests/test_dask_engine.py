@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="distributed is not installed: tox -e engines")
 
+import dask
 import distributed
 from streamplug_dask.engine import Dask
 
@@ -19,9 +20,14 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
+    # Else it gives up workers that are slow to come back, as on a machine that is busy.
+    patient = {"distributed.deploy.lost-worker-timeout": "10 minutes"}
+    with (
+        dask.config.set(patient),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+    ):
         yield cluster
 
 
@@ -51,8 +57,6 @@ def test_a_client_can_be_given(cluster):
 
 
 def test_a_cluster_that_is_not_there_is_told():
-    import dask
-
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
         pytest.raises(ConfigError, match=r"engine dask:tcp://127\.0\.0\.1:9: "),

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
@@ -34,5 +37,44 @@ def test_many_more_numbers_than_processors(cluster):
 
 
 def test_the_cluster_of_the_process_stays(cluster):
-    assert list(make("engine", "ray:auto").run(lambda number: number, [1])) == [1]
+    here = ray.get_runtime_context().gcs_address
+    for address in ("auto", here):
+        assert list(make("engine", f"ray:{address}").run(lambda number: number, [1])) == [1]
     assert ray.is_initialized()
+
+
+def test_a_connection_to_another_cluster_is_refused(cluster):
+    with pytest.raises(ConfigError, match="is connected to a cluster already: leave out"):
+        list(make("engine", "ray:ray://127.0.0.1:10001").run(lambda number: number, [1]))
+
+
+ALONE = """
+import sys
+from pathlib import Path
+from streamplug import write_parts
+
+def samples(part):
+    for n in range(10 * part, 10 * part + 10):
+        yield {"n": n}
+
+write_parts(samples, range(3), columns={"n": "int"}, out=sys.argv[1], engine="ray")
+import ray
+assert not ray.is_initialized()
+assert (Path(sys.argv[1]) / "index.json").exists()
+"""
+
+
+def test_without_a_cluster_one_of_this_machine_is_used_for_as_long_as_it_is_needed(tmp_path):
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "set")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_a_cluster_that_is_not_there_is_told(monkeypatch):
+    def init(address, **options):
+        raise ConnectionError(f"nobody answers at {address}")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)  # whose own patience takes minutes
+    with pytest.raises(ConfigError, match="finds no cluster at 'auto': nobody answers at auto"):
+        list(make("engine", "ray:auto").run(lambda number: number, [1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.read import chosen
 from streamplug.types import ColumnValues, Int64
-
-A = TypeVar("A")
-B = TypeVar("B")
+from streamplug.watch import in_worker
 
 _ROWS = 4096
 """About how many ids are worked out at once."""
@@ -56,12 +54,12 @@ def row_bytes(dataset: StreamingDataset) -> int:
 
 def batches_elsewhere(
     dataset: StreamingDataset,
-    ask: Callable[[Step], A],
-    answer: Callable[[A], B],
+    ask: Callable[[Step], Any],
+    answer: Callable[[Any], Any],
     *,
     ahead: int,
     batch_size: int | None = None,
-) -> Generator[B, None, None]:
+) -> Generator[Any, None, None]:
     """Yield this rank's batches of the next epoch, read by others: the order and the state stay here.
 
     Args:
@@ -81,8 +79,9 @@ def batches_elsewhere(
     world, loop = dataset._place()
     epoch, first = dataset._run.begin(loop)
     blocks = planned(dataset._run.epoch(epoch, world), world, dataset._run.batch, first, _ROWS)
-    waiting: deque[tuple[Block, A]] = deque()
-    with dataset._watch.loop(epoch, first, world, fetches=False):
+    waiting: deque[tuple[Block, Any]] = deque()
+    place = in_worker(dataset._found_world(), world)
+    with dataset._watch.loop(epoch, first, place, fetches=False):
         for single in _singles(blocks):
             [(number, _)] = single.batches()
             waiting.append((single, ask(Step(epoch, number, single.ids))))
@@ -99,8 +98,8 @@ def _singles(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _given(
-    dataset: StreamingDataset, epoch: int, block: Block, asked: A, answer: Callable[[A], B]
-) -> Iterator[B]:
+    dataset: StreamingDataset, epoch: int, block: Block, asked: Any, answer: Callable[[Any], Any]
+) -> Iterator[Any]:
     batch = answer(asked)
     with dataset._watch.giving(block):
         for number, _ in block.batches():

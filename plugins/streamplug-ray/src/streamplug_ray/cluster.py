@@ -34,10 +34,15 @@ def connected(address: str | None, who: str) -> Generator[Any, None, None]:
         who: What to call it that asks.
 
     Raises:
-        ConfigError: If there is no ray, or no cluster at this address.
+        ConfigError: If there is no ray, no cluster at this address, or a connection to another one.
     """
     ray = ray_module(who)
     if ray.is_initialized():
+        if address not in (None, "auto", ray.get_runtime_context().gcs_address):
+            raise ConfigError(
+                f"{who} is to use {address!r}, but this process is connected to a cluster already: leave out "
+                "the address to use that, or call ray.shutdown() first"
+            )
         yield ray
         return
     try:

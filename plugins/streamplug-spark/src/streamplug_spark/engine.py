@@ -10,7 +10,7 @@ from typing import Any
 from streamplug.errors import WriterError
 from streamplug.interfaces import Engine
 from streamplug.interfaces.engine import Task, attempt, packed
-from streamplug_spark.session import connected
+from streamplug_spark.session import spark_context
 
 _POLL = 0.1
 """Seconds between looks at what has ended: Spark tells only of whole jobs."""
@@ -41,16 +41,15 @@ class Spark(Engine):
         data = packed(task)
         if not numbers:
             return
-        with connected(self._master) as context:
-            job = _Job(context, data, numbers)
-            try:
-                told: set[int] = set()
-                for number in job.ended():
-                    if number not in told:
-                        told.add(number)
-                        yield number
-            finally:
-                job.cancel()
+        job = _Job(spark_context(self._master), data, numbers)
+        try:
+            told: set[int] = set()
+            for number in job.ended():
+                if number not in told:
+                    told.add(number)
+                    yield number
+        finally:
+            job.cancel()
 
 
 class _Job:

@@ -1,17 +1,14 @@
-"""A session of Spark: the one that this process has, or one for as long as it is needed."""
+"""The session of Spark that this process has, or else a new one."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from streamplug.errors import ConfigError
 
 
-@contextmanager
-def connected(master: str | None) -> Generator[Any, None, None]:
-    """Yield a context of Spark.
+def spark_context(master: str | None) -> Any:
+    """Return a context of Spark; like any session, that of a new one stays until the process ends.
 
     Args:
         master: Of the cluster, such as ``spark://10.0.0.1:7077``; None for the session of this process, or
@@ -26,19 +23,10 @@ def connected(master: str | None) -> Generator[Any, None, None]:
         raise ConfigError(
             "the engine 'spark' needs pyspark, in the version that the cluster has: pip install pyspark"
         ) from error
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield _context(active, master)
-        return
-    builder = SparkSession.builder.appName("streamplug")
-    session = (builder if master is None else builder.master(master)).getOrCreate()
-    try:
-        yield _context(session, master)
-    finally:
-        session.stop()
-
-
-def _context(session: Any, master: str | None) -> Any:
+    session = SparkSession.getActiveSession()
+    if session is None:
+        builder = SparkSession.builder.appName("streamplug")
+        session = (builder if master is None else builder.master(master)).getOrCreate()
     try:
         context = session.sparkContext
     except Exception as error:  # which one depends on the version
