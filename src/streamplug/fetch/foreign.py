@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from streamplug.errors import StreamplugError
+from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.fetch.listing import stat_files
 from streamplug.fetch.retry import retrying
 from streamplug.index import INDEX_NAME, index_bytes
@@ -33,10 +33,12 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
             return data
         if isinstance(document, dict) and "shards" in document:
             return data
+        where = storage.url_of(INDEX_NAME)
         try:
             entries = format_.foreign(document, _Files(storage, retries))
+        except NotFound as error:  # or it would seem that there is no index.json
+            raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
         except StreamplugError as error:
-            where = storage.url_of(INDEX_NAME)
             raise type(error)(f"{where}: {error}") from error.__cause__
         return data if entries is None else index_bytes(entries, {})
 

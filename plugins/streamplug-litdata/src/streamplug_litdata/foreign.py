@@ -166,7 +166,12 @@ def _columns(config: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Spec]
     rows = _row_kinds(config.get("types"), kinds) if dicts else None
     if rows is None:
         return {name: Spec(tree) for name, tree in stored.items()}
-    return {name: Spec(stored.get(name), rows.get(name, "null")) for name in {**stored, **rows}}
+    found = {}
+    for name in {**stored, **rows}:
+        tree = stored.get(name)
+        # Other leaves say themselves what they are.
+        found[name] = Spec(tree, rows.get(name, "null") if tree in (None, "pickle") else None)
+    return found
 
 
 def _tree(text: Any, left: list[str]) -> Stored:

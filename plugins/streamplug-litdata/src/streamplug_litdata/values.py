@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import DecodeError, EncodeError, EncodeTypeError, InvalidIndexError
+from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
 from streamplug.interfaces import Encoding
 from streamplug.interfaces.encoding import gather, slices, wrong_type
 from streamplug.interfaces.vectors import Vectors
@@ -108,7 +108,7 @@ class Vector(Encoding, Vectors):
 
 
 class Array(Encoding):
-    """``numpy``: an array of any shape, behind uint32: code of its dtype, how many dimensions, each of them."""
+    """``numpy``: an array, behind uint32: the code of its dtype, how many dimensions, each of them."""
 
     codes = NUMPY
     _orders: tuple[str, ...] = ("<",)
@@ -119,7 +119,7 @@ class Array(Encoding):
         plain = value.dtype.newbyteorder("<")
         known = [code for code, name in self.codes.items() if np.dtype(f"<{name}") == plain]
         if not known:
-            raise EncodeTypeError(f"arrays of {value.dtype} cannot be stored")
+            raise wrong_type("array", "numbers and bools", value)
         head = struct.pack(
             f"{self._orders[0]}{value.ndim + 2}I", known[-1], value.ndim, *value.shape
         )
