@@ -178,7 +178,7 @@ def test_decoders_get_what_an_item_would_hold_also_of_rows_of_arrow():
     sample = dataset[2]
     assert sample["text"] == "tëxt 2".encode()
     assert json.loads(sample["words"]) == ["a", "b"] * 2
-    assert sample["inner"].startswith(struct.pack("<II", 8, 13) + number(2))
+    assert sample["inner"].startswith(struct.pack("<II", 8, 5) + number(2))
 
 
 # -- what is a sample ---------------------------------------------------------------------------

@@ -9,7 +9,10 @@ All integers little-endian::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,6 +225,22 @@ class ItemsHead(ShardHead):
     def byte_ranges(self, rows: Int64) -> Int64:
         return np.stack([self.offsets[rows], self.offsets[rows + 1]], axis=1).astype(np.int64)
 
+    def single(
+        self, columns: Sequence[Column]
+    ) -> tuple[int, list[tuple[str, int, int | None, Callable[[memoryview], Any]]]] | None:
+        """Return how items are read one by one: how many leaves they have, and those of some columns.
+
+        Returns:
+            Of each column its name, its leaf, the size that has and what decodes it; None if that is not all.
+        """
+        places = [self.leaves.place(column.name) for column in columns]
+        if not all(place.one and not place.refused for place in places):
+            return None
+        return self.leaves.count, [
+            (column.name, place.first, column.encoding.size, column.encoding.decode)
+            for column, place in zip(columns, places)
+        ]
+
     def sizes(self, column: Column) -> Int64 | None:
         if column.encoding.size is not None:
             return np.full(len(self.offsets) - 1, column.encoding.size, np.int64)
@@ -253,6 +272,33 @@ class ItemsReader(ShardReader):
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index]), columns)
         return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        with_care = partial(self.row, columns=columns)
+        plan = self._head.single(columns)
+        if plan is None:
+            return with_care
+        count, leaves = plan
+        sizes_of, begins = struct.Struct(f"<{count}I").unpack_from, 4 * count
+        bounds, view = self._bounds, memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
+
+        def read(index: int) -> Sample:
+            start, stop = bounds[index], bounds[index + 1]
+            ends = list(accumulate(sizes_of(view, start), initial=start + begins))
+            if ends[-1] != stop:
+                return with_care(index)
+            sample: Sample = {}
+            try:
+                for name, leaf, size, decode in leaves:
+                    begin, end = ends[leaf], ends[leaf + 1]
+                    if size is not None and size != end - begin:
+                        return with_care(index)
+                    sample[name] = decode(view[begin:end])
+            except Exception:  # noqa: BLE001 - it says what is wrong
+                return with_care(index)
+            return sample
+
+        return read
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         starts = self._head.offsets[rows].astype(np.int64)

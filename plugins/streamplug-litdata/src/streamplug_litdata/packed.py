@@ -12,7 +12,8 @@ The latter begin, all integers little-endian, with::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.interfaces import Column, Compression
 from streamplug.plugin import make
-from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import U32, ItemsHead, ItemsReader
 
 MAGIC = b"LDFZ01\0\0"
@@ -39,6 +40,9 @@ def _zstd() -> Compression:
 
 class PackedHead(ItemsHead):
     """Knows where items lie that are compressed each by itself."""
+
+    def single(self, columns: Sequence[Column]) -> None:
+        return None
 
     def sizes(self, column: Column) -> Int64 | None:
         return None
@@ -92,6 +96,9 @@ class FramesReader(ItemsReader):
 
     def byte_range(self, index: int) -> None:  # type: ignore[override]  # it is not one piece
         return None
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        return partial(self.row, columns=columns)
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         wanted = np.unique(np.searchsorted(self._firsts, rows, side="right") - 1)

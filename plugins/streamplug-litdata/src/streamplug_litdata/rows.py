@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -125,6 +126,28 @@ class RowsReader(ShardReader):
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index]), columns)
         return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        with_care = partial(self.row, columns=columns)
+        plan: list[tuple[Any, ...]] = []
+        for column in columns:
+            known = self._column(column.name)
+            if known is None or known.values is None or known.there is not None:
+                return with_care
+            data, begins, sizes = (memoryview(each) for each in known.values)  # type: ignore[arg-type]  # arrays are buffers
+            plan.append((column.name, data, begins, sizes, column.encoding.decode))
+
+        def read(index: int) -> Sample:
+            sample: Sample = {}
+            try:
+                for name, data, begins, sizes, decode in plan:
+                    begin = begins[index]
+                    sample[name] = decode(data[begin : begin + sizes[index]])
+            except Exception:  # noqa: BLE001 - it says what is wrong
+                return with_care(index)
+            return sample
+
+        return read
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         return [self._taken(rows, column, self._column(column.name)) for column in columns]

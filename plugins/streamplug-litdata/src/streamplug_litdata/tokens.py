@@ -17,6 +17,9 @@ from streamplug_litdata.values import Vector
 class TokensHead(ItemsHead):
     """Knows where items lie that are nothing but tokens."""
 
+    def single(self, columns: Sequence[Column]) -> None:
+        return None
+
     def sizes(self, column: Column) -> Int64 | None:
         return np.diff(self.offsets).astype(np.int64)
 
