@@ -29,6 +29,24 @@ class ScanFile(ABC):
             StorageError: If they cannot be had.
         """
 
+    def read_many(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
+        """Return so many bytes from each of some places on, fewer only at the end of the file.
+
+        Places far from each other are read at once where that is possible.
+
+        Raises:
+            StorageError: If they cannot be had.
+        """
+        return [self.read(start, start + size) for start in starts]
+
+    def beside(self, name: str) -> bytes | None:
+        """Return the content of a small file in the same directory; None if there is none.
+
+        Raises:
+            StorageError: If it cannot be had.
+        """
+        return None
+
 
 class SetFiles(ABC):
     """The files of a data set, for what the index.json of another library does not say of them."""
