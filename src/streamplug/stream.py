@@ -29,6 +29,7 @@ from streamplug.fetch import (
     raw_name,
     read_index,
     take_into_use,
+    translation,
 )
 from streamplug.fetch.observe import observing
 from streamplug.index import INDEX_NAME, Index, parse_index
@@ -187,9 +188,10 @@ class Stream:
         files = self._files
         if files is None or files.whole:
             try:
+                options = {"retries": retries, **self._foreign(asked, retries)}
                 if not kept:
-                    return read_index(asked, retries), None
-                return open_index(asked, directory, in_place=in_place, retries=retries), None
+                    return read_index(asked, **options), None
+                return open_index(asked, directory, in_place=in_place, **options), None
             except NotFound:
                 if files is None:
                     raise
@@ -200,6 +202,11 @@ class Stream:
         if kept and not in_place:
             take_into_use(directory, asked.url, derived.data)
         return parse_index(derived.data, asked.url), derived.folder
+
+    def _foreign(self, asked: Storage, retries: int) -> dict[str, Any]:
+        """Return the option with which an index.json of another library is read, if the format knows one."""
+        known = translation(make("format", self.format), asked, retries) if self.format else None
+        return {"translate": known} if known else {}
 
     @cached_property
     def _files(self) -> FileSet | None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import runpy
 import shutil
 import statistics
-import string
 import sys
 import tempfile
 import time
@@ -22,98 +20,21 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-BATCH = 256
-COLUMNS = {"id": "int", "ratio": "float", "text": "str"}
-SIZE_LIMIT = 1 << 20
-
-Rows = list[dict[str, Any]]
-Pass = Callable[[], int]
-
-
-class Side(NamedTuple):
-    """One way to read or write a format.
-
-    Attributes:
-        what: ``"write"``, ``"samples"``, ``"batches"`` or ``"access"``.
-        who: The library and how it is used.
-        make: Takes a folder, which has the data set unless it is to be written, and the samples; returns
-            what goes over all of them once, and says how many they were.
-        needs: A package without which there is no such side.
-    """
-
-    what: str
-    who: str
-    make: Callable[[Path, Rows], Pass]
-    needs: str = "streamplug"
-
-
-class FormatSides(NamedTuple):
-    """What is measured of a format.
-
-    Attributes:
-        write: Writes the data set that all sides read.
-        sides: They; the first of each kind (`Side.what`) that is not ours is what ours are compared to.
-    """
-
-    write: Callable[[Path, Rows], Any]
-    sides: tuple[Side, ...]
-
-
-def rows_of(count: int) -> Rows:
-    """Return samples: a number, a float, and some words."""
-    draw = random.Random(1)
-    letters = string.ascii_lowercase + "      "
-    return [
-        {
-            "id": number,
-            "ratio": draw.random(),
-            "text": "".join(draw.choices(letters, k=draw.randrange(60, 180))),
-        }
-        for number in range(count)
-    ]
-
-
-def counted(items: Any) -> int:
-    """Return how many items there are."""
-    return sum(1 for _ in items)
-
-
-def at_random(dataset: Any, rows: Rows) -> Pass:
-    ids = random.Random(2).choices(range(len(rows)), k=min(len(rows), 5000))
-    return lambda: len([dataset[each] for each in ids])
-
-
-# -- streamplug -----------------------------------------------------------------------------
-
-
-def opened(folder: Path) -> Any:
-    from streamplug import StreamingDataset
-
-    return StreamingDataset(local=str(folder), batch_size=BATCH, shuffle=True)
-
-
-def our_samples(folder: Path, rows: Rows) -> Pass:
-    dataset = opened(folder)
-    return lambda: counted(dataset)
-
-
-def our_batches(folder: Path, rows: Rows) -> Pass:
-    dataset = opened(folder)
-    return lambda: sum(len(batch["id"]) for batch in dataset.batches())
-
-
-def our_access(folder: Path, rows: Rows) -> Pass:
-    return at_random(opened(folder), rows)
-
-
-READ = (
-    Side("samples", "streamplug", our_samples),
-    Side("batches", "streamplug", our_batches),
-    Side("access", "streamplug", our_access),
+from archive_sides import ARCHIVES
+from format_sides import (
+    BATCH,
+    COLUMNS,
+    READ,
+    SIZE_LIMIT,
+    FormatSides,
+    Pass,
+    Rows,
+    Side,
+    at_random,
+    counted,
 )
-
 
 # -- JSON lines, CSV, TSV, XSV ----------------------------------------------------------------
 
@@ -216,6 +137,7 @@ FORMATS = {
     "csv": text("CSVWriter"),
     "tsv": text("TSVWriter"),
     "xsv": text("XSVWriter", separator="|"),
+    **ARCHIVES,
 }
 
 
@@ -268,8 +190,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     arguments = parser.parse_args()
-    rows, found = rows_of(arguments.samples), {}
+    found = {}
     for name in arguments.formats:
+        if find_spec(FORMATS[name].needs) is None:
+            continue
+        rows = FORMATS[name].rows(arguments.samples)
         with tempfile.TemporaryDirectory(prefix="streamplug-bench-") as root:
             found[name] = measure(FORMATS[name], rows, arguments.rounds, Path(root))
         print(name)

@@ -113,6 +113,36 @@ def test_samples_of_different_extensions(tmp_path):
     assert_same(ours(tmp_path, format="webdataset"), expected)
 
 
+def test_tensors_and_cbor_go_both_ways(tmp_path):
+    pytest.importorskip("cbor")
+    pytest.importorskip("cbor2")
+    kinds = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u8")
+    draw = np.random.default_rng(0)
+    made = [
+        {
+            "__key__": f"{i:03d}",
+            "ten": [draw.integers(0, 9, (i, 2)[: 1 + i % 2]).astype(kind) for kind in kinds],
+            "note.tb": [np.arange(6.0).reshape(2, 3)],
+            "cbor": {"n": i, "of": [None, True, 0.5, "x", b"y", {"z": -i}]},
+        }
+        for i in range(1, 5)
+    ]
+    with wds.ShardWriter(f"{tmp_path}/x-%06d.tar", verbose=0) as out:
+        for sample in made:
+            out.write(sample)
+    assert_same(ours(tmp_path / "x-000000.tar", format="webdataset"), made)
+    with plugin.WebDatasetWriter(
+        str(tmp_path / "set"), columns={n: _spec(n) for n in made[0]}
+    ) as out:
+        for sample in made:
+            out.write(sample)
+    assert_same(theirs(f"{tmp_path}/set/shard.00000.tar"), made)
+
+
+def _spec(name):
+    return {"__key__": "str", "ten": "ten", "note.tb": "ten", "cbor": "cbor"}[name]
+
+
 PARTS = st.text("ab.A_-é", min_size=1, max_size=6).filter(lambda part: part not in (".", ".."))
 NAMES = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
 

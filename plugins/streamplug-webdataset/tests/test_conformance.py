@@ -63,6 +63,34 @@ class TestNpz(EncodingTests):
         return st.dictionaries(st.sampled_from("abc"), arrays, max_size=3)
 
 
+class TestTen(EncodingTests):
+    spec = "ten"
+    wrong = ("text", 1, object(), np.zeros(2), [1], [np.array(["a"])], [np.zeros(1, "?")])
+    refused = ([np.zeros((1,) * 10)],)
+
+    def values(self):
+        kinds = st.sampled_from(("<f2", "<f4", "<i8", "<u4", "<u1"))
+        shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+        return st.lists(hnp.arrays(kinds, shapes), max_size=3)
+
+
+class TestCbor(EncodingTests):
+    spec = "cbor"
+    wrong = (object(),)
+
+    @pytest.fixture(autouse=True)
+    def _needs_cbor2(self):
+        pytest.importorskip("cbor2")
+
+    def values(self):
+        numbers = st.integers(-(2**64), 2**64) | st.floats(allow_nan=False)
+        plain = st.none() | st.booleans() | numbers | st.text(max_size=5) | st.binary(max_size=5)
+        nested = st.lists(plain, max_size=3) | st.dictionaries(
+            st.text(max_size=3), plain, max_size=3
+        )
+        return plain | nested
+
+
 class TestGzipped(EncodingTests):
     spec = "gzipped:json"
     bad_arguments = ("", "gzipped:gzipped:json")
@@ -88,5 +116,5 @@ def test_what_is_unsafe_stays_so_when_compressed():
     "spec", ["webdataset:cooked", "webdataset:raw=1", "webdataset:mtime=x", "webdataset:mtime=-1"]
 )
 def test_unknown_options_are_refused(spec):
-    with pytest.raises(ConfigError, match="is none of raw, pil, mtime"):
+    with pytest.raises(ConfigError, match="is none of raw, pil, idx, mtime"):
         make("format", spec)

@@ -1,6 +1,7 @@
 """Bytes from far to near: downloads, checks and decompresses shards into a local directory."""
 
 from streamplug.fetch.derived import Deriver
+from streamplug.fetch.foreign import translation
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
 from streamplug.fetch.listing import raw_name
@@ -34,4 +35,5 @@ __all__ = [
     "raw_name",
     "read_index",
     "take_into_use",
+    "translation",
 ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from streamplug.errors import InvalidIndexError, NotFound, StorageError, Transient
 from streamplug.fetch.files import local_errors
+from streamplug.fetch.foreign import Translate
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.origin import claim, in_use, take_into_use
 from streamplug.fetch.retry import retrying
@@ -37,7 +38,14 @@ _SHORT_INDEX = 1 << 20
 _LOG = logging.getLogger("streamplug.fetch")
 
 
-def open_index(storage: Storage, directory: Path, *, in_place: bool, retries: int) -> Index:
+def open_index(
+    storage: Storage,
+    directory: Path,
+    *,
+    in_place: bool,
+    retries: int,
+    translate: Translate = bytes,
+) -> Index:
     """Return the index of a data set.
 
     Args:
@@ -45,6 +53,7 @@ def open_index(storage: Storage, directory: Path, *, in_place: bool, retries: in
         directory: Its cache, which is taken into use; or `storage` itself.
         in_place: Whether it is read where it lies.
         retries: How often a failed request is tried again.
+        translate: Makes an index.json of ours of what is there.
 
     Raises:
         StorageError: If the index cannot be had.
@@ -57,20 +66,20 @@ def open_index(storage: Storage, directory: Path, *, in_place: bool, retries: in
         if index is not None:
             return index
         data = _content(storage, retries)
-    index = parse_index(data, storage.url_of(INDEX_NAME))
+    index = parse_index(translate(data), storage.url_of(INDEX_NAME))
     if not in_place:
         take_into_use(directory, storage.url, data)
     return index
 
 
-def read_index(storage: Storage, retries: int) -> Index:
+def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> Index:
     """Return the index of a data set from its index.json, in one request; nothing is kept.
 
     Raises:
         StorageError: If it cannot be had.
         InvalidIndexError: If it cannot be used.
     """
-    return parse_index(_content(storage, retries), storage.url_of(INDEX_NAME))
+    return parse_index(translate(_content(storage, retries)), storage.url_of(INDEX_NAME))
 
 
 def _short(storage: Storage, retries: int) -> bytes | None:

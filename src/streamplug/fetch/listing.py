@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -66,7 +66,7 @@ def find_files(storage: Storage, files: FileSet, suffix: str, retries: int) -> l
         ConfigError: If two would have one name.
     """
     named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
-    known = _stat(storage, named, retries)
+    known = stat_files(storage, named, retries)
     found: dict[str, Found] = {}
     for part in files.parts:
         objects = [known[part]] if part in known else _listed(storage, part, retries)
@@ -103,7 +103,12 @@ def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
             yield each
 
 
-def _stat(storage: Storage, names: list[str], retries: int) -> dict[str, ObjectInfo]:
+def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
+    """Return what a storage says of some files, by their names.
+
+    Raises:
+        StorageError: If it does not say, or one does not exist.
+    """
     known: dict[str, ObjectInfo] = {}
     if len(names) > _FEW:
         try:
@@ -120,7 +125,7 @@ def _stat(storage: Storage, names: list[str], retries: int) -> dict[str, ObjectI
     return {name: known[name] for name in wanted}
 
 
-def _start(names: list[str]) -> str:
+def _start(names: Sequence[str]) -> str:
     """Return what all names begin with."""
     first, last = min(names), max(names)
     length = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamplug.errors import CorruptShardError, DataError
+from streamplug.errors import CorruptShardError, DataError, NotFound
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import Found
 from streamplug.fetch.ranged import open_interruptible
@@ -19,6 +19,9 @@ from streamplug.plugin.registry import make
 
 _SKIPPED = 1 << 20
 """Bytes between two reads from which on what lies there is left out rather than read."""
+
+_AT_ONCE = 256
+"""Places that are read at once."""
 
 _LEAST, _MOST = 1 << 16, 1 << 23
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
@@ -67,12 +70,13 @@ def _opened(
     found: Found, storage: Storage, near: Path | None, retries: int, url: str
 ) -> Iterator[ScanFile]:
     name, size = found.stored.key, found.stored.size
+    folder_of = _Folder(storage, name.rpartition("/")[0], retries)
     if found.compression is None and near is not None:
-        with _mapped(near / name, url) as file:
+        with _mapped(near / name, url, folder_of) as file:
             yield file
         return
     if found.compression is None and retrying(lambda: storage.serves_ranges(name), retries):
-        yield _Far(storage, name, url, size, retries)
+        yield _Far(storage, name, url, size, folder_of)
         return
     with (
         local_errors(Path(tempfile.gettempdir())),
@@ -86,7 +90,7 @@ def _opened(
         if found.compression is not None:
             stored, path = path, Path(folder, "raw")
             _unpack(stored, path, found.compression)
-        with _mapped(path, url) as file:
+        with _mapped(path, url, folder_of) as file:
             yield file
 
 
@@ -98,20 +102,37 @@ def _unpack(stored: Path, path: Path, compression: str) -> None:
 
 
 @contextmanager
-def _mapped(path: Path, name: str) -> Iterator[ScanFile]:
+def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanFile]:
     with local_errors(path), path.open("rb") as stream:
         if not stream.seek(0, 2):
             raise CorruptShardError("it is empty")
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as map_:
-            yield _Near(map_, name)
+            yield _Near(map_, name, folder)
+
+
+class _Folder:
+    """The directory of a data file."""
+
+    def __init__(self, storage: Storage, name: str, retries: int) -> None:
+        self._storage, self._name, self.retries = storage, name, retries
+
+    def read(self, name: str) -> bytes | None:
+        key = f"{self._name}/{name}" if self._name else name
+        try:
+            return retrying(lambda: self._storage.read(key), self.retries)
+        except NotFound:
+            return None
 
 
 class _Near(ScanFile):
     """A file on this machine."""
 
-    def __init__(self, map_: mmap.mmap, name: str) -> None:
+    def __init__(self, map_: mmap.mmap, name: str, folder: _Folder) -> None:
         self.name, self.size = name, len(map_)
-        self._map = map_
+        self._map, self._folder = map_, folder
+
+    def beside(self, name: str) -> bytes | None:
+        return self._folder.read(name)
 
     def read(self, start: int, stop: int) -> bytes:
         return self._map[start:stop]
@@ -120,9 +141,10 @@ class _Near(ScanFile):
 class _Far(ScanFile):
     """A file elsewhere, read in pieces: large ones where it is read through, small ones where not."""
 
-    def __init__(self, storage: Storage, key: str, name: str, size: int, retries: int) -> None:
+    def __init__(self, storage: Storage, key: str, name: str, size: int, folder: _Folder) -> None:
         self.name, self.size = name, size
-        self._storage, self._key, self._retries = storage, key, retries
+        self._storage, self._key, self._retries = storage, key, folder.retries
+        self._folder = folder
         self._start, self._data, self._piece = 0, b"", _LEAST
 
     def read(self, start: int, stop: int) -> bytes:
@@ -132,6 +154,20 @@ class _Far(ScanFile):
             self._fetch(start, stop)
             at = 0
         return self._data[at : at + stop - start]
+
+    def read_many(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
+        ranges = [(start, min(start + size, self.size)) for start in starts]
+        found: list[bytes] = []
+        for first in range(0, len(ranges), _AT_ONCE):
+            found += self._read_ranges(ranges[first : first + _AT_ONCE])
+        return found
+
+    def _read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        read = self._storage.read_ranges
+        return map(bytes, retrying(lambda: read(self._key, ranges), self._retries))
+
+    def beside(self, name: str) -> bytes | None:
+        return self._folder.read(name)
 
     def _fetch(self, start: int, stop: int) -> None:
         gap = start - (self._start + len(self._data))

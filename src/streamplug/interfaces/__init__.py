@@ -26,7 +26,7 @@ from streamplug.interfaces.format import (
     ShardWriter,
 )
 from streamplug.interfaces.fsspec import FsspecStorage
-from streamplug.interfaces.scan import ScanFile, Scanned
+from streamplug.interfaces.scan import ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
@@ -56,6 +56,7 @@ __all__ = [
     "Rows",
     "ScanFile",
     "Scanned",
+    "SetFiles",
     "ShardFile",
     "ShardHead",
     "ShardInfo",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces.encoding import Encoding
-from streamplug.interfaces.scan import ScanFile, Scanned
+from streamplug.interfaces.scan import ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
 from streamplug.types import Buffer, Bytes1D, ColumnValues, Int64, Sample
 
@@ -367,6 +367,22 @@ class Format(ABC):
             CorruptShardError: If the file is damaged; the message names the place.
         """
         raise ConfigError(f"{type(self).__name__} cannot be read without an index.json")
+
+    def foreign(self, index: Any, files: SetFiles) -> Sequence[Mapping[str, Any]] | None:
+        """Return what the index.json of another library says, as the entries of one of ours.
+
+        Asked where a stream has this format, and its index.json is none of ours. The default is None: it
+        is not one that this format knows.
+
+        Args:
+            index: What it says, as parsed from JSON; nothing in it has been checked yet.
+            files: Those of the set, for what it does not say.
+
+        Raises:
+            ConfigError: If the set has what cannot be read.
+            InvalidIndexError: If the index.json is damaged.
+        """
+        return None
 
     def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the entry that all files of one data set get, from those that `scan` gave.

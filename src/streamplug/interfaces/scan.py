@@ -1,9 +1,9 @@
-"""What a format tells of a file for which there is no index."""
+"""What a format tells of files for which there is no index, or one of another library."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,44 @@ class ScanFile(ABC):
 
         Raises:
             StorageError: If they cannot be had.
+        """
+
+    def read_many(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
+        """Return so many bytes from each of some places on, fewer only at the end of the file.
+
+        Places far from each other are read at once where that is possible.
+
+        Raises:
+            StorageError: If they cannot be had.
+        """
+        return [self.read(start, start + size) for start in starts]
+
+    def beside(self, name: str) -> bytes | None:
+        """Return the content of a small file in the same directory; None if there is none.
+
+        Raises:
+            StorageError: If it cannot be had.
+        """
+        return None
+
+
+class SetFiles(ABC):
+    """The files of a data set, for what the index.json of another library does not say of them."""
+
+    @abstractmethod
+    def sizes(self, names: Sequence[str]) -> Mapping[str, int]:
+        """Return how many bytes files have, by their names.
+
+        Raises:
+            StorageError: If one does not exist, or the storage does not say.
+        """
+
+    @abstractmethod
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """Return a part of a file, fewer bytes only at its end.
+
+        Raises:
+            StorageError: If it cannot be had.
         """
 
 

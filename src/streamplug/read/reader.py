@@ -50,6 +50,7 @@ class Reader:
         self._streams = list(shards)
         self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
         self._look_up()
+        keep_freed_memory()
         self._any_ranged = any(isinstance(each, RangeShards) for each in shards)
         self.ranged = all(isinstance(each, RangeShards) for each in shards)
         limits = [each.limit for each in shards if isinstance(each, OpenShards)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from streamplug.plugin.registry import known
 
 _TEXT = ("txt", "text", "transcript")
@@ -13,6 +15,8 @@ _ENCODINGS = {
     **dict.fromkeys(("json", "jsn"), "json"),
     **dict.fromkeys(("pyd", "pickle", "pkl"), "pkl"),
     **dict.fromkeys(("mp", "msg", "msgpack"), "msgpack"),
+    **dict.fromkeys(("ten", "tb"), "ten"),
+    "cbor": "cbor",
     "npy": "npy",
     "npz": "npz",
     "pth": "pth",
@@ -38,4 +42,8 @@ def encoding_of(extension: str, *, images: bool = False) -> str:
     if images and last in _IMAGES:
         return _IMAGES[last]
     spec = _ENCODINGS.get(last, "bytes")
-    return spec if spec != "msgpack" or known("encoding", spec) else "bytes"
+    if (spec == "msgpack" and not known("encoding", spec)) or (
+        spec == "cbor" and find_spec("cbor2") is None
+    ):
+        return "bytes"
+    return spec

@@ -21,6 +21,7 @@ from streamplug.interfaces import (
 from streamplug.types import Bytes1D
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.grouping import Grouping
+from streamplug_webdataset.hints import reading
 from streamplug_webdataset.members import BLOCK, Members
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.places import Places, least_size
@@ -33,8 +34,8 @@ class WebDataset(Format):
 
     After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no
     index.json to say how they are encoded, ``pil`` reads JPEG and PNG files among them as images of Pillow
-    (which needs streamplug-image), and ``mtime=…`` is the time that is written into archives, in
-    seconds since 1970.
+    (which needs streamplug-image), ``idx`` looks for an index of DALI beside each archive without an
+    index.json, and ``mtime=…`` is the time that is written into archives, in seconds since 1970.
     """
 
     suffix = "tar"
@@ -42,11 +43,13 @@ class WebDataset(Format):
     head_role = "places"
     key = KEY
 
-    def __init__(self, *, raw: bool = False, pil: bool = False, mtime: int = 0) -> None:
+    def __init__(
+        self, *, raw: bool = False, pil: bool = False, idx: bool = False, mtime: int = 0
+    ) -> None:
         """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""
         if raw and pil:
             raise ConfigError("format webdataset:raw,pil: values are either bytes or images")
-        self._raw, self._pil = raw, pil
+        self._raw, self._pil, self._idx = raw, pil, idx
         self._mtime = mtime
 
     @classmethod
@@ -54,13 +57,13 @@ class WebDataset(Format):
         options: dict[str, Any] = {}
         for option in argument.split(",") if argument else ():
             name, equals, value = option.partition("=")
-            if name in ("raw", "pil") and not equals:
+            if name in ("raw", "pil", "idx") and not equals:
                 options[name] = True
             elif name == "mtime" and value.isdigit() and int(value) < 8**11:
                 options["mtime"] = int(value)
             else:
                 raise ConfigError(
-                    f"format webdataset:{argument}: {option!r} is none of raw, pil, mtime=SECONDS"
+                    f"format webdataset:{argument}: {option!r} is none of raw, pil, idx, mtime=SECONDS"
                 )
         return cls(**options)
 
@@ -96,7 +99,8 @@ class WebDataset(Format):
         return TarHead(Places.unpack(head, shard.samples, shard.files["data"].raw.bytes))
 
     def scan(self, file: ScanFile) -> Scanned:
-        members, grouping = Members(file.read, file.size), Grouping()
+        read, hints = reading(file, indexed=self._idx)
+        members, grouping = Members(read, file.size), Grouping()
         for member in members:
             grouping.add(member)
         places = grouping.places(file.size)
@@ -110,6 +114,8 @@ class WebDataset(Format):
             notes["what is no file, such as links, is left out"] = f"{members.skipped} members"
         if members.after:
             notes["what follows the end of the archive is not read"] = "a second archive"
+        if hints is not None and hints.unused:
+            notes["the index beside it is that of another archive"] = f"{hints.unused} places"
         return Scanned(places.samples, entry, {"places": places.pack()}, notes)
 
     def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -17,6 +17,8 @@ def streamplug_encodings() -> list[Provider]:
     return [
         Provider("npy", "streamplug_webdataset.arrays:Npy"),
         Provider("npz", "streamplug_webdataset.arrays:Npz"),
+        Provider("ten", "streamplug_webdataset.tensors:Ten"),
+        Provider("cbor", "streamplug_webdataset.tensors:Cbor"),
         Provider("pth", "streamplug_webdataset.wrapped:Pth"),
         Provider("gzipped", "streamplug_webdataset.wrapped:Gzipped"),
     ]

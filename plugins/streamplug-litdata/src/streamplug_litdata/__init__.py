@@ -1,0 +1,1 @@
+"""Chunks of LitData for streamplug."""

@@ -1,0 +1,238 @@
+"""Reads the index.json of LitData, trusting nothing in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.interfaces import SetFiles
+from streamplug_litdata.sizes import whole_sizes
+from streamplug_litdata.specs import FILES, IMAGES, Spec, Stored
+
+SINGLE, TOKENS = "value", "tokens"
+"""Names of the column of a set whose samples are single values, and of one of tokens."""
+
+_VECTORS = ("no_header_numpy", "no_header_tensor")
+_NOT_IN_ROWS = FILES | IMAGES | {"pil", "jpeg_array", "graph", "numpy", "tensor", "text", *_VECTORS}
+_ROW_KINDS = frozenset(["str", "int", "float", "bool", "bytes", "null", "list", "map", "struct"])
+_UNSURE_CODE = 11
+"""The code of a dtype from which on the first versions had others."""
+
+_DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+_LISTS = {"builtins.list": "list", "builtins.tuple": "tuple", "collections.deque": "list"}
+
+
+class Config(NamedTuple):
+    """What an index.json says of all chunks.
+
+    Attributes:
+        layout: How items lie in a chunk: ``"items"``, ``"frames"``, ``"packed"`` or ``"tokens"``.
+        compression: Of whole files, or None.
+        columns: What is known of each column, by name.
+    """
+
+    layout: str
+    compression: str | None
+    columns: Mapping[str, Spec]
+
+
+def is_index(index: Any) -> bool:
+    """Say whether a parsed index.json is one of LitData."""
+    return isinstance(index, dict) and "chunks" in index and isinstance(index.get("config"), dict)
+
+
+def entries_of(index: Any, spec: str, block: int | None, files: SetFiles) -> list[dict[str, Any]]:
+    """Return the entries of an index.json of ours.
+
+    Args:
+        index: That of LitData, parsed.
+        spec: The format of the entries, up to the layout.
+        block: Tokens of a sample, where items of tokens are read in blocks.
+        files: Those of the set.
+
+    Raises:
+        ConfigError: If the set cannot be read.
+        InvalidIndexError: If the index.json is damaged.
+    """
+    chunks = index["chunks"]
+    if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
+        raise InvalidIndexError(
+            "'chunks' must be a list of what has 'filename', 'chunk_size' and 'chunk_bytes'"
+        )
+    config = _config(index["config"], chunks, block)
+    shared = {
+        "format": f"{spec}{config.layout}",
+        "version": 2,
+        "compression": config.compression,
+        "columns": [[name, str(column)] for name, column in config.columns.items()],
+    }
+    packed = f".{config.compression}.bin"
+    stored: Mapping[str, int] = {}
+    if config.compression is not None:
+        # What the index.json says is their size before.
+        stored = files.sizes([c["filename"] for c in chunks if c["filename"].endswith(packed)])
+    entries = []
+    for chunk, size in zip(chunks, whole_sizes(chunks, packed, files)):
+        name = chunk["filename"]
+        raw = name.removesuffix(packed) + ".bin" if name in stored else name
+        zipped = {"basename": name, "bytes": stored[name], "hashes": {}} if name in stored else None
+        own = {
+            "samples": chunk["chunk_size"] if block is None else _blocks(chunk, block),
+            "raw_data": {"basename": raw, "bytes": size, "hashes": {}},
+            "zip_data": zipped,
+        }
+        entries.append({**shared, **own})
+    return entries
+
+
+def _is_chunk(chunk: Any) -> bool:
+    return (
+        isinstance(chunk, dict)
+        and isinstance(chunk.get("filename"), str)
+        and all(type(chunk.get(key)) is int for key in ("chunk_size", "chunk_bytes"))
+    )
+
+
+def _blocks(chunk: Mapping[str, Any], block: int) -> int:
+    tokens = chunk.get("dim")
+    if type(tokens) is not int or tokens < 0:
+        raise InvalidIndexError(f"{chunk['filename']!r}: 'dim' must say how many tokens it has")
+    return tokens // block
+
+
+def _config(config: Mapping[str, Any], chunks: Sequence[Any], block: int | None) -> Config:
+    if config.get("encryption") is not None:
+        raise ConfigError("the chunks are encrypted, which is not read; write them without")
+    if config.get("format") == "mds":
+        raise ConfigError("this is an index of MDS shards: leave out format=, and give their own")
+    kinds, loader = config.get("data_format"), config.get("item_loader")
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+        raise InvalidIndexError(f"data_format must be a list of names, got {kinds!r:.60}")
+    # The first versions do not say by which loader; only those of tokens count them.
+    counted = bool(chunks) and chunks[0].get("dim") is not None
+    tokens = loader == "TokensLoader" or (loader is None and counted)
+    if loader not in (None, "PyTreeLoader", "TokensLoader"):
+        raise ConfigError(f"the chunks are for the item loader {loader!r:.60}, which is not read")
+    if loader is None:
+        _check_codes(kinds)
+    layout, compression = _layout(config)
+    if tokens:
+        return _tokens(kinds, layout, compression)
+    if block is not None:
+        raise ConfigError(f"block={block}: these chunks have no tokens, but items")
+    return Config(layout, compression, _columns(config, kinds))
+
+
+def _tokens(kinds: Sequence[str], layout: str, compression: str | None) -> Config:
+    if len(kinds) != 1 or kinds[0].partition(":")[0] not in _VECTORS:
+        raise ConfigError(f"tokens are one array for each item, these are {kinds!r:.60}")
+    if layout != "items":
+        raise ConfigError("tokens that are compressed within their chunks are not read")
+    return Config("tokens", compression, {TOKENS: Spec(kinds[0])})
+
+
+def _layout(config: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return how items lie in a chunk, and what whole files are compressed by."""
+    compression, level = config.get("compression"), config.get("compression_level")
+    if compression is None:
+        return "items", None
+    if not isinstance(compression, str) or compression.partition(":")[0] != "zstd":
+        raise ConfigError(f"compression {compression!r:.60} is not read, only zstd")
+    layouts = {None: "items", "chunk": "items", "batch": "frames", "sample": "packed"}
+    if level not in layouts:
+        raise ConfigError(f"compression_level {level!r:.60} is not read")
+    return layouts[level], compression if layouts[level] == "items" else None
+
+
+def _check_codes(kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        name, _, code = kind.partition(":")
+        if name == "no_header_numpy" and code.isdigit() and int(code) >= _UNSURE_CODE:
+            raise ConfigError(
+                f"{kind!r}: this set is from one of the first versions of LitData, in which the codes of "
+                "complex and boolean arrays were others on each machine; write it again"
+            )
+
+
+def _columns(config: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Spec]:
+    left = list(kinds)
+    tree = _tree(config.get("data_spec"), left)
+    if left:
+        raise InvalidIndexError(f"data_format has {len(kinds)} names, data_spec has fewer leaves")
+    stored = _top(tree)
+    dicts = isinstance(tree, dict) and "dict" in tree
+    rows = _row_kinds(config.get("types"), kinds) if dicts else None
+    if rows is None:
+        return {name: Spec(tree) for name, tree in stored.items()}
+    found = {}
+    for name in {**stored, **rows}:
+        tree = stored.get(name)
+        # Other leaves say themselves what they are.
+        found[name] = Spec(tree, rows.get(name, "null") if tree in (None, "pickle") else None)
+    return found
+
+
+def _tree(text: Any, left: list[str]) -> Stored:
+    """Return the leaves of a sample from the text in which PyTorch describes it."""
+    try:
+        version, spec = json.loads(text)
+        if version != 1:
+            raise InvalidIndexError(f"data_spec has version {version!r:.60}")
+        return _node(spec, left)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        if isinstance(error, InvalidIndexError):
+            raise
+        raise InvalidIndexError(f"data_spec {text!r:.60} does not describe samples") from None
+
+
+def _node(spec: Mapping[str, Any], left: list[str]) -> Stored:
+    kind, children = spec["type"], spec["children_spec"]
+    if kind is None:
+        return left.pop(0)
+    if kind in _LISTS:
+        return {_LISTS[kind]: [_node(child, left) for child in children]}
+    if kind not in _DICTS:
+        raise ConfigError(f"samples have values of type {kind!r:.60}, which is not read")
+    context = json.loads(spec["context"])
+    keys = context[1] if kind.endswith("defaultdict") else context
+    names = [key if isinstance(key, str) else repr(key) for key in keys]
+    if len(set(names)) != len(children):
+        raise InvalidIndexError(f"keys {names!r:.60} for {len(children)} values")
+    return {"dict": {name: _node(child, left) for name, child in zip(names, children)}}
+
+
+def _top(tree: Stored) -> dict[str, Stored]:
+    """Return the columns of samples of some kind."""
+    if not isinstance(tree, dict):
+        return {SINGLE: tree}
+    ((kind, inside),) = tree.items()
+    found = inside if kind == "dict" else {str(n): each for n, each in enumerate(inside)}
+    if not found:
+        raise ConfigError("samples have no values")
+    return dict(found)
+
+
+def _row_kinds(types: Any, kinds: Sequence[str]) -> dict[str, str] | None:
+    """Return what columns are in chunks of rows in Arrow; None if the set has none of these."""
+    safe = all(kind.partition(":")[0] not in _NOT_IN_ROWS for kind in kinds)
+    if not isinstance(types, dict) or not types or not safe:
+        return None
+    if not all(_in_rows(kind) for kind in types.values()):
+        return None
+    return {name: _kind(kind) for name, kind in types.items()}
+
+
+def _kind(said: Any) -> str:
+    return str(said.get("type")) if isinstance(said, dict) else str(said)
+
+
+def _in_rows(said: Any) -> bool:
+    if _kind(said) not in _ROW_KINDS:
+        return False
+    if not isinstance(said, dict):
+        return True
+    inside = said.get("fields") or {}
+    values = [said["value"]] if said.get("value") is not None else []
+    return all(map(_in_rows, [*inside.values(), *values]))

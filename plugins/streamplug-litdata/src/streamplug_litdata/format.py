@@ -1,0 +1,171 @@
+"""The format: reads the index of a set, and opens its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ScanFile,
+    Scanned,
+    SetFiles,
+    ShardHead,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.types import Bytes1D
+from streamplug_litdata.foreign import entries_of, is_index
+from streamplug_litdata.items import ItemsHead, ItemsReader, head_size, offsets_of
+from streamplug_litdata.packed import MAGIC, FramesReader, PackedHead
+from streamplug_litdata.rows import RowsReader, has_rows
+from streamplug_litdata.specs import Options, Spec
+from streamplug_litdata.tokens import Block, BlocksHead, BlocksReader, TokensHead
+from streamplug_litdata.values import Vector
+
+_LAYOUTS = ("items", "frames", "packed", "tokens")
+
+
+class LitData(Format):
+    """``litdata``: the chunks that LitData's `optimize` writes, with its index.json.
+
+    After a colon, options with commas between them: ``pil`` reads columns of JPEG and other image files as
+    images of Pillow (which needs streamplug-image), ``raw`` reads what LitData had from a serializer of the
+    user's own as bytes, and ``block=N`` reads tokens in blocks of N. In indexes the layout of the chunks
+    follows: ``items``, ``frames``, ``packed`` or ``tokens``.
+    """
+
+    suffix = "bin"
+
+    def __init__(
+        self, *, pil: bool = False, raw: bool = False, block: int | None = None, layout: str = ""
+    ) -> None:
+        """Read chunks of a layout; without one, only the index.json of LitData."""
+        self._options, self._block, self._layout = Options(pil, raw), block, layout
+        said = {"pil": pil, "raw": raw, f"block={block}": block is not None}
+        self._spec = "".join(f"{option}," for option, given in said.items() if given)
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> LitData:
+        options: dict[str, Any] = {}
+        for option in argument.split(",") if argument else ():
+            name, equals, value = option.partition("=")
+            if name in ("pil", "raw") and not equals:
+                options[name] = True
+            elif name == "block" and value.isdigit() and 0 < int(value) < 1 << 31:
+                options["block"] = int(value)
+            elif option in _LAYOUTS:
+                options["layout"] = option
+            else:
+                raise ConfigError(
+                    f"format litdata:{argument}: {option!r} is none of pil, raw, block=TOKENS"
+                )
+        return cls(**options)
+
+    def foreign(self, index: Any, files: SetFiles) -> Sequence[Mapping[str, Any]] | None:
+        if not is_index(index):
+            return None
+        return entries_of(index, f"litdata:{self._spec}", self._block, files)
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        if not self._layout:
+            raise InvalidIndexError("format litdata needs a layout, such as litdata:items")
+        said = entry.get("columns")
+        if not isinstance(said, list) or not said or not all(map(_is_pair, said)):
+            raise InvalidIndexError(f"columns must be pairs of name and leaves, got {said!r:.60}")
+        if len({name for name, _ in said}) != len(said):
+            raise InvalidIndexError("columns must have names of their own")
+        found = []
+        for name, text in said:
+            encoding = Spec.parse(text).encoding(name, self._options, make_encoding)
+            if self._block is not None and isinstance(encoding, Vector):
+                encoding = Block(encoding.item, self._block)
+            found.append(Column(name, text, encoding))
+        return tuple(found)
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        least = 4 if self._block is not None else head_size(samples)
+        if least > size:
+            raise InvalidIndexError(f"{samples} samples cannot lie in a file of {size} bytes")
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        data, samples = files["data"], shard.samples
+        if self._block is not None:
+            return BlocksReader(data, samples, self._blocks_head(data, samples, len(data), columns))
+        if self._layout == "tokens":
+            return ItemsReader(data, TokensHead(_offsets(data, samples, len(data)), columns))
+        if has_rows(data):
+            specs = {column.name: Spec.parse(column.spec) for column in columns}
+            return RowsReader(data, samples, specs)
+        if data[: len(MAGIC)].tobytes() == MAGIC:
+            return FramesReader(data, samples, columns)
+        if self._layout == "frames":
+            raise CorruptShardError(f"it does not begin with {MAGIC!r}, as chunks of frames do")
+        head = PackedHead if self._layout == "packed" else ItemsHead
+        return ItemsReader(data, head(_offsets(data, samples, len(data)), columns))
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
+        if self._layout == "frames":
+            return None
+        return 0, 4 if self._block is not None else head_size(shard.samples)
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        size = shard.files["data"].raw.bytes
+        if self._block is not None:
+            return self._blocks_head(head, shard.samples, size, columns)
+        offsets = _offsets(head, shard.samples, size, rows=True)
+        kinds = {"packed": PackedHead, "tokens": TokensHead}
+        return kinds.get(self._layout, ItemsHead)(offsets, columns)
+
+    def scan(self, file: ScanFile) -> Scanned:
+        raise ConfigError(
+            "chunks of LitData are read by its index.json: name the directory that it is in"
+        )
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        raise ConfigError("chunks of LitData are read, not written: write MDS, or with LitData")
+
+    def _blocks_head(
+        self, head: Bytes1D, blocks: int, size: int, columns: Sequence[Column]
+    ) -> BlocksHead:
+        # A decoder of the user's may have taken the place of the encoding.
+        encoding = Spec.parse(columns[0].spec).encoding(columns[0].name, self._options, _none)
+        if not isinstance(encoding, Vector):
+            raise InvalidIndexError("blocks are of tokens")
+        return BlocksHead(head, blocks, size, encoding.item.itemsize * (self._block or 0))
+
+
+def _none(name: str, spec: str) -> Encoding:
+    raise InvalidIndexError(f"column {name!r}, {spec!r}: blocks are of tokens")
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(p, str) for p in pair)
+
+
+def _offsets(head: Bytes1D, items: int, size: int, *, rows: bool = False) -> Any:
+    """Return where items begin in a chunk of `size` bytes.
+
+    Raises:
+        ConfigError: If it has rows in Arrow, which cannot be read one by one.
+        CorruptShardError: If the head is not that of such a chunk.
+    """
+    offsets = offsets_of(head, items)
+    if items and rows and np.all(offsets == offsets[0]) and size > offsets[0]:
+        raise ConfigError(
+            "fetch='range': its rows are in Arrow, which cannot be read one by one; pass fetch='shard'"
+        )
+    if offsets[-1] != size:
+        raise CorruptShardError(f"its items end at byte {offsets[-1]}, the file at {size}")
+    return offsets

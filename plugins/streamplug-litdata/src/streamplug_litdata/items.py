@@ -1,0 +1,305 @@
+"""Chunks of items: where each begins, and in each the sizes of its leaves and their bytes.
+
+All integers little-endian::
+
+    uint32            N, the number of items
+    uint32[N + 1]     where each item begins; the end of the last
+    items             uint32[leaves], the size of each leaf; the leaves
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import CorruptShardError, DecodeError
+from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces.encoding import slices, windows
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_litdata.specs import Spec, leaves
+
+U32 = np.dtype("<u4")
+
+
+def head_size(items: int) -> int:
+    """Return how many bytes of a chunk say where its items lie."""
+    return 4 * (items + 2)
+
+
+class Place(NamedTuple):
+    """Which leaves a column is of.
+
+    Attributes:
+        first: The first of them.
+        many: How many there are.
+        one: Whether it is a leaf, rather than several.
+        stored: Whether items have it.
+        refused: Whether it is stored in another way than in rows.
+    """
+
+    first: int
+    many: int
+    one: bool
+    stored: bool
+    refused: bool
+
+
+class Leaves:
+    """How items are divided among columns.
+
+    Attributes:
+        count: Leaves of an item.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        """Take all columns, in stored order."""
+        self._places: dict[str, Place] = {}
+        self.count = 0
+        for column in columns:
+            spec = Spec.parse(column.spec)
+            stored, count = spec.stored, len(list(leaves(spec.stored)))
+            self._places[column.name] = Place(
+                self.count,
+                count,
+                one=isinstance(stored, str),
+                stored=stored is not None,
+                refused=stored == "pickle" != spec.kind,
+            )
+            self.count += count
+        self._only = columns[0].name if self.count == 1 else None
+
+    def place(self, name: str) -> Place:
+        """Return which leaves a column is of."""
+        return self._places[name]
+
+    def is_only(self, column: Column) -> bool:
+        """Say whether a column is the one leaf that items have."""
+        return self._only == column.name and self.count == 1
+
+    def bounds(self, data: Bytes1D, rows: Int64, starts: Int64, sizes: Int64) -> Int64:
+        """Return where the leaves of items begin in a buffer, and where the last ends.
+
+        Args:
+            data: The buffer.
+            rows: Which items, for errors.
+            starts: Where each begins, shape ``[n]``.
+            sizes: How many bytes each has, shape ``[n]``.
+
+        Returns:
+            Shape ``[leaves + 1, n]``.
+
+        Raises:
+            CorruptShardError: If they are not as long as their leaves.
+        """
+        short = sizes < 4 * self.count
+        if short.any():
+            at = int(short.argmax())
+            raise _corrupt(int(rows[at]), f"{sizes[at]} bytes, too few for {self.count} leaves")
+        found = np.empty((self.count + 1, len(rows)), np.int64)
+        found[0] = starts + 4 * self.count
+        if self.count:
+            heads = windows(data, np.dtype((U32, (self.count,))))[starts]
+            np.cumsum(heads.T, axis=0, dtype=np.int64, out=found[1:])
+            found[1:] += found[0]
+        wrong = found[-1] != starts + sizes
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise _corrupt(
+                int(rows[at]), f"{sizes[at]} bytes, its leaves {found[-1, at] - starts[at]}"
+            )
+        return found
+
+    def take(
+        self, data: Bytes1D, rows: Int64, starts: Int64, sizes: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        """Decode items that lie in a buffer; arguments as for `bounds`.
+
+        Raises:
+            CorruptShardError: As for `bounds`, and if a leaf has a size that it cannot have.
+            DecodeError: If a value cannot be decoded.
+        """
+        bounds = self.bounds(data, rows, starts, sizes)
+        return [self._column(data, rows, bounds, column) for column in columns]
+
+    def _column(self, data: Bytes1D, rows: Int64, bounds: Int64, column: Column) -> ColumnValues:
+        place = self._places[column.name]
+        if place.refused:
+            raise CorruptShardError(
+                f"column {column.name!r} is pickled in this chunk, and in others of the set it is not"
+            )
+        if not place.stored:
+            return [None] * len(rows)
+        begins, ends = bounds[place.first], bounds[place.first + place.many]
+        lengths = ends - begins
+        if not place.one:
+            data, begins, lengths = _with_sizes(data, bounds, place)
+        return decoded(column, rows, data, begins, lengths)
+
+
+def _with_sizes(data: Bytes1D, bounds: Int64, place: Place) -> tuple[Bytes1D, Int64, Int64]:
+    """Put the sizes of a column's leaves in front of them."""
+    part = bounds[place.first : place.first + place.many + 1]
+    sizes = np.ascontiguousarray(np.diff(part, axis=0).T.astype(U32))
+    pieces = []
+    for head, start, stop in zip(sizes, part[0].tolist(), part[-1].tolist()):
+        pieces += [head.tobytes(), data[start:stop].tobytes()]
+    lengths = part[-1] - part[0] + 4 * place.many
+    return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum(lengths) - lengths, lengths
+
+
+def decoded(
+    column: Column, rows: Int64, data: Bytes1D, begins: Int64, sizes: Int64
+) -> ColumnValues:
+    """Decode the values of a column; errors name the item.
+
+    Raises:
+        CorruptShardError: If one has not the size that all have.
+        DecodeError: If one cannot be decoded.
+    """
+    fixed = column.encoding.size
+    if fixed is not None and (wrong := sizes != fixed).any():
+        at = int(wrong.argmax())
+        raise CorruptShardError(
+            f"sample {rows[at]}, column {column.name!r}: a leaf of {sizes[at]} bytes, not {fixed}"
+        )
+    try:
+        return column.encoding.decode_batch(data, begins, sizes)
+    except Exception as error:
+        for row, value in zip(rows.tolist(), slices(data, begins, sizes)):
+            try:
+                column.encoding.decode(value)
+            except Exception as single:
+                raise undecodable(row, column.name, single) from single
+        raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
+
+
+def undecodable(row: int, name: str, error: Exception) -> DecodeError:
+    """Return the error for a value that cannot be decoded."""
+    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+    return DecodeError(f"sample {row}, column {name!r}: {reason}")
+
+
+def _corrupt(row: int, how: str) -> CorruptShardError:
+    return CorruptShardError(f"sample {row}: its item has {how}")
+
+
+def offsets_of(head: Bytes1D, items: int, least: int = 0) -> NDArray[np.uint32]:
+    """Return where the items of a chunk begin, and the end of the last, shape ``[items + 1]``.
+
+    Args:
+        head: The chunk, or at least its first `head_size` bytes.
+        items: How many the index says that it has.
+        least: Bytes that every item has.
+
+    Raises:
+        CorruptShardError: If the head is not what the index says.
+    """
+    size = head_size(items)
+    if len(head) < size:
+        raise CorruptShardError(f"{len(head)} bytes cannot hold the {items} items of the index")
+    count = int(head[:4].view(U32)[0])
+    if count != items:
+        raise CorruptShardError(f"it holds {count} items, the index says {items}")
+    offsets: NDArray[np.uint32] = head[4:size].view(U32)
+    if offsets[0] != size:
+        raise CorruptShardError(f"its items begin at byte {offsets[0]}, not {size}")
+    if items and (wrong := np.diff(offsets.astype(np.int64)) < least).any():
+        raise CorruptShardError(f"sample {int(wrong.argmax())}: its item ends before it is whole")
+    return offsets
+
+
+class ItemsHead(ShardHead):
+    """Knows where the items of one chunk lie."""
+
+    def __init__(self, offsets: NDArray[Any], columns: Sequence[Column]) -> None:
+        """Take where they begin, and all columns."""
+        self.offsets = offsets
+        self.leaves = Leaves(columns)
+
+    def byte_ranges(self, rows: Int64) -> Int64:
+        return np.stack([self.offsets[rows], self.offsets[rows + 1]], axis=1).astype(np.int64)
+
+    def single(
+        self, columns: Sequence[Column]
+    ) -> tuple[int, list[tuple[str, int, int | None, Callable[[memoryview], Any]]]] | None:
+        """Return how items are read one by one: how many leaves they have, and those of some columns.
+
+        Returns:
+            Of each column its name, its leaf, the size that has and what decodes it; None if that is not all.
+        """
+        places = [self.leaves.place(column.name) for column in columns]
+        if not all(place.one and not place.refused for place in places):
+            return None
+        return self.leaves.count, [
+            (column.name, place.first, column.encoding.size, column.encoding.decode)
+            for column, place in zip(columns, places)
+        ]
+
+    def sizes(self, column: Column) -> Int64 | None:
+        if column.encoding.size is not None:
+            return np.full(len(self.offsets) - 1, column.encoding.size, np.int64)
+        if self.leaves.is_only(column):
+            return np.diff(self.offsets).astype(np.int64) - 4
+        return None
+
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
+        return self.leaves.take(data, rows, starts, sizes, columns)
+
+
+class ItemsReader(ShardReader):
+    """Reads the items of one chunk."""
+
+    def __init__(self, data: Bytes1D, head: ItemsHead) -> None:
+        """Read from `data`, in which items lie where `head` says."""
+        self._data, self._head = data, head
+        self._bounds = memoryview(np.ascontiguousarray(head.offsets))  # type: ignore[arg-type]  # an array is a buffer
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def byte_range(self, index: int) -> tuple[int, int]:
+        return self._bounds[index], self._bounds[index + 1]
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        values = self.take(np.array([index]), columns)
+        return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        with_care = partial(self.row, columns=columns)
+        plan = self._head.single(columns)
+        if plan is None:
+            return with_care
+        count, leaves = plan
+        sizes_of, begins = struct.Struct(f"<{count}I").unpack_from, 4 * count
+        bounds, view = self._bounds, memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
+
+        def read(index: int) -> Sample:
+            start, stop = bounds[index], bounds[index + 1]
+            ends = list(accumulate(sizes_of(view, start), initial=start + begins))
+            if ends[-1] != stop:
+                return with_care(index)
+            sample: Sample = {}
+            try:
+                for name, leaf, size, decode in leaves:
+                    begin, end = ends[leaf], ends[leaf + 1]
+                    if size is not None and size != end - begin:
+                        return with_care(index)
+                    sample[name] = decode(view[begin:end])
+            except Exception:  # noqa: BLE001 - it says what is wrong
+                return with_care(index)
+            return sample
+
+        return read
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        starts = self._head.offsets[rows].astype(np.int64)
+        return self._head.take(rows, self._data, starts, columns)

@@ -1,0 +1,151 @@
+"""Chunks that are compressed inside: items each by itself, or some hundred at a time.
+
+The latter begin, all integers little-endian, with::
+
+    8 bytes           LDFZ01 and two zeros
+    uint16 * 2        version, 1; nothing, 0
+    uint32 * 3        N, the number of items; items of a frame; F, the number of frames
+    uint32[N + 1]     where each item begins in what the frames hold, back to back; the end of the last
+    frames            F times: uint32 * 2, the first item and how many; uint64, where the frame begins in the
+                      file; uint32 * 2, how many bytes it has, and how many it holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import CorruptShardError, DataError
+from streamplug.interfaces import Column, Compression
+from streamplug.plugin import make
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_litdata.items import U32, ItemsHead, ItemsReader
+
+MAGIC = b"LDFZ01\0\0"
+
+_HEAD = np.dtype([("magic", "S8"), ("version", "<u2"), ("flags", "<u2"), ("counts", "<u4", (3,))])
+_FRAME = np.dtype([("items", "<u4", (2,)), ("begin", "<u8"), ("sizes", "<u4", (2,))])
+_LARGEST = 1 << 32
+"""Bytes that an item may hold: its leaves' sizes are uint32."""
+
+
+def _zstd() -> Compression:
+    compression: Compression = make("compression", "zstd")
+    return compression
+
+
+class PackedHead(ItemsHead):
+    """Knows where items lie that are compressed each by itself."""
+
+    def single(self, columns: Sequence[Column]) -> None:
+        return None
+
+    def sizes(self, column: Column) -> Int64 | None:
+        return None
+
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        codec, sizes = _zstd(), (self.offsets[rows + 1] - self.offsets[rows]).tolist()
+        view, items = memoryview(data), []  # type: ignore[arg-type]  # an array is a buffer
+        for row, start, size in zip(rows.tolist(), starts.tolist(), sizes):
+            try:
+                items.append(codec.decompress(view[start : start + size], max_size=_LARGEST))
+            except DataError as error:
+                raise CorruptShardError(f"sample {row}: {error}") from error
+        lengths = np.fromiter(map(len, items), np.int64, len(items))
+        plain = np.frombuffer(b"".join(items), np.uint8)
+        return self.leaves.take(plain, rows, np.cumsum(lengths) - lengths, lengths, columns)
+
+
+class FramesReader(ItemsReader):
+    """Reads a chunk of frames, which stay decompressed once something of them was read."""
+
+    def __init__(self, data: Bytes1D, items: int, columns: Sequence[Column]) -> None:
+        """Check the directory of the frames.
+
+        Raises:
+            CorruptShardError: If it does not fit the index, the file or itself.
+        """
+        if len(data) < _HEAD.itemsize:
+            raise CorruptShardError(f"{len(data)} bytes cannot hold the {items} items of the index")
+        head = data[: _HEAD.itemsize].view(_HEAD)[0]
+        count, _, frames = map(int, head["counts"])
+        if head["version"] != 1:
+            raise CorruptShardError(f"frames of version {head['version']} are not read, only 1")
+        if count != items:
+            raise CorruptShardError(f"it holds {count} items, the index says {items}")
+        table = _HEAD.itemsize + 4 * (items + 1)
+        stop = table + frames * _FRAME.itemsize
+        if stop > len(data):
+            raise CorruptShardError(f"its directory of {frames} frames ends beyond the file")
+        offsets = data[_HEAD.itemsize : table].view(U32)
+        self._frames = data[table:stop].view(_FRAME)
+        self._firsts = _checked(self._frames, offsets, stop, len(data))
+        self._file = data
+        self._done = np.zeros(frames, bool)
+        self._lock = Lock()
+        # Pages of it take memory when they are written to.
+        plain = np.empty(int(offsets[-1]), np.uint8)
+        super().__init__(plain, ItemsHead(offsets, columns))
+        self._plain = plain
+
+    def byte_range(self, index: int) -> None:  # type: ignore[override]  # it is not one piece
+        return None
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        return partial(self.row, columns=columns)
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        wanted = np.unique(np.searchsorted(self._firsts, rows, side="right") - 1)
+        for frame in wanted[~self._done[wanted]].tolist():
+            self._unpack(frame)
+        return super().take(rows, columns)
+
+    def _unpack(self, number: int) -> None:
+        frame = self._frames[number]
+        first, count = map(int, frame["items"])
+        begin, (stored, size) = int(frame["begin"]), map(int, frame["sizes"])
+        packed = memoryview(self._file[begin : begin + stored])  # type: ignore[arg-type]  # an array is a buffer
+        try:
+            plain = _zstd().decompress(packed, max_size=size)
+            if len(plain) != size:
+                raise CorruptShardError(f"{len(plain)} bytes, not {size}")
+        except DataError as error:
+            raise CorruptShardError(
+                f"samples {first} to {first + count - 1}, frame {number} at byte {begin}: {error}"
+            ) from error
+        start = int(self._head.offsets[first])
+        with self._lock:
+            self._plain[start : start + size] = np.frombuffer(plain, np.uint8)
+            self._done[number] = True
+
+
+def _checked(frames: Any, offsets: Any, stop: int, size: int) -> Int64:
+    """Return the first item of each frame.
+
+    Raises:
+        CorruptShardError: If the frames are not one after the other, all of the items, and in the file.
+    """
+    firsts, counts = frames["items"].astype(np.int64).T
+    ends = firsts + counts
+    edges = offsets.astype(np.int64)
+    whole = np.array_equal(np.append(firsts, len(edges) - 1), np.append(0, ends)) and counts.all()
+    if not whole or edges[0] != 0 or (np.diff(edges) < 0).any():
+        raise CorruptShardError("its frames are not those of its items")
+    begins = frames["begin"]
+    stored, held = frames["sizes"].astype(np.int64).T
+    if (
+        (begins < stop).any()
+        or (begins > size).any()
+        or (size - begins.astype(np.int64) < stored).any()
+    ):
+        raise CorruptShardError("its frames end beyond the file")
+    if (edges[ends] - edges[firsts] != held).any():
+        raise CorruptShardError("its frames do not hold what its items take")
+    found: Int64 = firsts
+    return found

@@ -1,0 +1,223 @@
+"""Chunks of rows: a head as if of items that have no bytes, then a file of Arrow, its size, and a mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamplug.errors import ConfigError, CorruptShardError
+from streamplug.interfaces import Column, Encoding, ShardReader
+from streamplug.plugin import make
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_litdata.items import decoded, head_size, offsets_of, undecodable
+from streamplug_litdata.specs import Options, Spec
+
+MARK = b"LDARW01\0"
+_END = 12
+"""Bytes of the size and the mark."""
+
+_NUMBERS, _TEXTS = 1, 2
+"""Buffers of a column in Arrow: numbers, or where texts begin; texts."""
+
+_FILE = b"ARROW1"
+
+
+def has_rows(data: Bytes1D) -> bool:
+    """Say whether a chunk has rows in Arrow."""
+    return data[-len(MARK) :].tobytes() == MARK
+
+
+class _Values(NamedTuple):
+    """The values of a column, as leaves of a chunk of items would hold them.
+
+    Attributes:
+        data: A buffer.
+        begins: Where in it each begins, shape ``[rows]``.
+        sizes: How many bytes each has, of the same shape.
+    """
+
+    data: Bytes1D
+    begins: Int64
+    sizes: Int64
+
+
+class _Column:
+    """A column in Arrow.
+
+    Attributes:
+        array: Its values.
+        there: Which of them are not None, or None if all are.
+        values: The same, if leaves of its kind are stored as Arrow stores them; else None.
+    """
+
+    def __init__(self, array: Any, kind: str | None) -> None:
+        self.array = array
+        self.there = np.asarray(array.is_valid()) if array.null_count else None
+        self.values = _values(array, kind)
+        if self.values is None:
+            array.validate(full=True)  # damaged ones would lead beyond their memory
+
+
+def _values(array: Any, kind: str | None) -> _Values | None:
+    import pyarrow as pa
+
+    first, count = array.offset, len(array)
+    if not count:
+        return None
+    if kind == "bool" and array.type == pa.bool_():
+        bits = np.asarray(array.fill_null(False)).view(np.uint8)
+        return _Values(bits, np.arange(count), np.ones(count, np.int64))
+    numbers = {"int": pa.int64(), "float": pa.float64()}
+    if array.type == numbers.get(kind or ""):
+        data = np.frombuffer(array.buffers()[_NUMBERS], np.uint8)
+        return _Values(data, 8 * np.arange(first, first + count), np.full(count, 8))
+    texts = {
+        "str": {pa.string(): "<i4", pa.large_string(): "<i8"},
+        "bytes": {pa.binary(): "<i4", pa.large_binary(): "<i8"},
+    }
+    width = texts.get(kind or "", {}).get(array.type)
+    if width is None:
+        return None
+    _, edges, content = array.buffers()
+    ends = np.frombuffer(edges, width)[first : first + count + 1].astype(np.int64)
+    data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return _Values(data, ends[:-1], np.diff(ends))
+
+
+class RowsReader(ShardReader):
+    """Reads a chunk of rows; a column stays in memory, decompressed, once some of it was read."""
+
+    def __init__(self, data: Bytes1D, rows: int, specs: Mapping[str, Spec]) -> None:
+        """Open the file of Arrow at the end of a chunk.
+
+        Args:
+            data: The chunk.
+            rows: How many the index says that it has.
+            specs: What is known of each column.
+
+        Raises:
+            ConfigError: If pyarrow is not installed.
+            CorruptShardError: If it is damaged, or has not the rows of the index.
+        """
+        try:
+            import pyarrow.ipc as _  # noqa: F401 - it is used further down
+        except ImportError:
+            raise ConfigError(
+                "the rows of this set are in Arrow: pip install 'streamplug-litdata[arrow]'"
+            ) from None
+        offsets_of(data, rows)
+        size = int(data[-_END : -len(MARK)].view("<u4")[0])
+        self._begin = len(data) - _END - size
+        if self._begin < head_size(rows):
+            raise CorruptShardError(f"its rows should take {size} bytes of {len(data)}")
+        self._data, self._rows = data[self._begin : -_END], rows
+        self._specs = specs
+        self._names: list[str] = self._opened(None).schema.names
+        self._known: dict[str, _Column | None] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        values = self.take(np.array([index]), columns)
+        return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+
+    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+        with_care = partial(self.row, columns=columns)
+        plan: list[tuple[Any, ...]] = []
+        for column in columns:
+            known = self._column(column.name)
+            if known is None or known.values is None or known.there is not None:
+                return with_care
+            data, begins, sizes = (memoryview(each) for each in known.values)  # type: ignore[arg-type]  # arrays are buffers
+            plan.append((column.name, data, begins, sizes, column.encoding.decode))
+
+        def read(index: int) -> Sample:
+            sample: Sample = {}
+            try:
+                for name, data, begins, sizes, decode in plan:
+                    begin = begins[index]
+                    sample[name] = decode(data[begin : begin + sizes[index]])
+            except Exception:  # noqa: BLE001 - it says what is wrong
+                return with_care(index)
+            return sample
+
+        return read
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        return [self._taken(rows, column, self._column(column.name)) for column in columns]
+
+    def _taken(self, rows: Int64, column: Column, known: _Column | None) -> ColumnValues:
+        if known is None:
+            return [None] * len(rows)
+        if known.there is None or known.there[rows].all():
+            return self._there(rows, column, known)
+        values: list[Any] = [None] * len(rows)
+        places = np.flatnonzero(known.there[rows])
+        some = self._there(rows[places], column, known) if len(places) else []
+        for place, value in zip(places.tolist(), column.encoding.split(some)):
+            values[place] = value
+        return values
+
+    def _there(self, rows: Int64, column: Column, known: _Column) -> ColumnValues:
+        """Decode values none of which is None."""
+        if known.values is not None:
+            data, begins, sizes = known.values
+            return decoded(column, rows, data, begins[rows], sizes[rows])
+        import pyarrow as pa
+
+        values: list[Any] = known.array.take(pa.array(rows)).to_pylist()
+        own = self._specs[column.name].encoding(column.name, Options(), _make)
+        if type(column.encoding) is type(own):
+            return values
+        found = []
+        for row, value in zip(rows.tolist(), values):  # it is decoded in the user's own way
+            try:
+                found.append(column.encoding.decode(memoryview(own.encode(value))))
+            except Exception as error:
+                raise undecodable(row, column.name, error) from error
+        return found
+
+    def _column(self, name: str) -> _Column | None:
+        with self._lock:
+            if name not in self._known:
+                there = name in self._names
+                self._known[name] = self._read(name) if there else None
+            return self._known[name]
+
+    def _read(self, name: str) -> _Column:
+        import pyarrow as pa
+
+        try:
+            chunks = self._opened(self._names.index(name)).read_all().column(0)
+            if len(chunks) != self._rows:
+                raise CorruptShardError(
+                    f"column {name!r} has {len(chunks)} rows, the index says {self._rows}"
+                )
+            return _Column(chunks.combine_chunks(), self._specs[name].kind)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptShardError(f"column {name!r} cannot be read: {error}") from error
+
+    def _opened(self, field: int | None) -> Any:
+        """Open the file of Arrow for one of its columns."""
+        import pyarrow as pa
+
+        options = pa.ipc.IpcReadOptions(included_fields=None if field is None else [field])
+        is_file = self._data[: len(_FILE)].tobytes() == _FILE
+        opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        try:
+            return opened(pa.py_buffer(self._data), options=options)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptShardError(
+                f"its rows at byte {self._begin} cannot be read: {error}"
+            ) from error
+
+
+def _make(_: str, spec: str) -> Encoding:
+    encoding: Encoding = make("encoding", spec)
+    return encoding

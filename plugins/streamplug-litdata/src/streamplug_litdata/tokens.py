@@ -1,0 +1,102 @@
+"""Chunks of tokens: items that are nothing but their tokens, back to back; read as they are, or in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import CorruptShardError
+from streamplug.interfaces import Column, Encoding, ShardHead, ShardReader
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_litdata.items import U32, ItemsHead, decoded, head_size
+from streamplug_litdata.values import Vector
+
+
+class TokensHead(ItemsHead):
+    """Knows where items lie that are nothing but tokens."""
+
+    def single(self, columns: Sequence[Column]) -> None:
+        return None
+
+    def sizes(self, column: Column) -> Int64 | None:
+        return np.diff(self.offsets).astype(np.int64)
+
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
+        return [decoded(column, rows, data, starts, sizes) for column in columns]
+
+
+class Block(Vector):
+    """A vector of so many items."""
+
+    def __init__(self, dtype: np.dtype[Any], length: int) -> None:
+        """Take `length` items of a dtype."""
+        super().__init__(dtype)
+        self.dtype = np.dtype((dtype, (length,)))
+        self.size = self.dtype.itemsize
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        return Encoding.decode_batch(self, buffer, starts, sizes)
+
+
+class BlocksHead(ShardHead):
+    """Knows where blocks of tokens lie: one after the other, from the first item on."""
+
+    def __init__(self, head: Bytes1D, blocks: int, size: int, step: int) -> None:
+        """Take the first bytes of a chunk.
+
+        Args:
+            head: They, four or more.
+            blocks: How many the index says that it has.
+            size: Bytes of the chunk.
+            step: Bytes of a block.
+
+        Raises:
+            CorruptShardError: If it cannot have so many.
+        """
+        items = int(head[:4].view(U32)[0]) if len(head) >= 4 else 0
+        self._first, self._step = head_size(items), step
+        if len(head) < 4 or self._first + blocks * step > size:
+            raise CorruptShardError(
+                f"{size} bytes cannot hold {items} items and the {blocks} blocks of the index"
+            )
+
+    def byte_ranges(self, rows: Int64) -> Int64:
+        starts = self._first + rows.astype(np.int64) * self._step
+        return np.stack([starts, starts + self._step], axis=1)
+
+    def sizes(self, column: Column) -> None:
+        return None  # all have one, which its encoding tells
+
+    def take(
+        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+    ) -> list[ColumnValues]:
+        sizes = np.full(len(rows), self._step, np.int64)
+        return [decoded(column, rows, data, starts, sizes) for column in columns]
+
+
+class BlocksReader(ShardReader):
+    """Reads the blocks of one chunk."""
+
+    def __init__(self, data: Bytes1D, blocks: int, head: BlocksHead) -> None:
+        """Read from `data`, in which so many blocks lie where `head` says."""
+        self._data, self._blocks, self._head = data, blocks, head
+
+    def __len__(self) -> int:
+        return self._blocks
+
+    def byte_range(self, index: int) -> tuple[int, int]:
+        start, stop = self._head.byte_ranges(np.array([index]))[0].tolist()
+        return start, stop
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        values = self.take(np.array([index]), columns)
+        return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        starts = self._head.byte_ranges(rows)[:, 0]
+        return self._head.take(rows, self._data, starts, columns)

@@ -1,0 +1,167 @@
+"""How single values stand in a chunk: each kind under the name that LitData has for it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
+from streamplug.interfaces import Encoding
+from streamplug.interfaces.encoding import gather, slices, wrong_type
+from streamplug.interfaces.vectors import Vectors
+from streamplug.types import Bytes1D, ColumnValues, Int64
+
+NUMPY = dict(
+    enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?"])
+)
+"""Dtypes by their codes in values of NumPy; those beyond are of Python objects and texts."""
+
+TORCH = dict(enumerate(["f4", "f4", "f8", "f8", "c8", "c8", "c16", "c16", "f2", "f2"])) | dict(
+    enumerate(["u1", "i1", "i2", "i2", "i4", "i4", "i8", "i8", "?", "u2"], 11)
+)
+"""The same in tensors; 10 is bfloat16, which LitData cannot write."""
+
+_MAX_NDIM = 32
+
+
+class Float(Encoding):
+    """A float, as float64."""
+
+    dtype = np.dtype("<f8")
+    size = 8
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, (float, int)):
+            raise wrong_type("float", "a float", value)
+        return struct.pack("<d", value)
+
+    def decode(self, data: memoryview) -> float:
+        if len(data) != 8:
+            raise DecodeError(f"a float has 8 bytes, got {len(data)}")
+        value: float = struct.unpack("<d", data)[0]
+        return value
+
+    def split(self, batch: ColumnValues) -> Sequence[Any]:
+        return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any
+
+
+class Bool(Encoding):
+    """A bool, as a byte that is 0 or not."""
+
+    size = 1
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, (bool, np.bool_)):
+            raise wrong_type("bool", "a bool", value)
+        return b"\1" if value else b"\0"
+
+    def decode(self, data: memoryview) -> bool:
+        if len(data) != 1:
+            raise DecodeError(f"a bool has 1 byte, got {len(data)}")
+        return data[0] != 0
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        values: NDArray[Any] = gather(buffer, starts, 1) != 0
+        return values
+
+    def split(self, batch: ColumnValues) -> Sequence[Any]:
+        return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any
+
+
+class Vector(Encoding, Vectors):
+    """``no_header_numpy:CODE``, ``no_header_tensor:CODE``: a one-dimensional array, and nothing else."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        """Take items of a dtype, little-endian."""
+        self.item: np.dtype[Any] = dtype
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, np.ndarray) or value.dtype != self.item:
+            raise wrong_type("vector", f"an array of {self.item}", value)
+        if value.ndim != 1:
+            raise EncodeError(f"a vector has one dimension, got {value.ndim}")
+        return value.tobytes()
+
+    def decode(self, data: memoryview) -> NDArray[Any]:
+        return self._array(data, len(data))
+
+    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+        if len(sizes) and (sizes == sizes[0]).all() and not int(sizes[0]) % self.item.itemsize:
+            rows = gather(buffer, starts, int(sizes[0])).view(self.item)
+            return list(rows.reshape(len(starts), -1))
+        return [self._array(data, len(data)) for data in slices(buffer, starts, sizes)]
+
+    def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
+        counts, rest = np.divmod(sizes, dtype.itemsize)
+        return np.where(rest == 0, counts, -1)
+
+    def _array(self, data: memoryview, size: int) -> NDArray[Any]:
+        if size % self.item.itemsize:
+            raise DecodeError(f"{size} bytes are no array of {self.item}")
+        values: NDArray[Any] = np.frombuffer(data, self.item).copy()
+        return values
+
+
+class Array(Encoding):
+    """``numpy``: an array, behind uint32: the code of its dtype, how many dimensions, each of them."""
+
+    codes = NUMPY
+    _orders: tuple[str, ...] = ("<",)
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, np.ndarray):
+            raise wrong_type("array", "a numpy array", value)
+        plain = value.dtype.newbyteorder("<")
+        known = [code for code, name in self.codes.items() if np.dtype(f"<{name}") == plain]
+        if not known:
+            raise wrong_type("array", "numbers and bools", value)
+        head = struct.pack(
+            f"{self._orders[0]}{value.ndim + 2}I", known[-1], value.ndim, *value.shape
+        )
+        return head + value.astype(plain, copy=False).tobytes()
+
+    def decode(self, data: memoryview) -> NDArray[Any]:
+        for order in self._orders:
+            found = self._head(data, order)
+            if found is not None:
+                dtype, shape = found
+                begin = 8 + 4 * len(shape)
+                if prod(shape) * dtype.itemsize == len(data) - begin:
+                    flat: NDArray[Any] = np.frombuffer(data[begin:], dtype)
+                    shaped: NDArray[Any] = flat.reshape(shape).copy()
+                    return shaped
+        raise DecodeError(f"{len(data)} bytes that begin with {bytes(data[:8])!r} are no array")
+
+    def _head(self, data: memoryview, order: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+        if len(data) < 8:
+            return None
+        code, dimensions = struct.unpack_from(f"{order}2I", data)
+        if code not in self.codes or not 0 <= dimensions <= min(_MAX_NDIM, (len(data) - 8) // 4):
+            return None
+        shape = struct.unpack_from(f"{order}{dimensions}I", data, 8)
+        return np.dtype(self.codes[code]).newbyteorder("<"), shape
+
+
+class Tensor(Array):
+    """``tensor``: a tensor, given as an array; the head is big-endian, in older chunks little-endian."""
+
+    codes = TORCH
+    _orders = (">", "<")
+
+
+def dtype_of(codes: dict[int, str], code: str) -> np.dtype[Any]:
+    """Return the dtype with a code.
+
+    Raises:
+        InvalidIndexError: If there is none, or it is one of Python objects.
+    """
+    name = codes.get(int(code)) if code.isdigit() else None
+    if name is None:
+        raise InvalidIndexError(f"arrays of the dtype with the code {code!r:.20} are not read")
+    dtype: np.dtype[Any] = np.dtype(name).newbyteorder("<")
+    return dtype

@@ -1,0 +1,256 @@
+"""Chunks and values do what those of every format and encoding must.
+
+The format only reads, so that what the tests of formats read is laid out here.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from streamplug_litdata.format import LitData
+from streamplug_litdata.nested import Json, Tree
+from streamplug_litdata.specs import Options, Spec
+from streamplug_litdata.values import Array, Bool, Float, Tensor, Vector
+
+from streamplug.errors import EncodeError
+from streamplug.interfaces import ShardWriter, WriteSettings
+from streamplug.plugin import make
+from streamplug.testing import EncodingTests, FormatTests
+from streamplug.testing.format import make_encoding
+
+TREE = str(Spec({"dict": {"x": "int", "y": {"tuple": ["str", "float"]}}}))
+COLUMNS = {
+    "text": "str",
+    "number": "int",
+    "vector": "no_header_numpy:4",
+    "matrix": "numpy",
+    "inner": TREE,
+}
+
+
+def encoding_of(name, spec):
+    return Spec.parse(spec).encoding(name, Options(), make_encoding)
+
+
+class Writer(ShardWriter):
+    """Lays out items, of which each is what several leaves of one column are."""
+
+    base_size, row_overhead = 8, 4
+
+    def __init__(self, columns, settings, layout):
+        self._columns, self._settings, self._layout = columns, settings, layout
+
+    def encode(self, sample):
+        return b"".join(self.encode_parts(sample)[0])
+
+    def encode_parts(self, sample):
+        if sample.keys() != {column.name for column in self._columns}:
+            wanted = [column.name for column in self._columns]
+            raise EncodeError(f"columns are {wanted}, got {list(sample)}")
+        sizes, parts = [], []
+        for column in self._columns:
+            try:
+                data = column.encoding.encode(sample[column.name])
+            except EncodeError as error:
+                raise EncodeError(f"column {column.name!r}: {error}") from error
+            if isinstance(column.encoding, Tree):
+                sizes.append(data[:12])
+                parts.append(data[12:])
+            else:
+                sizes.append(struct.pack("<I", len(data)))
+                parts.append(data)
+        row = b"".join((*sizes, *parts))
+        return (row,), len(row)
+
+    def encode_batch(self, columns):
+        if len(set(map(len, columns.values()))) > 1:
+            raise EncodeError("columns differ in length")
+        names = list(columns)
+        rows = [self.encode_parts(dict(zip(names, row))) for row in zip(*columns.values())]
+        missing = {column.name for column in self._columns} ^ set(names)
+        if missing:
+            raise EncodeError(f"columns {missing}")
+        return [parts for parts, _ in rows], np.array([size for _, size in rows], np.int64)
+
+    def assemble(self, parts, sizes):
+        body = b"".join(parts)
+        if self._layout == "frames":
+            return {"data": [_frames(body, sizes)]}
+        begin = 4 * (len(sizes) + 2)
+        offsets = np.concatenate([[len(sizes), begin], begin + np.cumsum(sizes)]).astype("<u4")
+        return {"data": [offsets.tobytes(), body]}
+
+    def entry(self):
+        return {
+            "format": f"litdata:{self._layout}",
+            "version": 2,
+            "compression": self._settings.compression,
+            "columns": [[column.name, column.spec] for column in self._columns],
+        }
+
+
+def _frames(body, sizes, length=3):
+    edges = np.concatenate([[0], np.cumsum(sizes)]).astype("<u4")
+    firsts = range(0, len(sizes), length)
+    table, content = b"", b""
+    begin = 24 + 4 * len(edges) + 24 * len(firsts)
+    for first in firsts:
+        last = min(first + length, len(sizes))
+        plain = body[edges[first] : edges[last]]
+        packed = make("compression", "zstd").compress(plain)
+        place = begin + len(content)
+        table += struct.pack("<IIQII", first, last - first, place, len(packed), len(plain))
+        content += packed
+    head = struct.pack("<8sHHIII", b"LDFZ01\0\0", 1, 0, len(sizes), length, len(firsts))
+    return head + edges.tobytes() + table + content
+
+
+class Items(LitData):
+    """What reads items, and writes them for these tests."""
+
+    lies = "items"
+
+    @classmethod
+    def from_spec(cls, argument):
+        assert argument is None
+        return cls(layout=cls.lies)
+
+    def writer(self, columns, settings):
+        return Writer(columns, settings, self.lies)
+
+
+class Frames(Items):
+    lies = "frames"
+
+
+class ChunkTests(FormatTests):
+    columns: ClassVar[dict[str, str]] = COLUMNS
+
+    def writer(self, compression=None):
+        columns = self.format().columns(
+            {"columns": list(map(list, self.columns.items()))}, make_encoding
+        )
+        return self.format().writer(columns, WriteSettings(compression, ("xxh64",), 1 << 20))
+
+    def rows(self, *, min_size=0):
+        texts = st.text(max_size=9)
+        inner = st.fixed_dictionaries(
+            {"x": st.integers(-9, 9), "y": st.tuples(texts, st.floats(allow_nan=False))}
+        )
+        row = st.fixed_dictionaries(
+            {
+                "text": texts,
+                "number": st.integers(-(2**63), 2**63 - 1),
+                "vector": hnp.arrays("u1", st.integers(0, 9)),
+                "matrix": hnp.arrays("<f4", hnp.array_shapes(min_dims=0, min_side=0, max_side=3)),
+                "inner": inner,
+            }
+        )
+        return st.lists(row, min_size=min_size, max_size=8)
+
+    def some_rows(self, count=7):
+        return [
+            {
+                "text": f"sample {i}",
+                "number": i,
+                "vector": np.full(i, i, "u1"),
+                "matrix": np.full((i, 2), i, "<f4"),
+                "inner": {"x": i, "y": (str(i), i / 2)},
+            }
+            for i in range(1, count + 1)
+        ]
+
+
+class TestItems(ChunkTests):
+    cls = Items
+
+
+class TestFrames(ChunkTests):
+    cls = Frames
+    deviations: ClassVar[dict[str, str]] = {
+        "test_size_of_a_shard_is_known_beforehand": "its frames are not known before they are full"
+    }
+
+    @pytest.fixture(autouse=True)
+    def _needs_zstd(self):
+        pytest.importorskip("streamplug_zstandard")
+
+
+# -- values -------------------------------------------------------------------------------
+
+
+class ValueTests(EncodingTests):
+    bad_arguments = ()
+
+    def encoding(self):
+        return self.make()
+
+
+class TestFloat(ValueTests):
+    cls = make = Float
+    wrong = ("1", None, b"1")
+
+    def values(self):
+        return st.floats()
+
+
+class TestBool(ValueTests):
+    cls = make = Bool
+    wrong = (1, "x", None)
+
+    def values(self):
+        return st.booleans()
+
+
+class TestVector(ValueTests):
+    cls = Vector
+    wrong = ([1], np.zeros(1, "u2"), None)
+    refused = (np.zeros((2, 2), "<i4"),)
+
+    def make(self):
+        return Vector(np.dtype("<i4"))
+
+    def values(self):
+        return hnp.arrays("<i4", st.integers(0, 5))
+
+
+class TestArray(ValueTests):
+    cls = make = Array
+    wrong = ([1], "x", np.array([object()]))
+
+    def values(self):
+        kinds = st.sampled_from(["<i2", "<f4", "<f8", "?", "<c8"])
+        return hnp.arrays(kinds, hnp.array_shapes(min_dims=0, min_side=0, max_side=3))
+
+
+class TestTensor(TestArray):
+    cls = make = Tensor
+
+
+class TestJson(ValueTests):
+    cls = make = Json
+    wrong = ()
+    refused = (object(), {1, 2})
+
+    def values(self):
+        numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+        texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+        plain = st.none() | st.booleans() | numbers | texts
+        return st.lists(st.recursive(plain, st.lists, max_leaves=4), max_size=4)
+
+
+class TestTree(ValueTests):
+    cls = Tree
+    wrong = ([1], None, {"x": 1})
+
+    def make(self):
+        return encoding_of("inner", TREE)
+
+    def values(self):
+        inner = st.tuples(st.text(max_size=3), st.floats(allow_nan=False))
+        return st.fixed_dictionaries({"x": st.integers(-9, 9), "y": inner})
