@@ -210,7 +210,7 @@ class Stream:
                 raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
             return None
         format_: Format = make("format", self.format)
-        files = file_set(location or "", lambda name: raw_name(name, format_.suffix) is not None)
+        files = file_set(location or "", lambda name: raw_name(name, format_.endings()) is not None)
         if self.split is None:
             return files
         if not files.whole:

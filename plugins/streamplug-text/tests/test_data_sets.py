@@ -212,7 +212,9 @@ def test_the_general_writer_takes_them_by_name(tmp_path):
         ("xsv", "no separator of its own"),
         ("xsv:", "expected some text"),
         ("xsv:\n", "one has the other in it"),
-        ("csv:;", "takes no argument"),
+        ("csv:;", "expected COLUMN=TYPE"),
+        ("csv:n=int", "give columns= instead"),
+        ("plain-csv", "with CSVWriter"),
         ("json:x", "takes no argument"),
     ],
 )

@@ -81,7 +81,7 @@ class Deriver:
             StorageError: If a file cannot be had.
             DataError: If one is damaged.
         """
-        found = find_files(self._storage, files, self._format.suffix, self._retries)
+        found = find_files(self._storage, files, self._format.endings(), self._retries)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
         marks = [self._mark(each) for each in found]

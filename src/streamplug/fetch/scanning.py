@@ -101,7 +101,8 @@ def _unpack(stored: Path, path: Path, compression: str) -> None:
 def _mapped(path: Path, name: str) -> Iterator[ScanFile]:
     with local_errors(path), path.open("rb") as stream:
         if not stream.seek(0, 2):
-            raise CorruptShardError("it is empty")
+            yield _Near(b"", name)
+            return
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as map_:
             yield _Near(map_, name)
 
@@ -109,7 +110,7 @@ def _mapped(path: Path, name: str) -> Iterator[ScanFile]:
 class _Near(ScanFile):
     """A file on this machine."""
 
-    def __init__(self, map_: mmap.mmap, name: str) -> None:
+    def __init__(self, map_: mmap.mmap | bytes, name: str) -> None:
         self.name, self.size = name, len(map_)
         self._map = map_
 

@@ -265,6 +265,11 @@ class Format(ABC):
             raise ConfigError(f"format {cls.__name__} takes no argument, got {argument!r}")
         return cls()
 
+    @classmethod
+    def endings(cls) -> tuple[str, ...]:
+        """Return how names of files without an index may end, raw and without a dot: by default `suffix`."""
+        return (cls.suffix,)
+
     @abstractmethod
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
