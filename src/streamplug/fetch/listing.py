@@ -107,7 +107,7 @@ def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
     glob = matcher(part if is_glob(part) else f"{part}*")
     start = literal(part)
     for each in retrying(lambda: list(storage.list(start)), retries):
-        if glob.fullmatch(each.key) and not each.key.startswith(f"{STATE_DIR}/"):
+        if glob.fullmatch(each.key) and STATE_DIR not in each.key.split("/"):
             yield each
 
 
