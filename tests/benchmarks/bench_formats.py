@@ -209,6 +209,39 @@ def text(name: str, **marks: str) -> FormatSides:
     return FormatSides(lambda folder, rows: one_by_one(ours)(folder, rows)(), sides)
 
 
+# -- JSON lines and CSV without an index ------------------------------------------------------
+
+
+def plain_opened(folder: Path, spec: str) -> Any:
+    from streamplug import StreamingDataset
+
+    glob = f"{folder}/*.{spec.partition(':')[0].replace('jsonl', 'json')}"
+    return StreamingDataset(remote=glob, format=spec, batch_size=BATCH, shuffle=True)
+
+
+def plain(shards: FormatSides, spec: str) -> FormatSides:
+    """Return the same data read without its index, which was looked through before."""
+
+    def samples(folder: Path, rows: Rows) -> Pass:
+        dataset = plain_opened(folder, spec)
+        return lambda: counted(dataset)
+
+    def batches(folder: Path, rows: Rows) -> Pass:
+        dataset = plain_opened(folder, spec)
+        return lambda: sum(len(batch["id"]) for batch in dataset.batches())
+
+    def access(folder: Path, rows: Rows) -> Pass:
+        return at_random(plain_opened(folder, spec), rows)
+
+    ours = (
+        Side("samples", "streamplug", samples),
+        Side("batches", "streamplug", batches),
+        Side("access", "streamplug", access),
+    )
+    theirs = (side for side in shards.sides if side.needs == "streaming" and side.what != "write")
+    return FormatSides(shards.write, (*ours, *theirs))
+
+
 # -- measuring ----------------------------------------------------------------------------------
 
 FORMATS = {
@@ -216,6 +249,8 @@ FORMATS = {
     "csv": text("CSVWriter"),
     "tsv": text("TSVWriter"),
     "xsv": text("XSVWriter", separator="|"),
+    "plain jsonl": plain(text("JSONWriter"), "jsonl"),
+    "plain csv": plain(text("CSVWriter"), "csv:id=int,ratio=float"),
 }
 
 

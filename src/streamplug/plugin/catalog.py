@@ -63,6 +63,8 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "jsonl": "streamplug-text",
         "csv": "streamplug-text",
         "tsv": "streamplug-text",
+        "plain-csv": "streamplug-text",
+        "plain-jsonl": "streamplug-text",
         "xsv": "streamplug-text",
         "webdataset": "streamplug-webdataset",
     },

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from math import isfinite
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -218,29 +217,12 @@ class JSONLWriter(LinesWriter):
             columns, settings, {"columns": specs, "format": "json", "newline": newline}
         )
         keys = [encode_basestring_ascii(column.name) for column in self.columns]
-        keys = [key.replace("%", "%%") for key in keys]
-        patterns = [kind.pattern for kind in self._kinds]
-        self._template = _object(keys, ["%s"] * len(keys)) + newline
-        self._plain_template = _object(keys, patterns) + newline
-        plain = list(enumerate(kind.plain for kind in self._kinds))
-        self._strings = [place for place, type_ in plain if type_ is str]
-        self._floats = [place for place, type_ in plain if type_ is float]
-
-    def plain_line(self, values: tuple[Any, ...]) -> str:
-        for place in self._floats:
-            if not isfinite(values[place]):
-                raise ValueError
-        printed = list(values)
-        for place in self._strings:
-            printed[place] = encode_basestring_ascii(values[place])
-        return self._plain_template % tuple(printed)
+        before = [f"{mark}{key}: " for mark, key in zip(["{", *[", "] * len(keys)], keys)]
+        self._write_rows([*before, "}" + newline])
+        self._template = "%s".join([*(text.replace("%", "%%") for text in before), "}" + newline])
 
     def line(self, texts: Sequence[str]) -> str:
         return self._template % tuple(texts)
 
     def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
         return list(map(self._template.__mod__, zip(*texts)))
-
-
-def _object(keys: Sequence[str], patterns: Sequence[str]) -> str:
-    return "{" + ", ".join(f"{key}: {pattern}" for key, pattern in zip(keys, patterns)) + "}"

@@ -339,17 +339,9 @@ class XSVShardWriter(LinesWriter):
         # Marks of one character can come about only where a value has them; and these, no number has.
         both = marks.separator + marks.newline
         self._simple = len(both) == 2 and not set(both) & _OF_NUMBERS
-        between, end = (mark.replace("%", "%%") for mark in (marks.separator, marks.newline))
-        patterns = [kind.pattern for kind in self._kinds]
-        self._template = between.join(patterns) + end
-
-    def plain_line(self, values: tuple[Any, ...]) -> str:
-        if not self._simple:
-            raise ValueError
-        for place in self._strings:
-            if self._marks.separator in values[place] or self._marks.newline in values[place]:
-                raise ValueError
-        return self._template % values
+        if self._simple:
+            between = ["", *[marks.separator] * (len(names) - 1), marks.newline]
+            self._write_rows(between, [marks.separator, marks.newline])
 
     def line(self, texts: Sequence[str]) -> str:
         marks = self._marks
