@@ -28,6 +28,7 @@ from streamplug.fetch import (
     patient,
     raw_name,
     read_index,
+    source_of,
     take_into_use,
 )
 from streamplug.fetch.observe import observing
@@ -163,7 +164,9 @@ class Stream:
             index, derived = self._index(asked, retries)
         index = decoded_by(index, self.decoders)
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
-        if self.fetch == "range":
+        source = source_of(storage, index, derived)
+        if self.fetch == "range" or (in_place and source is not storage):
+            asked = source if in_place else patient(source, timeout)
             return OpenStream(self, index, RangeStore(asked, retries, observer, derived), where)
         options = FetchOptions(
             retries=retries,
@@ -175,7 +178,7 @@ class Stream:
             root=derived.parents[1] if in_place and derived is not None else self._root(),
         )
         store = ShardStore(
-            index, directory, None if in_place else storage, options, observer, derived=derived
+            index, directory, None if in_place else source, options, observer, derived=derived
         )
         store.begin()
         return OpenStream(self, index, store, where)
@@ -322,8 +325,8 @@ class OpenStream:
         if isinstance(self.store, RangeStore):
             return self.store
         timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
-        storage = patient(self.stream.storage, timeout)
         derived = self.store.derived
+        storage = patient(source_of(self.stream.storage, self.index, derived), timeout)
         return RangeStore(storage, self.stream.download_retry or 0, derived=derived)
 
     def check_columns(self, wanted: Sequence[str] | None, *, allow_unsafe: bool) -> None:

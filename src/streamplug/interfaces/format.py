@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.interfaces.bundle import Chosen
 from streamplug.interfaces.encoding import Encoding
 from streamplug.interfaces.scan import ScanFile, Scanned
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
@@ -246,6 +247,8 @@ class Format(ABC):
         head_role: Which of them `head_range` is of; the samples lie in ``"data"`` in any case.
         encodings: The encodings that its columns can have, by spec, where they are none of those that are
             registered; empty for a format that takes these.
+        bundles: Whether its samples are files, and its shards are made of some of them; see `chosen`. Its
+            roles then are ``"data"`` and `BUNDLE_ROLE`.
     """
 
     api_version: ClassVar[int] = 1
@@ -253,6 +256,7 @@ class Format(ABC):
     roles: ClassVar[tuple[str, ...]] = ("data",)
     head_role: ClassVar[str] = "data"
     encodings: ClassVar[Mapping[str, Encoding]] = {}
+    bundles: ClassVar[bool] = False
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
@@ -369,6 +373,17 @@ class Format(ABC):
             CorruptShardError: If the file is damaged; the message names the place.
         """
         raise ConfigError(f"{type(self).__name__} cannot be read without an index.json")
+
+    def chosen(self, names: Sequence[str]) -> Chosen:
+        """Say which files of a tree are samples; called if it has `bundles`.
+
+        Args:
+            names: All files, in the order of their names.
+
+        Raises:
+            DataError: If they cannot be a data set; the message names one of them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has bundles, but does not choose files")
 
     def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the entry that all files of one data set get, from those that `scan` gave.
