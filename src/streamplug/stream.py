@@ -165,6 +165,11 @@ class Stream:
         index = decoded_by(index, self.decoders)
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
         source = source_of(storage, index, derived)
+        if source is not storage and self.validate_hash is not None:
+            raise ConfigError(
+                f"validate_hash={self.validate_hash!r}: shards that are made of files have no digest; "
+                "leave it out"
+            )
         if self.fetch == "range" or (in_place and source is not storage):
             asked = source if in_place else patient(source, timeout)
             return OpenStream(self, index, RangeStore(asked, retries, observer, derived), where)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, StreamplugError
+from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.fetch.bundling import BUNDLES
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.workers import run_all
@@ -209,13 +209,18 @@ def _each(work: Callable[[Any], None], items: Sequence[Any], near: Path | None) 
 
 
 def _read_near(path: Path, start: int, stop: int) -> bytes:
-    with local_errors(path), path.open("rb", buffering=0) as file:
-        if start:
-            file.seek(start)
-        data = file.read(stop - start) or b""
-        while len(data) < stop - start and (more := file.read(stop - start - len(data))):
-            data += more  # a single read gives 2 GiB at most
-        return data
+    try:
+        with path.open("rb", buffering=0) as file:
+            if start:
+                file.seek(start)
+            data = file.read(stop - start) or b""
+            while len(data) < stop - start and (more := file.read(stop - start - len(data))):
+                data += more  # a single read gives 2 GiB at most
+            return data
+    except FileNotFoundError as error:
+        raise NotFound(f"{path}: it is not there any more") from error
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}") from error
 
 
 def _changed(url: str, size: int) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from struct import Struct
 from typing import Any
 
@@ -86,7 +87,7 @@ class Bundle:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    @property
+    @cached_property
     def ends(self) -> Int64:
         """Where each file ends in the data file, shape ``[n]``."""
         return np.cumsum(self.sizes)
@@ -139,7 +140,7 @@ class Bundle:
         stop = _HEAD.size + (2 + known[1]) * 8 * samples
         if len(found) < stop:
             raise CorruptShardError(f"its list of {samples} files has only {len(found)} bytes")
-        arrays = found[_HEAD.size : stop].view(_I64).reshape(-1, samples).astype(np.int64)
+        arrays = found[_HEAD.size : stop].view(_I64).reshape(2 + known[1], samples).astype(np.int64)
         bundle = cls(arrays[0], arrays[-1], found[stop:], arrays[1] if known[1] else None)
         bundle._check(size)
         return bundle
