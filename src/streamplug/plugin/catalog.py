@@ -59,6 +59,7 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "pth": "streamplug-webdataset",
     },
     "format": {
+        "folder": "streamplug-folder",
         "json": "streamplug-text",
         "jsonl": "streamplug-text",
         "csv": "streamplug-text",
