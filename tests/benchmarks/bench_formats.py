@@ -278,7 +278,8 @@ class PlainFolder:
     """What data sets of single files in torch do: a list of paths, and a file for each sample."""
 
     def __init__(self, folder: Path) -> None:
-        classes = sorted(path.name for path in folder.iterdir())
+        names = sorted(path.name for path in folder.iterdir())
+        classes = [name for name in names if name[0] != "."]
         self._files = [
             (p, n) for n, c in enumerate(classes) for p in sorted((folder / c).iterdir())
         ]

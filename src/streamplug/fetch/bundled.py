@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
-
-import numpy as np
 
 from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.fetch.bundling import BUNDLES
@@ -24,7 +23,7 @@ from streamplug.types import Buffer, ObjectInfo
 
 _AT_ONCE = 16
 """Files of one shard that are fetched at once."""
-_KEPT = 256
+_KEPT = 1024
 """Lists of files that are kept in memory."""
 
 
@@ -41,6 +40,40 @@ def source_of(storage: Storage, index: Index, derived: Path | None) -> Storage:
     return storage
 
 
+class _Files:
+    """The files of a shard.
+
+    Attributes:
+        names: Their names, below the root.
+        begins: Where each begins in the data file.
+        ends: Where each ends.
+    """
+
+    def __init__(self, folder: str, bundle: Bundle) -> None:
+        """Take a bundle, whose names are below a folder.
+
+        Raises:
+            CorruptShardError: If one leads out of the data set.
+        """
+        self.names = [folder + bundle.safe_name(number) for number in range(len(bundle))]
+        self.ends: list[int] = bundle.ends.tolist()
+        self.begins: list[int] = [0, *self.ends][: len(self.ends)]
+
+    def size(self, number: int) -> int:
+        """Return how many bytes a file has."""
+        size: int = self.ends[number] - self.begins[number]
+        return size
+
+    def parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield which parts of which files lie in a range of the data file: number, begin, end."""
+        number = bisect_right(self.ends, start)
+        while start < stop:
+            begin, end = self.begins[number], min(self.ends[number], stop)
+            if start < end:  # else it is empty
+                yield number, start - begin, end - begin
+            start, number = end, number + 1
+
+
 class _Bundled(Storage):
     """A storage that has the data files of such shards, too."""
 
@@ -52,7 +85,7 @@ class _Bundled(Storage):
 
     def _forget(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[str, Bundle] = OrderedDict()
+        self._kept: OrderedDict[str, _Files] = OrderedDict()
         self._shards: dict[str, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,25 +97,20 @@ class _Bundled(Storage):
 
     # -- which files ----------------------------------------------------------------
 
-    def _bundle(self, key: str) -> tuple[str, Bundle] | None:
-        """Return the files of a shard and the folder that they are below; None if it is an object."""
-        folder, found, _ = key.rpartition(BUNDLES)
-        shard = self._shard(key) if found else None
-        if shard is None:
-            return None
-        bundle = self._kept.get(key)
-        if bundle is None:
-            info = self._index.shard(shard)
-            files = info.files[BUNDLE_ROLE].raw.basename
-            made = None if self._derived is None else self._derived / files
-            with local_errors(made or Path()):
-                data = made.read_bytes() if made and made.exists() else self._storage.read(files)
-            bundle = Bundle.unpack(data, info.samples, info.files["data"].raw.bytes)
+    def _files(self, key: str) -> _Files | None:
+        """Return the files of a shard; None if a key is that of an object."""
+        found = self._kept.get(key)
+        if found is None:
+            folder, inside, _ = key.rpartition(BUNDLES)
+            shard = self._shard(key) if inside else None
+            if shard is None:
+                return None
+            found = _Files(folder, self._bundle(shard))
             with self._lock:
-                self._kept[key] = bundle
+                self._kept[key] = found
                 if len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
-        return folder, bundle
+        return found
 
     def _shard(self, key: str) -> int | None:
         if self._shards is None:
@@ -90,81 +118,91 @@ class _Bundled(Storage):
             self._shards = {names[number]: number for number in range(len(self._index))}
         return self._shards.get(key)
 
+    def _bundle(self, shard: int) -> Bundle:
+        info = self._index.shard(shard)
+        name = info.files[BUNDLE_ROLE].raw.basename
+        made = None if self._derived is None else self._derived / name
+        with local_errors(made or Path()):
+            data = made.read_bytes() if made and made.exists() else self._storage.read(name)
+        return Bundle.unpack(data, info.samples, info.files["data"].raw.bytes)
+
     def url_of(self, key: str) -> str:
         try:
-            found = self._bundle(key)
+            files = self._files(key)
         except (StreamplugError, OSError):  # whoever reads it is told
-            found = None
-        if found is None or not len(found[1]):
+            files = None
+        if files is None or not files.names:
             return self._storage.url_of(key)
-        folder, bundle = found
-        first, more = self._storage.url_of(folder + bundle.name(0)), len(bundle) - 1
+        first, more = self._storage.url_of(files.names[0]), len(files.names) - 1
         return f"{first} and the {more} files after it" if more else first
 
     # -- reading ----------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        found = self._bundle(key)
-        if found is None:
+        files = self._files(key)
+        if files is None:
             return self._storage.read(key)
-        return self.read_range(key, 0, int(found[1].sizes.sum()))
+        return self.read_range(key, 0, files.ends[-1] if files.ends else 0)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return bytes(self.read_ranges(key, [(start, stop)])[0])
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        found = self._bundle(key)
-        if found is None:
+        files = self._files(key)
+        if files is None:
             return self._storage.read_ranges(key, ranges)
-        folder, bundle = found
-        parts = [_parts(bundle, start, stop) for start, stop in ranges]
+        parts = [
+            list(files.parts(start, min(stop, files.ends[-1] if files.ends else 0)))
+            for start, stop in ranges
+        ]
+        wanted = list(dict.fromkeys(part for each in parts for part in each))
         read: dict[tuple[int, int, int], bytes] = {}
 
         def fetch(part: tuple[int, int, int]) -> None:
-            read[part] = self._part(folder, bundle, *part)
+            read[part] = self._part(files, *part)
 
-        _each(fetch, list(dict.fromkeys(part for each in parts for part in each)), self._near)
+        _each(fetch, wanted, near=self._near is not None)
         return [read[p[0]] if len(p) == 1 else b"".join(map(read.__getitem__, p)) for p in parts]
 
-    def _part(self, folder: str, bundle: Bundle, number: int, start: int, stop: int) -> bytes:
-        """Return a part of a file, of which the last byte is asked for along with what should not follow."""
-        name, size = folder + bundle.safe_name(number), int(bundle.sizes[number])
-        last = stop == size
+    def _part(self, files: _Files, number: int, start: int, stop: int) -> bytes:
+        """Return a part of a file; with its last byte, what should not follow is asked for, too."""
+        name, size = files.names[number], files.size(number)
+        past = stop + (stop == size)
         if self._near is not None:
-            data = _read_near(self._near / name, start, stop + last)
+            data = _read_near(f"{self._near}/{name}", start, past)
         else:
-            data = self._storage.read_range(name, start, stop + last)
+            data = self._storage.read_range(name, start, past)
         if len(data) != stop - start:
             raise CorruptShardError(_changed(self._storage.url_of(name), size))
         return data
 
     def serves_ranges(self, key: str) -> bool:
-        found = self._bundle(key)
-        if found is None:
-            return self._storage.serves_ranges(key)
-        return self._storage.serves_ranges(found[0] + found[1].name(0))
+        files = self._files(key)
+        return self._storage.serves_ranges(key if files is None else files.names[0])
 
     def download(self, key: str, path: Path) -> None:
-        found = self._bundle(key)
-        if found is None:
+        files = self._files(key)
+        if files is None:
             self._storage.download(key, path)
-            return
-        folder, bundle = found
-        if len(bundle) == 1:
-            name, size = folder + bundle.safe_name(0), int(bundle.sizes[0])
-            self._storage.download(name, path)
-            if path.stat().st_size != size:
-                raise CorruptShardError(_changed(self._storage.url_of(name), size))
-            return
-        begins = bundle.ends - bundle.sizes
+        elif len(files.names) == 1:
+            self._storage.download(files.names[0], path)
+            if path.stat().st_size != files.size(0):
+                raise CorruptShardError(
+                    _changed(self._storage.url_of(files.names[0]), files.size(0))
+                )
+        else:
+            self._download(files, path)
+
+    def _download(self, files: _Files, path: Path) -> None:
         with path.open("wb") as target:
             file = target.fileno()
 
             def fetch(number: int) -> None:
-                data = self._part(folder, bundle, number, 0, int(bundle.sizes[number]))
-                os.pwrite(file, data, int(begins[number]))
+                data = self._part(files, number, 0, files.size(number))
+                os.pwrite(file, data, files.begins[number])
 
-            _each(fetch, np.flatnonzero(bundle.sizes).tolist(), self._near)
+            full = [number for number in range(len(files.names)) if files.size(number)]
+            _each(fetch, full, near=self._near is not None)
 
     # -- what shards have no part in --------------------------------------------------
 
@@ -187,36 +225,26 @@ class _Bundled(Storage):
         self._storage.close()
 
 
-def _parts(bundle: Bundle, start: int, stop: int) -> list[tuple[int, int, int]]:
-    """Return which parts of which files lie in a range of the data file: number, begin, end."""
-    ends = bundle.ends
-    first, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
-    found = []
-    for number in range(first, min(last, len(bundle) - 1) + 1):
-        end, size = int(ends[number]), int(bundle.sizes[number])
-        begin = end - size
-        if size and start < stop:
-            found.append((number, max(start - begin, 0), min(stop, end) - begin))
-    return found
-
-
-def _each(work: Callable[[Any], None], items: Sequence[Any], near: Path | None) -> None:
-    if near is not None or len(items) < 2:  # a disk is read sooner than threads are begun
+def _each(work: Callable[[Any], None], items: Sequence[Any], *, near: bool) -> None:
+    if near or len(items) < 2:  # a disk is read sooner than threads are begun
         for item in items:
             work(item)
     else:
         run_all([partial(work, item) for item in items], _AT_ONCE)
 
 
-def _read_near(path: Path, start: int, stop: int) -> bytes:
+def _read_near(path: str, start: int, stop: int) -> bytes:
     try:
-        with path.open("rb", buffering=0) as file:
-            if start:
-                file.seek(start)
-            data = file.read(stop - start) or b""
-            while len(data) < stop - start and (more := file.read(stop - start - len(data))):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(file, stop - start, start)
+            while len(data) < stop - start and (
+                more := os.pread(file, stop - start - len(data), start + len(data))
+            ):
                 data += more  # a single read gives 2 GiB at most
             return data
+        finally:
+            os.close(file)
     except FileNotFoundError as error:
         raise NotFound(f"{path}: it is not there any more") from error
     except OSError as error:
