@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import xxhash
 
@@ -46,8 +47,9 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
     found: dict[str, ObjectInfo] = {}
     for part in files.parts:
         start = literal(part) if is_glob(part) else part
-        listed = retrying(lambda start=start: list(storage.list(start)), retries)  # type: ignore[misc]
-        found.update((each.key, each) for each in listed if _meant(each.key, part))
+        for each in retrying(partial(_listed, storage, start), retries):
+            if _meant(each.key, part):
+                found[each.key] = each
     if not found:
         raise NotFound(
             f"{storage.url}: there are no files"
@@ -59,6 +61,10 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
     for each in chosen:
         digest.update(f"{each.key}\0{each.size}\0{each.version}\0".encode(errors="surrogateescape"))
     return Tree(chosen, digest.hexdigest())
+
+
+def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
+    return list(storage.list(start))
 
 
 def _meant(key: str, part: str) -> bool:

@@ -247,8 +247,7 @@ class Format(ABC):
         head_role: Which of them `head_range` is of; the samples lie in ``"data"`` in any case.
         encodings: The encodings that its columns can have, by spec, where they are none of those that are
             registered; empty for a format that takes these.
-        bundles: Whether its samples are files, and its shards are made of some of them; see `chosen`. Its
-            roles then are ``"data"`` and `BUNDLE_ROLE`.
+        bundles: Whether its samples are files, of which shards are made, with `BUNDLE_ROLE`; see `chosen`.
     """
 
     api_version: ClassVar[int] = 1
@@ -375,10 +374,7 @@ class Format(ABC):
         raise ConfigError(f"{type(self).__name__} cannot be read without an index.json")
 
     def chosen(self, names: Sequence[str]) -> Chosen:
-        """Say which files of a tree are samples; called if it has `bundles`.
-
-        Args:
-            names: All files, in the order of their names.
+        """Say which of some files are samples, given all names, sorted; called if it has `bundles`.
 
         Raises:
             DataError: If they cannot be a data set; the message names one of them.
