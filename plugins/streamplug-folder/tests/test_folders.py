@@ -222,7 +222,8 @@ def test_a_bucket_is_read_through_a_cache_or_by_ranges(tree, s3_server, tmp_path
     client = boto3.client("s3", endpoint_url=s3_server, region_name="us-east-1", **secrets)
     bucket = f"folders-{fetch}"
     client.create_bucket(Bucket=bucket)
-    for name, data in contents(tree).items():
+    files = {name: data for name, data in contents(tree).items() if name < "d"}
+    for name, data in files.items():
         client.put_object(Bucket=bucket, Key=f"set/{name}", Body=data)
     client.put_object(Bucket=bucket, Key="set/dog/", Body=b"")
     options = {
@@ -233,15 +234,15 @@ def test_a_bucket_is_read_through_a_cache_or_by_ranges(tree, s3_server, tmp_path
         "shuffle": True,
     }
     dataset = opened("", **options)
-    assert by_path(dataset) == contents(tree)
-    assert [sample["path"] for sample in dataset[list(range(72))]] == sorted(contents(tree))
+    assert by_path(dataset) == files
+    assert [sample["path"] for sample in dataset[list(range(36))]] == sorted(files)
     client.put_object(Bucket=bucket, Key="set/cat/0.jpg", Body=b"longer" * 2000)
     fresh = pickle.loads(pickle.dumps(dataset))
     if fetch == "range":
         with pytest.raises(CorruptShardError, match=r"set/cat/0.jpg: it does not have the"):
-            fresh[sorted(contents(tree)).index("cat/0.jpg")]
+            fresh[sorted(files).index("cat/0.jpg")]
     else:
-        assert by_path(fresh) == contents(tree)
+        assert by_path(fresh) == files
 
 
 def test_a_cache_with_a_limit_is_kept_to(tree, tmp_path):

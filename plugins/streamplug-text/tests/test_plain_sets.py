@@ -199,8 +199,10 @@ def test_files_that_change_are_noticed(files, kind, tmp_path):
 
 
 def test_an_index_beside_the_files_makes_them_a_data_set(files, kind):
-    result = CliRunner().invoke(main, ["index", "scan", f"{files}/a", "--format", KINDS[kind][1]])
-    assert result.exit_code == 0, result.output
+    for force in ([], ["--force"]):  # the second takes no index.json for a file of the set
+        scan = ["index", "scan", f"{files}/a", "--format", KINDS[kind][1], *force]
+        result = CliRunner().invoke(main, scan)
+        assert result.exit_code == 0, result.output
     names = {path.name for path in (files / "a").iterdir() if path.is_file()}
     assert names == {"index.json", *(f"x-0{n}.{kind}{end}" for n in "01" for end in ("", ".meta"))}
     assert list(StreamingDataset(local=str(files / "a"), batch_size=8)) == expected(kind, 0, 1)

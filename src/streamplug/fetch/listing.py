@@ -11,6 +11,7 @@ from streamplug.fetch.locks import STATE_DIR
 from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.workers import run_all
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.types import ObjectInfo
 
@@ -107,7 +108,8 @@ def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
     glob = matcher(part if is_glob(part) else f"{part}*")
     start = literal(part)
     for each in retrying(lambda: list(storage.list(start)), retries):
-        if glob.fullmatch(each.key) and STATE_DIR not in each.key.split("/"):
+        parts = each.key.split("/")
+        if glob.fullmatch(each.key) and STATE_DIR not in parts and parts[-1] != INDEX_NAME:
             yield each
 
 
