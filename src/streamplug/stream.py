@@ -28,6 +28,7 @@ from streamplug.fetch import (
     patient,
     raw_name,
     read_index,
+    source_of,
     take_into_use,
     translation,
 )
@@ -164,7 +165,14 @@ class Stream:
             index, derived = self._index(asked, retries)
         index = decoded_by(index, self.decoders)
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
-        if self.fetch == "range":
+        source = source_of(storage, index, derived)
+        if source is not storage and self.validate_hash is not None:
+            raise ConfigError(
+                f"validate_hash={self.validate_hash!r}: shards that are made of files have no digest; "
+                "leave it out"
+            )
+        if self.fetch == "range" or (in_place and source is not storage):
+            asked = source if in_place else patient(source, timeout)
             return OpenStream(self, index, RangeStore(asked, retries, observer, derived), where)
         options = FetchOptions(
             retries=retries,
@@ -176,7 +184,7 @@ class Stream:
             root=derived.parents[1] if in_place and derived is not None else self._root(),
         )
         store = ShardStore(
-            index, directory, None if in_place else storage, options, observer, derived=derived
+            index, directory, None if in_place else source, options, observer, derived=derived
         )
         store.begin()
         return OpenStream(self, index, store, where)
@@ -217,7 +225,7 @@ class Stream:
                 raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
             return None
         format_: Format = make("format", self.format)
-        files = file_set(location or "", lambda name: raw_name(name, format_.suffix) is not None)
+        files = file_set(location or "", lambda name: raw_name(name, format_.endings()) is not None)
         if self.split is None:
             return files
         if not files.whole:
@@ -334,8 +342,8 @@ class OpenStream:
         if isinstance(self.store, RangeStore):
             return self.store
         timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
-        storage = patient(self.stream.storage, timeout)
         derived = self.store.derived
+        storage = patient(source_of(self.stream.storage, self.index, derived), timeout)
         return RangeStore(storage, self.stream.download_retry or 0, derived=derived)
 
     def check_columns(self, wanted: Sequence[str] | None, *, allow_unsafe: bool) -> None:

@@ -130,6 +130,121 @@ def text(name: str, **marks: str) -> FormatSides:
     return FormatSides(lambda folder, rows: one_by_one(ours)(folder, rows)(), sides)
 
 
+# -- JSON lines and CSV without an index ------------------------------------------------------
+
+
+def plain_opened(folder: Path, spec: str) -> Any:
+    from streamplug import StreamingDataset
+
+    glob = f"{folder}/*.{spec.partition(':')[0].replace('jsonl', 'json')}"
+    return StreamingDataset(remote=glob, format=spec, batch_size=BATCH, shuffle=True)
+
+
+def plain(shards: FormatSides, spec: str) -> FormatSides:
+    """Return the same data read without its index, which was looked through before."""
+
+    def samples(folder: Path, rows: Rows) -> Pass:
+        dataset = plain_opened(folder, spec)
+        return lambda: counted(dataset)
+
+    def batches(folder: Path, rows: Rows) -> Pass:
+        dataset = plain_opened(folder, spec)
+        return lambda: sum(len(batch["id"]) for batch in dataset.batches())
+
+    def access(folder: Path, rows: Rows) -> Pass:
+        return at_random(plain_opened(folder, spec), rows)
+
+    ours = (
+        Side("samples", "streamplug", samples),
+        Side("batches", "streamplug", batches),
+        Side("access", "streamplug", access),
+    )
+    theirs = (side for side in shards.sides if side.needs == "streaming" and side.what != "write")
+    return FormatSides(shards.write, (*ours, *theirs))
+
+
+# -- directories of files ---------------------------------------------------------------------
+
+
+def write_files(folder: Path, rows: Rows) -> None:
+    for row in rows:
+        path = folder / f"class-{row['id'] % 10}" / f"{row['id']:06d}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(20 * row["text"])
+
+
+def folder_opened(folder: Path) -> Any:
+    from streamplug import StreamingDataset
+
+    return StreamingDataset(
+        remote=str(folder), format="folder:classes", batch_size=BATCH, shuffle=True
+    )
+
+
+def folder_samples(folder: Path, rows: Rows) -> Pass:
+    dataset = folder_opened(folder)
+    return lambda: counted(dataset)
+
+
+def folder_batches(folder: Path, rows: Rows) -> Pass:
+    dataset = folder_opened(folder)
+    return lambda: sum(len(batch["data"]) for batch in dataset.batches())
+
+
+def folder_access(folder: Path, rows: Rows) -> Pass:
+    return at_random(folder_opened(folder), rows)
+
+
+class PlainFolder:
+    """What data sets of single files in torch do: a list of paths, and a file for each sample."""
+
+    def __init__(self, folder: Path) -> None:
+        names = sorted(path.name for path in folder.iterdir())
+        classes = [name for name in names if name[0] != "."]
+        self._files = [
+            (p, n) for n, c in enumerate(classes) for p in sorted((folder / c).iterdir())
+        ]
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, number: int) -> tuple[bytes, int]:
+        path, label = self._files[number]
+        with open(path, "rb") as file:  # noqa: PTH123 - as they do
+            return file.read(), label
+
+
+def torch_samples(folder: Path, rows: Rows) -> Pass:
+    from torch.utils.data import DataLoader  # noqa: TID251 - as its users do
+
+    loader = DataLoader(PlainFolder(folder), batch_size=None, shuffle=True)
+    return lambda: counted(loader)
+
+
+def torch_batches(folder: Path, rows: Rows) -> Pass:
+    from torch.utils.data import DataLoader  # noqa: TID251 - as its users do
+
+    loader = DataLoader(PlainFolder(folder), BATCH, shuffle=True)
+    return lambda: sum(len(data) for data, _ in loader)
+
+
+def torch_access(folder: Path, rows: Rows) -> Pass:
+    return at_random(PlainFolder(folder), rows)
+
+
+FOLDER = FormatSides(
+    write_files,
+    (
+        Side("samples", "streamplug", folder_samples),
+        Side("batches", "streamplug", folder_batches),
+        Side("access", "streamplug", folder_access),
+        Side("samples", "files one by one, DataLoader", torch_samples, "torch"),
+        Side("batches", "files one by one, DataLoader", torch_batches, "torch"),
+        Side("access", "files one by one", torch_access, "torch"),
+    ),
+)
+
+
 # -- measuring ----------------------------------------------------------------------------------
 
 FORMATS = {
@@ -138,6 +253,9 @@ FORMATS = {
     "tsv": text("TSVWriter"),
     "xsv": text("XSVWriter", separator="|"),
     **ARCHIVES,
+    "plain jsonl": plain(text("JSONWriter"), "jsonl"),
+    "plain csv": plain(text("CSVWriter"), "csv:id=int,ratio=float"),
+    "folder": FOLDER,
 }
 
 

@@ -8,7 +8,7 @@ from streamplug.fetch.patterns import FileSet, expanded, file_set, literal, matc
 
 
 def is_tar(name):
-    return raw_name(name, "tar") is not None
+    return raw_name(name, ["tar"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_locations_with_nothing_in_common_are_refused(locations):
     ],
 )
 def test_names_tell_what_a_file_is_when_it_is_raw(name, raw):
-    assert raw_name(name, "tar") == raw
+    assert raw_name(name, ["tar"]) == raw

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from streamplug_text import CSVWriter, JSONLWriter, JSONWriter, TSVWriter, XSVWriter
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
@@ -14,6 +17,7 @@ from streamplug.errors import (
     ConfigError,
     CorruptShardError,
     DecodeError,
+    EncodeError,
     InvalidIndexError,
     UnknownNameError,
 )
@@ -85,6 +89,29 @@ def test_batches_are_written_as_samples_are(tmp_path, kind):
     assert names == sorted(path.name for path in (tmp_path / "batch").iterdir())
     for name in names:
         assert (tmp_path / "single" / name).read_bytes() == (tmp_path / "batch" / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "xsv"])
+@given(st.data())
+def test_a_sample_gives_the_same_bytes_by_the_quick_way_and_with_care(tmp_path_factory, kind, data):
+    writer, marks = WRITERS[kind]
+    columns = {"id": "int", "100%{x}": "str", "ratio": "float"}
+    with writer(out=tmp_path_factory.mktemp("set"), columns=columns, **marks) as out:
+        rows = out._rows
+        numbers = st.floats() | st.sampled_from([0.0, -0.0, 1e-4, -1e-4, 1e16, -1e16, 9e15, 1e-5])
+        sample = {
+            "id": data.draw(st.integers()),
+            "100%{x}": data.draw(st.text('a,|"é\n{}%\ud800', max_size=6)),
+            "ratio": data.draw(numbers),
+        }
+        try:
+            expected = rows.encode(sample)
+        except EncodeError as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                rows.encode_parts(sample)
+        else:
+            parts, size = rows.encode_parts(sample)
+            assert (b"".join(parts), size) == (expected, len(expected))
 
 
 def test_compressed_shards_come_through_a_cache(tmp_path, kind):
@@ -212,7 +239,9 @@ def test_the_general_writer_takes_them_by_name(tmp_path):
         ("xsv", "no separator of its own"),
         ("xsv:", "expected some text"),
         ("xsv:\n", "one has the other in it"),
-        ("csv:;", "takes no argument"),
+        ("csv:;", "expected COLUMN=TYPE"),
+        ("csv:n=int", "give columns= instead"),
+        ("plain-csv", "with CSVWriter"),
         ("json:x", "takes no argument"),
     ],
 )

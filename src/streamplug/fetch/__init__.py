@@ -1,5 +1,6 @@
 """Bytes from far to near: downloads, checks and decompresses shards into a local directory."""
 
+from streamplug.fetch.bundled import source_of
 from streamplug.fetch.derived import Deriver
 from streamplug.fetch.foreign import translation
 from streamplug.fetch.indexes import open_index, read_index
@@ -34,6 +35,7 @@ __all__ = [
     "prefetched",
     "raw_name",
     "read_index",
+    "source_of",
     "take_into_use",
     "translation",
 ]

@@ -19,6 +19,7 @@ from typing import Any
 import xxhash
 
 from streamplug.errors import StorageError
+from streamplug.fetch.bundling import BUNDLES, Tree, bundles, list_tree
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import Found, find_files
 from streamplug.fetch.locks import STATE_DIR, cache_lock
@@ -28,6 +29,7 @@ from streamplug.fetch.scratch import arriving
 from streamplug.fetch.workers import run_all
 from streamplug.index import index_bytes
 from streamplug.interfaces import Format, Storage
+from streamplug.interfaces.bundle import BUNDLE_ROLE
 from streamplug.plugin.registry import make
 
 _FOLDER = "scan"
@@ -81,7 +83,9 @@ class Deriver:
             StorageError: If a file cannot be had.
             DataError: If one is damaged.
         """
-        found = find_files(self._storage, files, self._format.suffix, self._retries)
+        if self._format.bundles:
+            return self._of_bundles(files, base)
+        found = find_files(self._storage, files, self._format.endings(), self._retries)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
         marks = [self._mark(each) for each in found]
@@ -92,6 +96,47 @@ class Deriver:
                     if not path.exists():  # nobody else has made it meanwhile
                         self._make(found, marks, base, path, report)
             return Derived(path.read_bytes(), folder)
+
+    def _of_bundles(self, files: FileSet, base: Path) -> Derived:
+        """Return the index of shards that are made of many files, as these are now."""
+        tree = list_tree(self._storage, files, self._retries)
+        base = _writable(base, self._storage.url)
+        folder = base / STATE_DIR / _FOLDER
+        mark = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
+        path = folder / f"{mark}.index"
+        with local_errors(folder):
+            if not path.exists():
+                with cache_lock(base, _LOCK):
+                    if not path.exists():
+                        self._bundle(tree, mark, base, path)
+            return Derived(path.read_bytes(), folder)
+
+    def _bundle(self, tree: Tree, mark: str, base: Path, path: Path) -> None:
+        chosen = self._format.chosen([each.key for each in tree.files])
+        _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
+        entries = []
+        for number, bundle in enumerate(bundles(tree.files, chosen)):
+            name, content = f"{mark}/{number:05d}.{BUNDLE_ROLE}", bundle.pack()
+            (path.parent / mark).mkdir(exist_ok=True)
+            _keep(base, path.parent / name, content)
+            data = {"basename": f"{BUNDLES}{number:05d}", "bytes": int(bundle.sizes.sum())}
+            digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
+            entries.append(
+                {
+                    **chosen.entry,
+                    "compression": None,
+                    "raw_data": {**data, "hashes": {}},
+                    f"raw_{BUNDLE_ROLE}": {
+                        "basename": name,
+                        "bytes": len(content),
+                        "hashes": digest,
+                    },
+                    "samples": len(bundle),
+                    "zip_data": None,
+                    f"zip_{BUNDLE_ROLE}": None,
+                }
+            )
+        _keep(base, path, index_bytes(entries, {}))
 
     def _mark(self, found: Found) -> str:
         """Return what tells a file, as it is now, from others."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.fetch.locks import STATE_DIR
 from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.workers import run_all
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.types import ObjectInfo
 
@@ -36,29 +38,32 @@ class Found:
     compression: str | None
 
 
-def raw_name(name: str, suffix: str) -> tuple[str, str | None] | None:
+def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None:
     """Return what a file is called raw, and its compression; None if it is no data file.
 
-    >>> raw_name("a/b.tgz", "tar"), raw_name("b.tar", "tar"), raw_name("b.tar.places", "tar")
+    >>> raw_name("a/b.tgz", ["tar"]), raw_name("b.tar", ["tar"]), raw_name("b.tar.places", ["tar"])
     (('a/b.tar', 'gz'), ('b.tar', None), None)
     """
-    if name.endswith(f".{suffix}"):
+    dotted = tuple(f".{ending}" for ending in endings)
+    if name.endswith(dotted):
         return name, None
     stem, _, last = name.rpartition(".")
-    if last in _SHORT and _SHORT[last][0] == suffix:
-        return f"{stem}.{suffix}", _SHORT[last][1]
-    if last in _COMPRESSIONS and stem.endswith(f".{suffix}"):
+    if last in _SHORT and _SHORT[last][0] in endings:
+        return f"{stem}.{_SHORT[last][0]}", _SHORT[last][1]
+    if last in _COMPRESSIONS and stem.endswith(dotted):
         return stem, _COMPRESSIONS[last]
     return None
 
 
-def find_files(storage: Storage, files: FileSet, suffix: str, retries: int) -> list[Found]:
+def find_files(
+    storage: Storage, files: FileSet, endings: Sequence[str], retries: int
+) -> list[Found]:
     """Return the data files that are meant, in their order: as given, and by name where that leaves it open.
 
     Args:
         storage: That of the root.
         files: Which.
-        suffix: Ending of the names of raw files.
+        endings: How the names of raw files may end, without a dot.
         retries: How often a failed request is tried again.
 
     Raises:
@@ -71,11 +76,11 @@ def find_files(storage: Storage, files: FileSet, suffix: str, retries: int) -> l
     for part in files.parts:
         objects = [known[part]] if part in known else _listed(storage, part, retries)
         for stored in objects:
-            name = raw_name(stored.key, suffix)
+            name = raw_name(stored.key, endings)
             if name is None and part in known:
                 raise ConfigError(
-                    f"{storage.url_of(part)}: the name of a data file ends with .{suffix}, or that and "
-                    "a compression's ending"
+                    f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
+                    "and a compression's ending"
                 )
             if name is not None:
                 each = Found(stored, *name)
@@ -86,12 +91,16 @@ def find_files(storage: Storage, files: FileSet, suffix: str, retries: int) -> l
                     )
     if not found:
         raise NotFound(
-            f"{storage.url}: there is no index.json, and no .{suffix} file"
+            f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
             + ("" if files.whole else f" among {', '.join(files.parts)[:200]}")
             + "; check remote=, local= and split=; below directories, a glob such as **/*."
-            + f"{suffix} finds files"
+            + f"{endings[0]} finds files"
         )
     return list(found.values())
+
+
+def _dotted(endings: Sequence[str]) -> str:
+    return " or ".join(f".{ending}" for ending in endings)
 
 
 def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
@@ -99,7 +108,8 @@ def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
     glob = matcher(part if is_glob(part) else f"{part}*")
     start = literal(part)
     for each in retrying(lambda: list(storage.list(start)), retries):
-        if glob.fullmatch(each.key):
+        parts = each.key.split("/")
+        if glob.fullmatch(each.key) and STATE_DIR not in parts and parts[-1] != INDEX_NAME:
             yield each
 
 

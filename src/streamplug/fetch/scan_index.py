@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,8 @@ def scan_index(
         DataError: If a file is damaged.
     """
     format_: Format = make("format", format)
-    suffix = format_.suffix
-    files = file_set(location, lambda name: raw_name(name, suffix) is not None)
+    endings = format_.endings()
+    files = file_set(location, lambda name: raw_name(name, endings) is not None)
     storage, near = open_storage(files.root, storage_options), local_path(files.root)
     if storage.exists(INDEX_NAME) and not exist_ok:
         raise OutputExistsError(
@@ -78,7 +78,7 @@ def scan_index(
         )
         entries = json.loads(made.data)["shards"]
         for entry in entries:
-            _rename(entry, suffix)
+            _rename(entry, endings)
             for role in _made(entry):
                 name = entry[f"raw_{role}"]["basename"]
                 report(f"writing {storage.url_of(entry['raw_data']['basename'])}.{role}")
@@ -91,12 +91,12 @@ def scan_index(
     return Summary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
 
 
-def _rename(entry: Mapping[str, Any], suffix: str) -> None:
+def _rename(entry: Mapping[str, Any], endings: Sequence[str]) -> None:
     """Give an entry's raw file the name that goes with that of the stored one."""
     if entry["zip_data"] is not None:
-        found = raw_name(entry["zip_data"]["basename"], suffix)
+        found = raw_name(entry["zip_data"]["basename"], endings)
         if found is None:
-            raise ConfigError(f"{entry['zip_data']['basename']} is no .{suffix} file")
+            raise ConfigError(f"{entry['zip_data']['basename']} is no data file")
         entry["raw_data"]["basename"] = found[0]
 
 

@@ -105,7 +105,8 @@ def _unpack(stored: Path, path: Path, compression: str) -> None:
 def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanFile]:
     with local_errors(path), path.open("rb") as stream:
         if not stream.seek(0, 2):
-            raise CorruptShardError("it is empty")
+            yield _Near(b"", name, folder)
+            return
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as map_:
             yield _Near(map_, name, folder)
 
@@ -127,7 +128,7 @@ class _Folder:
 class _Near(ScanFile):
     """A file on this machine."""
 
-    def __init__(self, map_: mmap.mmap, name: str, folder: _Folder) -> None:
+    def __init__(self, map_: mmap.mmap | bytes, name: str, folder: _Folder) -> None:
         self.name, self.size = name, len(map_)
         self._map, self._folder = map_, folder
 

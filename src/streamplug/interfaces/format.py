@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.interfaces.bundle import Chosen
 from streamplug.interfaces.encoding import Encoding
 from streamplug.interfaces.scan import ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
@@ -248,6 +249,7 @@ class Format(ABC):
             registered; empty for a format that takes these.
         key: Name of the column that every data set of this format has, a ``str`` that differs from sample
             to sample; None if it needs none.
+        bundles: Whether its samples are files, of which shards are made, with `BUNDLE_ROLE`; see `chosen`.
     """
 
     api_version: ClassVar[int] = 1
@@ -256,6 +258,7 @@ class Format(ABC):
     head_role: ClassVar[str] = "data"
     encodings: ClassVar[Mapping[str, Encoding]] = {}
     key: ClassVar[str | None] = None
+    bundles: ClassVar[bool] = False
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
@@ -267,6 +270,11 @@ class Format(ABC):
         if argument is not None:
             raise ConfigError(f"format {cls.__name__} takes no argument, got {argument!r}")
         return cls()
+
+    @classmethod
+    def endings(cls) -> tuple[str, ...]:
+        """Return how names of files without an index may end, raw and without a dot: by default `suffix`."""
+        return (cls.suffix,)
 
     @abstractmethod
     def columns(
@@ -383,6 +391,14 @@ class Format(ABC):
             InvalidIndexError: If the index.json is damaged.
         """
         return None
+
+    def chosen(self, names: Sequence[str]) -> Chosen:
+        """Say which of some files are samples, given all names, sorted; called if it has `bundles`.
+
+        Raises:
+            DataError: If they cannot be a data set; the message names one of them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has bundles, but does not choose files")
 
     def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the entry that all files of one data set get, from those that `scan` gave.

@@ -215,7 +215,8 @@ class RangeShards:
             spans = coalesced(ranges[some], 0)
             piece.add(some, ranges[some], spans, early.copies(spans))
         if (some := ~here & not_empty).any():
-            spans = coalesced(ranges[some], GAP)
+            apart = self._index.schema(piece.shard).format.bundles
+            spans = coalesced(ranges[some], 0 if apart else GAP)
             found = self._read_rows(file, piece.rows[some], ranges[some], spans)
             piece.add(some, ranges[some], spans, found)
 

@@ -6,19 +6,21 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from math import isfinite
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
 
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
-from streamplug.interfaces import Column, Encoding, ShardWriter, WriteSettings
+from streamplug.interfaces import Column, Encoding, Format, ShardWriter, WriteSettings
 from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import JSON, Json
 from streamplug_text.writing import LinesWriter
+
+ENDINGS = ("jsonl", "ndjson", "json")
+"""How names of files of JSON lines end."""
 
 _SPACE = frozenset(" \t\r\n")
 
@@ -60,6 +62,15 @@ class JSONL(SplitFormat):
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return JSONLWriter(columns, settings, self._newline)
 
+    def plain(self) -> Format:
+        from streamplug_text.plain_jsonl import PlainJSONL
+
+        return PlainJSONL()
+
+    @classmethod
+    def endings(cls) -> tuple[str, ...]:
+        return ENDINGS
+
 
 def _is_space(text: object) -> bool:
     return isinstance(text, str) and _SPACE.issuperset(text)
@@ -68,13 +79,15 @@ def _is_space(text: object) -> bool:
 class JSONLines(Lines):
     """Lines that are JSON objects."""
 
-    def __init__(self) -> None:
-        self._last: tuple[Any, _Plan] = None, _Plan(())
+    def __init__(self, *, whole: bool = True) -> None:
+        """Take objects that have all columns if `whole`; else what one lacks is None."""
+        self._whole = whole
+        self._last: tuple[Any, _Plan] = None, _Plan((), whole)
 
     def _plan(self, columns: Sequence[Column]) -> _Plan:
         known, plan = self._last
         if known is not columns:
-            plan = _Plan(columns)
+            plan = _Plan(columns, self._whole)
             self._last = columns, plan
         return plan
 
@@ -83,9 +96,9 @@ class JSONLines(Lines):
         try:
             found = list(msgspec.structs.astuple(plan.decode(line)))
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return _with_care(line, columns)
+            return _with_care(line, columns, self._whole)
         for place in plan.raw:
-            found[place] = bytes(found[place])
+            found[place] = _bytes(found[place])
         return found
 
     def many(
@@ -95,7 +108,7 @@ class JSONLines(Lines):
         found = list(map(plan.decode, slices(data, starts, sizes)))
         values = [list(map(get, found)) for get in plan.getters]
         for place in plan.raw:
-            values[place] = list(map(bytes, values[place]))
+            values[place] = list(map(_bytes, values[place]))
         return values
 
 
@@ -110,10 +123,14 @@ class _Plan:
 
     __slots__ = ("decode", "getters", "raw")
 
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self.decode = _decode(tuple((column.name, _type(column)) for column in columns))
+    def __init__(self, columns: Sequence[Column], whole: bool) -> None:
+        self.decode = _decode(tuple((column.name, _type(column)) for column in columns), whole)
         self.getters = [attrgetter(f"f{number}") for number in range(len(columns))]
         self.raw = [n for n, column in enumerate(columns) if _type(column) is msgspec.Raw]
+
+
+def _bytes(raw: msgspec.Raw | None) -> bytes:
+    return b"null" if raw is None else bytes(raw)
 
 
 def _type(column: Column) -> Any:
@@ -121,24 +138,40 @@ def _type(column: Column) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _decode(columns: tuple[tuple[str, Any], ...]) -> Callable[[Any], Any]:
+def _decode(columns: tuple[tuple[str, Any], ...], whole: bool) -> Callable[[Any], Any]:
     """Return a parser of objects with some columns: it skips others, and checks types."""
+    default: Any = msgspec.NODEFAULT if whole else None
     fields = [
-        (f"f{number}", type_, msgspec.field(name=name))
+        (f"f{number}", type_, msgspec.field(name=name, default=default))
         for number, (name, type_) in enumerate(columns)
     ]
     try:
         # Its objects are gone before they could be part of a cycle.
         return msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False)).decode
     except ValueError:  # it has no fields whose names are escaped in JSON
-        return _refuse
+        return refuse
 
 
-def _refuse(line: object) -> Any:
+def refuse(line: object) -> Any:
+    """Take no line, in place of a quick parser.
+
+    Raises:
+        ValueError: In any case.
+    """
     raise ValueError(f"left to the parser that takes more time: {line!r:.80}")
 
 
-def _with_care(line: bytes, columns: Sequence[Column]) -> list[Any]:
+def _with_care(line: bytes, columns: Sequence[Column], whole: bool) -> list[Any]:
+    """Return the values of a line that the quick parser refuses.
+
+    Raises:
+        DataError: If it is wrong.
+    """
+    document = document_of(line)
+    return [_value(document, column, whole) for column in columns]
+
+
+def document_of(line: bytes) -> dict[str, Any]:
     """Parse a line that the quick parser refuses: it may be wrong, or have NaN or half a surrogate pair.
 
     Raises:
@@ -150,14 +183,20 @@ def _with_care(line: bytes, columns: Sequence[Column]) -> list[Any]:
         raise DecodeError(
             f"not UTF-8: {error.reason} at byte {error.start}: {line!r:.80}"
         ) from error
+    except json.JSONDecodeError as error:
+        raise CorruptShardError(
+            f"not JSON: {error.msg} at column {error.colno}: {line!r:.80}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise CorruptShardError(f"not JSON: {error}: {line!r:.80}") from error
     if not isinstance(document, dict):
         raise CorruptShardError(f"not a JSON object: {line!r:.80}")
-    return [_value(document, column) for column in columns]
+    return document
 
 
-def _value(document: Mapping[str, Any], column: Column) -> Any:
+def _value(document: Mapping[str, Any], column: Column, whole: bool) -> Any:
+    if column.name not in document and not whole:
+        return None if isinstance(column.encoding, Json) else b"null"
     if column.name not in document:
         raise DecodeError(f"column {column.name!r}: missing; there are {sorted(document)!r:.80}")
     value, encoding = document[column.name], column.encoding
@@ -178,29 +217,12 @@ class JSONLWriter(LinesWriter):
             columns, settings, {"columns": specs, "format": "json", "newline": newline}
         )
         keys = [encode_basestring_ascii(column.name) for column in self.columns]
-        keys = [key.replace("%", "%%") for key in keys]
-        patterns = [kind.pattern for kind in self._kinds]
-        self._template = _object(keys, ["%s"] * len(keys)) + newline
-        self._plain_template = _object(keys, patterns) + newline
-        plain = list(enumerate(kind.plain for kind in self._kinds))
-        self._strings = [place for place, type_ in plain if type_ is str]
-        self._floats = [place for place, type_ in plain if type_ is float]
-
-    def plain_line(self, values: tuple[Any, ...]) -> str:
-        for place in self._floats:
-            if not isfinite(values[place]):
-                raise ValueError
-        printed = list(values)
-        for place in self._strings:
-            printed[place] = encode_basestring_ascii(values[place])
-        return self._plain_template % tuple(printed)
+        before = [f"{mark}{key}: " for mark, key in zip(["{", *[", "] * len(keys)], keys)]
+        self._write_rows([*before, "}" + newline])
+        self._template = "%s".join([*(text.replace("%", "%%") for text in before), "}" + newline])
 
     def line(self, texts: Sequence[str]) -> str:
         return self._template % tuple(texts)
 
     def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
         return list(map(self._template.__mod__, zip(*texts)))
-
-
-def _object(keys: Sequence[str], patterns: Sequence[str]) -> str:
-    return "{" + ", ".join(f"{key}: {pattern}" for key, pattern in zip(keys, patterns)) + "}"

@@ -21,9 +21,19 @@ import msgspec
 import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError, DecodeError, InvalidIndexError
-from streamplug.interfaces import Column, Format, ShardHead, ShardInfo, ShardReader
+from streamplug.interfaces import (
+    Column,
+    Format,
+    ScanFile,
+    Scanned,
+    ShardHead,
+    ShardInfo,
+    ShardReader,
+)
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_text.values import Value
+
+Offsets = np.ndarray[Any, np.dtype[np.uint32]] | np.ndarray[Any, np.dtype[np.uint64]]
 
 U32 = np.dtype("<u4")
 MAX_FILE = (1 << 32) - 1
@@ -83,6 +93,16 @@ class SplitFormat(Format):
     def lines(self, columns: Sequence[Column]) -> Lines:
         """Return how the samples of a shard stand in their lines."""
 
+    @abstractmethod
+    def plain(self) -> Format:
+        """Return the format of files of such lines that nobody has written as shards."""
+
+    def scan(self, file: ScanFile) -> Scanned:
+        return self.plain().scan(file)
+
+    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        return self.plain().united(entries)
+
     def check(self, samples: int, role: str, size: int) -> None:
         least = head_size(samples) if role == "meta" else samples
         if least > size or size > MAX_FILE:
@@ -95,40 +115,36 @@ class SplitFormat(Format):
     ) -> ShardReader:
         data, meta = files["data"], files["meta"]
         lines = self.lines(columns)
-        head = SplitHead(shard.samples, meta, len(data), lines)
+        offsets = _offsets(meta, shard.samples, len(data), len(lines.header))
         _check_schema(meta[head_size(shard.samples) :])
         if data[: len(lines.header)].tobytes() != lines.header:
             raise CorruptShardError("its header does not name the columns that the index names")
-        return SplitReader(data, head)
+        return SplitReader(data, SplitHead(offsets, lines))
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)
 
     def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
-        return SplitHead(shard.samples, head, shard.files["data"].raw.bytes, self.lines(columns))
+        lines, size = self.lines(columns), shard.files["data"].raw.bytes
+        return SplitHead(_offsets(head, shard.samples, size, len(lines.header)), lines)
 
 
 class SplitHead(ShardHead):
     """Knows where the samples of one shard lie.
 
     Attributes:
-        offsets: Where each line begins, and the end of the last, uint32, shape ``[samples + 1]``.
+        offsets: Where each line begins, and the end of the last, uint32 or uint64, shape
+            ``[samples + 1]``.
     """
 
-    def __init__(self, samples: int, meta: Bytes1D, size: int, lines: Lines) -> None:
-        """Check the shard's structure.
-
-        Args:
-            samples: How many samples the index says that it has.
-            meta: The meta file, or at least its first `head_size` bytes.
-            size: Bytes of the data file.
-            lines: How the samples stand in them.
-
-        Raises:
-            CorruptShardError: If the meta file does not fit the index, the data file or itself.
-        """
-        self.offsets = _offsets(meta, samples, size, len(lines.header))
+    def __init__(self, offsets: Offsets, lines: Lines) -> None:
+        """Take where the lines lie, which was checked, and how the samples stand in them."""
+        self.offsets = offsets
         self._lines = lines
+
+    def called(self, index: int) -> str:
+        """Return what errors call a sample."""
+        return f"sample {index}"
 
     def byte_ranges(self, rows: Int64) -> Int64:
         return np.stack([self.offsets[rows], self.offsets[rows + 1]], axis=1).astype(np.int64)
@@ -139,7 +155,7 @@ class SplitHead(ShardHead):
         sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
         found = self._found(rows, data, starts, sizes, columns)
         return [
-            values if isinstance(column.encoding, Value) else _decoded(column, rows, values)
+            values if isinstance(column.encoding, Value) else self._decoded(column, rows, values)
             for column, values in zip(columns, found)
         ]
 
@@ -160,7 +176,27 @@ class SplitHead(ShardHead):
         try:
             return self._lines.one(line, columns)
         except DataError as error:
-            raise type(error)(f"sample {index}: {error}") from error.__cause__
+            raise type(error)(f"{self.called(index)}: {error}") from error.__cause__
+
+    def decoded(self, column: Column, index: int, value: bytes) -> Any:
+        """Decode a value by an encoding of somebody else."""
+        try:
+            return column.encoding.decode(memoryview(value))
+        except Exception as error:
+            reason = (
+                str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+            )
+            raise DecodeError(f"{self.called(index)}, column {column.name!r}: {reason}") from error
+
+    def _decoded(self, column: Column, rows: Int64, values: Sequence[bytes]) -> ColumnValues:
+        sizes = np.fromiter(map(len, values), np.int64, len(values))
+        try:
+            data = np.frombuffer(b"".join(values), np.uint8)
+            return column.encoding.decode_batch(data, np.cumsum(sizes) - sizes, sizes)
+        except Exception as error:
+            for row, value in zip(rows.tolist(), values):
+                self.decoded(column, row, value)
+            raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
 
 
 class SplitReader(ShardReader):
@@ -188,7 +224,7 @@ class SplitReader(ShardReader):
             self._row_plan = columns, names, others
         sample = dict(zip(names, self._head.one(index, line, columns)))
         for column in others:
-            sample[column.name] = _decoded_one(column, index, sample[column.name])
+            sample[column.name] = self._head.decoded(column, index, sample[column.name])
         return sample
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
@@ -196,9 +232,18 @@ class SplitReader(ShardReader):
         return self._head.take(rows, self._data, starts, columns)
 
 
-def _offsets(
-    meta: Bytes1D, samples: int, size: int, header: int
-) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def _offsets(meta: Bytes1D, samples: int, size: int, header: int) -> Offsets:
+    """Return where the lines of a shard begin, and the end of the last.
+
+    Args:
+        meta: Its meta file, or at least the first `head_size` bytes of it.
+        samples: How many samples the index says that it has.
+        size: Bytes of its data file.
+        header: How many of these are that file's header.
+
+    Raises:
+        CorruptShardError: If the meta file does not fit the index, the data file or itself.
+    """
     if len(meta) < head_size(samples):
         raise CorruptShardError(
             f"a meta file of {len(meta)} bytes cannot place the {samples} samples of the index"
@@ -225,28 +270,6 @@ def _check_schema(text: Bytes1D) -> None:
         whole = False
     if not whole:
         raise CorruptShardError("the schema at the end of its meta file is damaged")
-
-
-def _decoded_one(column: Column, index: int, value: bytes) -> Any:
-    try:
-        return column.encoding.decode(memoryview(value))
-    except Exception as error:
-        reason = (
-            str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-        )
-        raise DecodeError(f"sample {index}, column {column.name!r}: {reason}") from error
-
-
-def _decoded(column: Column, rows: Int64, values: Sequence[bytes]) -> ColumnValues:
-    """Decode values by an encoding of somebody else."""
-    sizes = np.fromiter(map(len, values), np.int64, len(values))
-    try:
-        data = np.frombuffer(b"".join(values), np.uint8)
-        return column.encoding.decode_batch(data, np.cumsum(sizes) - sizes, sizes)
-    except Exception as error:
-        for row, value in zip(rows.tolist(), values):
-            _decoded_one(column, row, value)
-        raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
 
 
 def schema_text(entry: Mapping[str, Any]) -> bytes:

@@ -23,13 +23,11 @@ class Value(Encoding):
         name: What errors call it.
         expected: What it takes.
         plain: The type of most values.
-        pattern: What makes of such a value, by the operator ``%``, the text that Python prints for it.
     """
 
     name: ClassVar[str]
     expected: ClassVar[str]
     plain: ClassVar[type]
-    pattern: ClassVar[str] = "%s"
 
     @staticmethod
     def render(value: Any, /) -> str:
@@ -121,7 +119,6 @@ class IntField(Field):
     """An integer of any size, in decimal digits."""
 
     name, expected, plain = "int", "an int", int
-    pattern = "%d"
     render, parse = staticmethod(int.__repr__), staticmethod(int)
 
     def text(self, value: Any) -> str:
@@ -135,7 +132,6 @@ class FloatField(Field):
     """A float, in the shortest digits that give it back."""
 
     name, expected, plain = "float", "a float", float
-    pattern = "%r"
     render, parse = staticmethod(float.__repr__), staticmethod(float)
 
     def text(self, value: Any) -> str:
@@ -199,7 +195,6 @@ class JsonInt(Json):
 
     name, expected, plain = "int", "an int", int
     type = int | bool
-    pattern = "%d"
     render = staticmethod(int.__repr__)
 
     def text(self, value: Any) -> str:
@@ -218,7 +213,6 @@ class JsonFloat(Json):
 
     name, expected, plain = "float", "a float", float
     type = float
-    pattern = "%r"
 
     def taken(self, value: object) -> Any:
         if type(value) is int:

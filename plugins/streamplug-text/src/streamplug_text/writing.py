@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from streamplug.errors import EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
 from streamplug.interfaces.given import check_names, count_of
 from streamplug.types import Buffer, Int64
+from streamplug_text.rows import row_writer
 from streamplug_text.split import MAX_FILE, U32, schema_text
 from streamplug_text.values import Value
 
@@ -50,18 +50,13 @@ class LinesWriter(ShardWriter):
         self._header = header
         self.max_size = MAX_FILE - len(header)
         self._names = {column.name for column in columns}
-        self._values = _getter([column.name for column in self.columns])
-        values = [_value_of(column) for column in self.columns]
-        self._kinds = values
-        self._plain = [value.plain for value in values]
+        self._kinds = [_value_of(column) for column in self.columns]
 
-    @abstractmethod
-    def plain_line(self, values: tuple[Any, ...]) -> str:
-        """Return the line of a sample whose values are just of the types that their columns name.
-
-        Raises:
-            ValueError: If it has none; `line` says why.
-        """
+    def _write_rows(self, between: Sequence[str], marks: Sequence[str] = ()) -> None:
+        """Have single samples written by a function for their columns; see `row_writer`."""
+        kinds = {column.name: kind for column, kind in zip(self.columns, self._kinds)}
+        quick = row_writer(kinds, between, marks, super().encode_parts)
+        self.encode_parts = quick  # type: ignore[method-assign,assignment]  # names of arguments
 
     @abstractmethod
     def line(self, texts: Sequence[str]) -> str:
@@ -83,23 +78,11 @@ class LinesWriter(ShardWriter):
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        # A dict has the columns if it has as many, all that are asked of it among them.
-        if type(sample) is not dict or len(sample) != len(self._plain):
-            check_names(sample, self._names)
-        try:
-            values = self._values(sample)
-        except KeyError:
-            check_names(sample, self._names)
-            raise
-        if [*map(type, values)] == self._plain:
-            try:
-                return self.plain_line(values).encode()
-            except ValueError:  # what follows says why
-                pass
+        check_names(sample, self._names)
         texts = []
-        for column, kind, value in zip(self.columns, self._kinds, values):
+        for column, kind in zip(self.columns, self._kinds):
             try:
-                texts.append(kind.text(value))
+                texts.append(kind.text(sample[column.name]))
             except (EncodeError, ValueError) as error:
                 raise _unencodable(column.name, error) from error
         return self._encoded(texts)
@@ -143,13 +126,6 @@ class LinesWriter(ShardWriter):
             "data": [b"".join((self._header, *parts))],
             "meta": [head.tobytes(), self._schema],
         }
-
-
-def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return what gets the values of some columns out of a sample."""
-    if len(names) == 1:
-        return lambda sample: (sample[names[0]],)
-    return itemgetter(*names)
 
 
 def _value_of(column: Column) -> Value:

@@ -86,6 +86,7 @@ class XSV(SplitFormat):
             ConfigError: If lines of these could not be taken apart again.
         """
         self._separator, self._newline = separator, newline
+        self._types: Mapping[str, str] = {}
         fault = "" if separator is None else Marks(separator, newline).fault()
         if fault:
             raise ConfigError(fault)
@@ -97,12 +98,7 @@ class XSV(SplitFormat):
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
     ) -> tuple[Column, ...]:
-        names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
-        if len(names) != len(specs) or len(set(names)) != len(names) or not names:
-            raise InvalidIndexError(
-                "column_names must be distinct and at least one, and column_encodings as many; got "
-                f"{names!r:.80} and {specs!r:.80}"
-            )
+        names, specs = names_and_specs(entry)
         marks = Marks(self.separator or entry.get("separator", ""), entry.get("newline", ""))
         if marks.fault():
             raise InvalidIndexError(marks.fault())
@@ -114,7 +110,24 @@ class XSV(SplitFormat):
     def lines(self, columns: Sequence[Column]) -> Lines:
         return XSVLines(columns)
 
+    def plain(self) -> Format:
+        from streamplug_text.plain_csv import PlainCSV
+
+        if self._separator is None:
+            raise ConfigError(
+                "files without an index.json need a separator: format='xsv:SEPARATOR'"
+            )
+        return PlainCSV(self._separator, self._types)
+
+    @classmethod
+    def endings(cls) -> tuple[str, ...]:
+        return "xsv", "psv", "csv", "tsv", "txt"
+
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        if self._types:
+            raise ConfigError(
+                f"format {self.suffix}: types after the colon are for reading; give columns= instead"
+            )
         if self._separator is None:
             raise ConfigError(
                 "xsv has no separator of its own: write with XSVWriter(separator=…) or "
@@ -127,7 +140,10 @@ class XSV(SplitFormat):
 
 
 class CSV(XSV):
-    """``csv``: the CSV shards of mosaicml-streaming, byte for byte."""
+    """``csv``: the CSV shards of mosaicml-streaming, byte for byte.
+
+    After a colon, the types of columns that files without an index.json have: ``csv:id=int,score=float``.
+    """
 
     suffix = "csv"
     separator = ","
@@ -138,11 +154,16 @@ class CSV(XSV):
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
+        from streamplug_text.plain_csv import types_of
+
+        made = cls()
         if argument is not None:
-            raise ConfigError(
-                f"{cls.suffix} takes no argument, got {argument!r}; xsv takes a separator"
-            )
-        return cls()
+            made._types = types_of(cls.suffix, argument)
+        return made
+
+    @classmethod
+    def endings(cls) -> tuple[str, ...]:
+        return (cls.suffix,)
 
 
 class TSV(CSV):
@@ -150,6 +171,21 @@ class TSV(CSV):
 
     suffix = "tsv"
     separator = "\t"
+
+
+def names_and_specs(entry: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the names and the encodings of the columns that an entry of an index announces.
+
+    Raises:
+        InvalidIndexError: If it announces none.
+    """
+    names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
+    if len(names) != len(specs) or len(set(names)) != len(names) or not names:
+        raise InvalidIndexError(
+            "column_names must be distinct and at least one, and column_encodings as many; got "
+            f"{names!r:.80} and {specs!r:.80}"
+        )
+    return names, specs
 
 
 def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
@@ -173,23 +209,37 @@ class XSVLines(Lines):
         self._last: tuple[Any, list[tuple[int, Callable[[str], Any]]]] = None, []
 
     def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
-        marks = self._marks
-        try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            name = self._column_at(line[: error.start])
-            raise DecodeError(
-                f"column {name!r}: not UTF-8: {error.reason} at byte {error.start} of {line!r:.80}"
-            ) from error
+        marks, text = self._marks, self.decoded(line)
         if not text.endswith(marks.newline):
             raise CorruptShardError(f"it does not end with {marks.newline!r}: {text!r:.80}")
         text = text[: -len(marks.newline)]
         if marks.newline in text:
             raise CorruptShardError(f"it has {marks.newline!r} in it: {text!r:.80}")
-        fields = text.split(marks.separator)
+        return self.parsed(text.split(marks.separator), columns)
+
+    def decoded(self, line: bytes) -> str:
+        """Return the text of a line.
+
+        Raises:
+            DecodeError: If it is none.
+        """
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            name = self._column_at(line[: error.start])
+            raise DecodeError(
+                f"column {name!r}: not UTF-8: {error.reason} at byte {error.start} of {line!r:.80}"
+            ) from error
+
+    def parsed(self, fields: Sequence[str], columns: Sequence[Column]) -> list[Any]:
+        """Return the values of a sample that has these fields.
+
+        Raises:
+            DataError: If they are not those of the columns.
+        """
         if len(fields) != len(self._place):
             raise CorruptShardError(
-                f"it has {len(fields)} fields, the index names {len(self._place)} columns: {text!r:.80}"
+                f"it has {len(fields)} fields, the index names {len(self._place)} columns: {fields!r:.80}"
             )
         try:
             return [parse(fields[place]) for place, parse in self._plan(columns)]
@@ -289,17 +339,9 @@ class XSVShardWriter(LinesWriter):
         # Marks of one character can come about only where a value has them; and these, no number has.
         both = marks.separator + marks.newline
         self._simple = len(both) == 2 and not set(both) & _OF_NUMBERS
-        between, end = (mark.replace("%", "%%") for mark in (marks.separator, marks.newline))
-        patterns = [kind.pattern for kind in self._kinds]
-        self._template = between.join(patterns) + end
-
-    def plain_line(self, values: tuple[Any, ...]) -> str:
-        if not self._simple:
-            raise ValueError
-        for place in self._strings:
-            if self._marks.separator in values[place] or self._marks.newline in values[place]:
-                raise ValueError
-        return self._template % values
+        if self._simple:
+            between = ["", *[marks.separator] * (len(names) - 1), marks.newline]
+            self._write_rows(between, [marks.separator, marks.newline])
 
     def line(self, texts: Sequence[str]) -> str:
         marks = self._marks

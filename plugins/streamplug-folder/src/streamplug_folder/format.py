@@ -1,0 +1,110 @@
+"""The format: one file a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ShardHead,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.interfaces.bundle import BUNDLE_ROLE, Bundle, Chosen
+from streamplug.types import Bytes1D
+from streamplug_folder.classes import IMAGES, classed
+from streamplug_folder.reader import FilesHead, FilesReader
+
+_KINDS: Mapping[str | None, Mapping[str, str]] = {
+    None: {"data": "bytes", "path": "str"},
+    "classes": {"class": "str", "data": "bytes", "label": "int", "path": "str"},
+    "images": {"class": "str", "image": "jpeg", "label": "int", "path": "str"},
+    "images,raw": {"class": "str", "image": "bytes", "label": "int", "path": "str"},
+}
+
+
+class Folder(Format):
+    """``folder``: the files below a directory, each of them a sample.
+
+    ``folder:classes``: the same with the directories directly below it as classes; ``folder:images``: of
+    these, the files that are images, as images of Pillow (which needs streamplug-image);
+    ``folder:images,raw``: as bytes.
+    """
+
+    suffix = "files"
+    roles: ClassVar[tuple[str, ...]] = ("data", BUNDLE_ROLE)
+    head_role: ClassVar[str] = BUNDLE_ROLE
+    bundles: ClassVar[bool] = True
+
+    def __init__(self, kind: str | None = None) -> None:
+        """Choose files of a kind, one of ``"classes"``, ``"images"``, ``"images,raw"``, or None for all."""
+        if kind not in _KINDS:
+            known = ", ".join(f"folder:{name}" for name in _KINDS if name)
+            raise ConfigError(f"format folder:{kind}: expected folder, {known}")
+        self._kind = kind
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Folder:
+        return cls(argument)
+
+    @classmethod
+    def endings(cls) -> tuple[str, ...]:
+        return ()  # so a location without wildcards is a directory
+
+    def chosen(self, names: Sequence[str]) -> Chosen:
+        entry = {"columns": _KINDS[self._kind], "format": "folder", "version": 2}
+        shown = [n for n, name in enumerate(names) if not f"/{name}".count("/.")]
+        notes = {}
+        if len(shown) < len(names):
+            hidden = next(name for name in names if f"/{name}".count("/."))
+            notes["files and directories that begin with a dot are left out"] = repr(hidden)
+        if self._kind is None:
+            return Chosen(shown, entry, notes=notes)
+        endings = () if self._kind == "classes" else IMAGES
+        found = classed([names[number] for number in shown], endings)
+        if found.outside:
+            notes["files outside of a class's directory are left out"] = repr(found.outside)
+        return Chosen([shown[number] for number in found.numbers], entry, found.labels, notes)
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        specs = entry.get("columns")
+        if not isinstance(specs, dict) or specs not in _KINDS.values():
+            raise InvalidIndexError(f"columns must be those of a folder, got {specs!r:.80}")
+        return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        if role == BUNDLE_ROLE and size < 16 * samples:
+            raise InvalidIndexError(f"{size} bytes cannot list {samples} files")
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        data = files["data"]
+        head = FilesHead(_bundle(files[BUNDLE_ROLE], shard, columns, len(data)))
+        return FilesReader(head, data)
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, shard.files[BUNDLE_ROLE].raw.bytes
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        return FilesHead(_bundle(head, shard, columns, shard.files["data"].raw.bytes))
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        raise ConfigError(
+            "a folder is read as it is; write files into it by other means, or shards of another format"
+        )
+
+
+def _bundle(data: Bytes1D, shard: ShardInfo, columns: Sequence[Column], size: int) -> Bundle:
+    bundle = Bundle.unpack(data, shard.samples, size)
+    if bundle.labels is None and any(column.name == "label" for column in columns):
+        raise CorruptShardError("its list of files has no labels")
+    return bundle

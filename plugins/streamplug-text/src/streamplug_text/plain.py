@@ -1,0 +1,192 @@
+"""Files of lines that nobody has written as shards: looked through once for where their samples lie.
+
+That stands in a file beside them, all integers little-endian::
+
+    8 bytes        89 6c 69 6e 65 73 0a 01
+    uint64         N, the number of samples
+    uint64         bytes of the data file
+    uint32[N + 1]  where each sample begins in the data file, and its end; uint64 if that has 4 GiB or more
+
+Before the first sample there may be a header. Blank lines belong to the sample before them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.interfaces import (
+    Column,
+    Format,
+    ScanFile,
+    Scanned,
+    ShardHead,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.types import Bytes1D, Int64
+from streamplug_text.split import MAX_FILE, U32, Lines, Offsets, SplitHead, SplitReader
+
+BOM = b"\xef\xbb\xbf"
+
+_MAGIC = b"\x89lines\n\x01"
+_HEAD = Struct("<8sQQ")
+_U64 = np.dtype("<u8")
+_BLOCK = 1 << 23
+_MOST = 1 << 30
+"""Bytes of the longest sample: beyond, it is likely that a quote was not closed, or that this is no text."""
+
+
+class PlainFormat(Format):
+    """A format of such files."""
+
+    roles: ClassVar[tuple[str, ...]] = ("data", "meta")
+    head_role: ClassVar[str] = "meta"
+    writer_name: ClassVar[str]
+
+    @abstractmethod
+    def lines(self, columns: Sequence[Column]) -> Lines:
+        """Return how the samples stand in their lines."""
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        least = _HEAD.size + 4 * (samples + 1) if role == "meta" else samples
+        if least > size:
+            raise InvalidIndexError(
+                f"{samples} samples cannot lie in a {role} file of {size} bytes"
+            )
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        data = files["data"]
+        offsets = _unpacked(files["meta"], shard.samples, len(data))
+        return SplitReader(data, _PlainHead(offsets, self.lines(columns), data))
+
+    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, shard.files["meta"].raw.bytes
+
+    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+        offsets = _unpacked(head, shard.samples, shard.files["data"].raw.bytes)
+        return SplitHead(offsets, self.lines(columns))
+
+    @abstractmethod
+    def scan(self, file: ScanFile) -> Scanned: ...
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        raise ConfigError(f"such files are read as they are; write shards with {self.writer_name}")
+
+
+class _PlainHead(SplitHead):
+    """Knows the lines of the samples of one file, too."""
+
+    def __init__(self, offsets: Offsets, lines: Lines, data: Bytes1D) -> None:
+        super().__init__(offsets, lines)
+        self._data = data
+
+    def called(self, index: int) -> str:
+        line = 1 + int(np.count_nonzero(self._data[: int(self.offsets[index])] == ord("\n")))
+        return f"sample {index} (line {line})"
+
+
+def packed(starts: Sequence[Int64], size: int) -> bytes:
+    """Return what stands beside a file.
+
+    Args:
+        starts: Where its samples begin, in any number of parts.
+        size: How many bytes it has.
+    """
+    kind = U32 if size <= MAX_FILE else _U64
+    offsets = np.concatenate([*(part.astype(kind) for part in starts), np.array([size], kind)])
+    return _HEAD.pack(_MAGIC, len(offsets) - 1, size) + offsets.tobytes()
+
+
+def _unpacked(meta: Bytes1D, samples: int, size: int) -> Offsets:
+    """Return where samples begin, and the end of the last.
+
+    Raises:
+        CorruptShardError: If that cannot be.
+    """
+    known = _HEAD.unpack(meta[: _HEAD.size].tobytes()) if len(meta) >= _HEAD.size else ()
+    if known != (_MAGIC, samples, size):
+        raise CorruptShardError(
+            f"what was found in it before is not of {samples} samples in {size} bytes"
+        )
+    kind = U32 if size <= MAX_FILE else _U64
+    if len(meta) != _HEAD.size + kind.itemsize * (samples + 1):
+        raise CorruptShardError(f"{len(meta)} bytes cannot place {samples} samples")
+    offsets = meta[_HEAD.size :].view(kind)
+    if offsets[-1] != size:
+        raise CorruptShardError(f"samples end at byte {offsets[-1]}, the file at {size}")
+    if (wrong := offsets[1:] <= offsets[:-1]).any():
+        raise CorruptShardError(f"sample {int(wrong.argmax())} ends before it begins")
+    return offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a file that ends where a record does.
+
+    Attributes:
+        at: Where in the file it begins.
+        line: The line that begins there, from 1.
+        data: It. At the end of the file, a newline is added if it lacks one.
+        ends: Where in it each record ends, behind its newline; none is missing.
+    """
+
+    at: int
+    line: int
+    data: bytes
+    ends: Int64
+
+    @property
+    def starts(self) -> Int64:
+        """Where in it each record begins."""
+        return np.concatenate([[0], self.ends[:-1]])
+
+
+def parts(file: ScanFile, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]:
+    """Yield a file in parts, without the mark of UTF-8 in front.
+
+    Args:
+        file: Which.
+        ends_of: Says where records end in data that begins with one; the last may be cut off.
+
+    Raises:
+        CorruptShardError: If the last one does not end, or one is far too long.
+    """
+    at, line = len(BOM) if file.read(0, len(BOM)) == BOM else 0, 1
+    rest, more = b"", _BLOCK
+    while at + len(rest) < file.size:
+        here = at + len(rest)
+        data = rest + file.read(here, min(here + more, file.size))
+        final = at + len(data) >= file.size
+        if final and not data.endswith(b"\n"):
+            data += b"\n"
+        ends = ends_of(data)
+        stop = int(ends[-1]) if len(ends) else 0
+        if stop:
+            yield Part(at, line, data[:stop], ends)
+            line += data.count(b"\n", 0, stop)
+        rest = data[stop:]
+        if rest and (final or len(rest) > _MOST):
+            why = "a quote is not closed" if final else f"it has more than {_MOST >> 20} MiB"
+            raise CorruptShardError(f"line {line}: what begins here does not end: {why}")
+        at += stop
+        more = _BLOCK if stop else 2 * more
+
+
+def blank(part: Part) -> NDArray[np.bool_]:
+    """Say which records of a part are empty lines."""
+    sizes = np.diff(part.ends, prepend=0)
+    first = np.frombuffer(part.data, np.uint8)[part.starts]
+    empty: NDArray[np.bool_] = (sizes == 1) | ((sizes == 2) & (first == ord("\r")))
+    return empty
