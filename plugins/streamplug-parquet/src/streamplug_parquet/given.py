@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,23 @@ _TAKEN = {
     "text": {"text"},
     "bytes": {"bytes"},
     "decimal": {"decimal", "int"},
+    "date32": {"date32", "date64", "timestamp"},
+    "date64": {"date32", "date64", "timestamp"},
+    "timestamp": {"timestamp", "date32", "date64"},
 }
+_INSTANCES: dict[str, tuple[type, ...]] = {
+    "bool": (bool, np.bool_),
+    "int": (int, np.integer),
+    "float": (int, float, np.integer, np.floating),
+    "text": (str,),
+    "bytes": (bytes, bytearray, memoryview),
+    "decimal": (Decimal, int),
+    "date32": (date, np.datetime64),
+    "date64": (date, np.datetime64),
+    "timestamp": (date, np.datetime64),
+    "duration": (timedelta, np.timedelta64),
+}
+"""What is taken as values of a family of types, in arrays of Arrow and one by one."""
 
 
 def strict(values: Any, type_: pa.DataType) -> pa.Array:
@@ -32,26 +51,40 @@ def strict(values: Any, type_: pa.DataType) -> pa.Array:
         EncodeError: If they are others.
     """
     try:
-        found = arrow_array(values)
-        if not pa.types.is_null(found.type):
-            wanted = _family(type_)
-            if _family(found.type) not in _TAKEN.get(wanted, {wanted}):
-                raise EncodeTypeError(f"takes values of {type_}, got {found.type}: {_first(values)}")
-            if found.type != type_:
-                found = found.cast(type_)
-        elif len(found):
-            raise EncodeTypeError(f"takes values of {type_}, got None")
+        if isinstance(values, (list, tuple)):
+            found = _of_list(values, type_)
         else:
-            found = pa.array([], type_)
+            found = _of_array(arrow_array(values), type_)
     except EncodeError:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise EncodeTypeError(f"takes values of {type_}, got {_first(values)}: {error}") from error
+        raise EncodeTypeError(f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}") from error
     if found.null_count:
         raise EncodeTypeError(
             f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"
         )
     return found
+
+
+def _of_list(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    family = _family(type_)
+    taken = _INSTANCES.get(family, ())
+    kinds = set(map(type, values))
+    for kind in kinds:
+        if not issubclass(kind, taken) or (kind is bool and family != "bool"):
+            raise EncodeTypeError(f"takes values of {type_}, got {_example(values, kind)}")
+    if any(issubclass(kind, (np.datetime64, np.timedelta64)) for kind in kinds):
+        return _of_array(pa.array(np.array(values)), type_)
+    return pa.array(values, type_)
+
+
+def _of_array(found: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_null(found.type):
+        return pa.nulls(len(found), type_)
+    wanted = _family(type_)
+    if _family(found.type) not in _TAKEN.get(wanted, {wanted}):
+        raise EncodeTypeError(f"takes values of {type_}, got an array of {found.type}")
+    return found if found.type == type_ else found.cast(type_)
 
 
 def arrow_array(values: Any) -> pa.Array:
@@ -137,5 +170,6 @@ def _family(type_: pa.DataType) -> str:
     return str(type_).partition("[")[0]
 
 
-def _first(values: Any) -> str:
-    return ", ".join(f"{type(value).__name__} {value!r:.80}" for value in list(values[:1]))
+def _example(values: Sequence[Any], kind: type) -> str:
+    value = next(value for value in values if type(value) is kind)
+    return f"{kind.__name__}: {value!r:.80}"

@@ -19,7 +19,7 @@ _DEEPEST = 24
 _WORD = re.compile(r"[\w.-]+")
 _NAME = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"<>,:]+')
 _ITEM = re.compile(r"(?:item|element): ")
-_SIMPLE = re.compile(r"[a-z]+[0-9]*(?:\[[^]]*\]|\([^)]*\))?")
+_SIMPLE = re.compile(r"[a-z_]+[0-9]*(?:\[[^]]*\]|\([^)]*\))?")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=([\w/+:-]+)\]")
 _DECIMAL = re.compile(r"decimal(128|256)\(([0-9]+), ?([0-9]+)\)")
 _BYTES = re.compile(r"fixed_size_binary\[([0-9]+)\]")

@@ -103,11 +103,9 @@ class Fixed(Value):
         return self.encode_batch([value]).tobytes()
 
     def encode_batch(self, values: Any) -> Bytes1D:
-        if self.shape:
-            values = stacked(values, self.shape)
-            count, values = len(values), values.reshape(-1)
-        else:
-            count = len(values)
+        count = len(values)
+        if self.shape and count:
+            values = stacked(values, self.shape).reshape(-1)
         if isinstance(values, np.ndarray) and values.dtype == self.base:
             numbers = values
         else:

@@ -14,7 +14,9 @@ from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Column, Rows, ShardWriter, WriteSettings
 from streamplug.types import Buffer, Int64
+from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.rows import RowLayout, groups_of
+from streamplug_parquet.types import plain, spec_of
 from streamplug_parquet.values import Nested, Value, writable
 
 _COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
@@ -97,10 +99,24 @@ class ParquetWriter(ShardWriter):
             sizes = [len(_file(self._schema, [empty] * count, options)) for count in (0, 1, 2)]
         except pa.ArrowException as error:
             raise ConfigError(f"Parquet cannot hold these columns: {error}") from error
+        self._check_kept(_file(self._schema, [], options))
         slack = _SLACK * _leaves(self._schema)
         group = sizes[2] - sizes[1] + slack
         self.base_size = sizes[0] + group + slack
         self.row_overhead = -(-group // min(options.rows, 1000)) + _leaves(self._schema)
+
+    def _check_kept(self, file: Buffer) -> None:
+        """Refuse types that come back as others.
+
+        Raises:
+            ConfigError: If there are some.
+        """
+        for field in schema_of(parsed(file)):
+            given, kept = (spec_of(plain(f.type)) for f in (self._schema.field(field.name), field))
+            if given != kept:
+                raise ConfigError(
+                    f"column {field.name!r}: Parquet keeps {given} as {kept}: name that as its encoding"
+                )
 
     def entry(self) -> dict[str, Any]:
         return {**self._entry, "columns": dict(self._entry["columns"])}
