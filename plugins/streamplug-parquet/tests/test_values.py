@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from decimal import Decimal
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.types import plain, spec_of, type_of
 
 from streamplug import StreamingDataset, Writer
-from streamplug.errors import ConfigError, EncodeError, UnknownNameError
 from streamplug.testing.equality import same
 
 quick = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 numbers = {
@@ -45,7 +40,10 @@ VALUES = {
     "list<string>": st.lists(text, max_size=3),
     "list<list<double>>": st.lists(st.lists(st.floats(allow_nan=False), max_size=2), max_size=3),
     "struct<a: int64, b: list<binary>>": st.fixed_dictionaries(
-        {"a": st.none() | numbers["int64"], "b": st.none() | st.lists(st.binary(max_size=3), max_size=3)}
+        {
+            "a": st.none() | numbers["int64"],
+            "b": st.none() | st.lists(st.binary(max_size=3), max_size=3),
+        }
     ),
     "struct<bytes: binary, path: string>": st.fixed_dictionaries(
         {"bytes": st.binary(max_size=3), "path": st.none() | text}
@@ -55,11 +53,15 @@ TIMES = {
     "date32": st.dates().map(lambda d: np.datetime64(d, "D")),
     "timestamp[ms]": numbers["int32"].map(lambda n: np.datetime64(n, "ms")),
     "timestamp[us, tz=UTC]": numbers["int32"].map(lambda n: np.datetime64(n, "us")),
-    "timestamp[ns]": numbers["int64"].filter(lambda n: n != -(2**63)).map(lambda n: np.datetime64(n, "ns")),
+    "timestamp[ns]": numbers["int64"]
+    .filter(lambda n: n != -(2**63))
+    .map(lambda n: np.datetime64(n, "ns")),
     "duration[ms]": numbers["int32"].map(lambda n: np.timedelta64(n, "ms")),
 }
 FIXED = {
-    "fixed_size_list<float>[2]": st.tuples(*[st.floats(width=32)] * 2).map(lambda v: np.array(v, "f4")),
+    "fixed_size_list<float>[2]": st.tuples(*[st.floats(width=32)] * 2).map(
+        lambda v: np.array(v, "f4")
+    ),
     "fixed_size_list<fixed_size_list<uint8>[2]>[3]": st.binary(min_size=6, max_size=6).map(
         lambda b: np.frombuffer(b, "u1").reshape(3, 2)
     ),
@@ -116,6 +118,11 @@ def test_values_may_be_none_where_the_encoding_says_so(spec, tmp_path):
         found = batch_of(tmp_path, f"{spec}?", values, together=together)
         assert isinstance(found, list)
         expected = [v.tolist() if spec in FIXED and v is not None else v for v in values]
-        assert same(found, expected if spec in TIMES or spec not in NUMPY else [plainly(NUMPY[spec](v)) if v is not None else None for v in values])
+        assert same(
+            found,
+            expected
+            if spec in TIMES or spec not in NUMPY
+            else [plainly(NUMPY[spec](v)) if v is not None else None for v in values],
+        )
 
     check()

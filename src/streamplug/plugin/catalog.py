@@ -59,6 +59,7 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "pth": "streamplug-webdataset",
     },
     "format": {
+        "parquet": "streamplug-parquet",
         "json": "streamplug-text",
         "jsonl": "streamplug-text",
         "csv": "streamplug-text",

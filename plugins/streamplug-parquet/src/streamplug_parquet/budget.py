@@ -87,4 +87,3 @@ budget = Budget()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=budget.in_child)
-

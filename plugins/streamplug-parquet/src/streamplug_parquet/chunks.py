@@ -52,7 +52,12 @@ class Pieces(Chunk):
     """Bytes of various sizes: text, bytes, and what else decodes them."""
 
     def __init__(
-        self, data: memoryview, starts: Int64, sizes: Int64, given: NDArray[np.bool_] | None, kind: Any
+        self,
+        data: memoryview,
+        starts: Int64,
+        sizes: Int64,
+        given: NDArray[np.bool_] | None,
+        kind: Any,
     ) -> None:
         self._data, self._kind = data, kind
         self._starts, self._stops = memoryview(starts), memoryview(starts + sizes)  # type: ignore[arg-type]  # an array is a buffer
@@ -140,8 +145,10 @@ def numbers_of(array: pa.Array, encoding: Fixed) -> NDArray[Any]:
     for _ in encoding.shape:
         array = array.flatten()
         if array.null_count:
-            raise DecodeError(f"{array.null_count} numbers are missing, the index says that none is")
-    values = array.to_numpy(zero_copy_only=False).astype(encoding.base, copy=False)
+            raise DecodeError(
+                f"{array.null_count} numbers are missing, the index says that none is"
+            )
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False).astype(encoding.base, copy=False)
     return values.reshape(count, *encoding.shape)
 
 
@@ -164,14 +171,18 @@ def _pieces(array: pa.Array, kind: Any) -> Pieces:
     if bounds is None or not len(array):
         ends = np.zeros(len(array) + 1, np.int64)
     else:
-        ends = np.frombuffer(bounds, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
+        ends = np.frombuffer(bounds, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(
+            np.int64
+        )
     starts, sizes = ends[:-1], np.diff(ends)
     if which is not None:
         if not len(starts):  # all are missing
             starts = sizes = np.zeros(1, np.int64)
         starts, sizes = starts[which], sizes[which]
     view = memoryview(b"") if data is None else memoryview(data)
-    if len(sizes) and (sizes.min() < 0 or starts.min() < 0 or int((starts + sizes).max()) > len(view)):
+    if len(sizes) and (
+        sizes.min() < 0 or starts.min() < 0 or int((starts + sizes).max()) > len(view)
+    ):
         raise DecodeError("a value lies outside of its row group")
     return Pieces(view, np.ascontiguousarray(starts), sizes, given, kind)
 
@@ -180,7 +191,11 @@ def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
     """Return the bytes of values, for an encoding of somebody else."""
     if is_file(type_):
         given = array.is_valid()
-        inner = array.field("bytes") if not array.null_count else pa.compute.if_else(given, array.field("bytes"), None)
+        inner = (
+            array.field("bytes")
+            if not array.null_count
+            else pa.compute.if_else(given, array.field("bytes"), None)
+        )
         return _pieces(inner, _kept)
     of = pa.types
     if of.is_string(type_) or of.is_binary(type_) or of.is_fixed_size_binary(type_):

@@ -54,7 +54,9 @@ def _footer(file: ScanFile) -> bytes:
     if data[-4:] == _ENCRYPTED:
         raise CorruptShardError("it is encrypted, which cannot be read")
     if data[-4:] != _MAGIC:
-        raise CorruptShardError("it does not end as a Parquet file does: it was cut short, or is none")
+        raise CorruptShardError(
+            "it does not end as a Parquet file does: it was cut short, or is none"
+        )
     size = int.from_bytes(data[-8:-4], "little") + 8
     if size + 4 > file.size:
         raise CorruptShardError(f"its footer would have {size} bytes, the file has {file.size}")

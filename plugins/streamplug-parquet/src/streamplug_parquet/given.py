@@ -58,7 +58,9 @@ def strict(values: Any, type_: pa.DataType) -> pa.Array:
     except EncodeError:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise EncodeTypeError(f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}") from error
+        raise EncodeTypeError(
+            f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}"
+        ) from error
     if found.null_count:
         raise EncodeTypeError(
             f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 from weakref import finalize
 
@@ -43,6 +44,7 @@ class ParquetReader(ShardReader):
         self._metadata = parsed(data)
         rows = [self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups)]
         self._starts = np.cumsum([0, *rows])
+        self._bounds: list[int] = self._starts.tolist()
         self._types = {column.name: type_of(column.spec.removesuffix("?")) for column in columns}
         self._check_schema()
         self._number = next(_numbers)
@@ -60,11 +62,11 @@ class ParquetReader(ShardReader):
                 )
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._bounds[-1]
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        group = int(np.searchsorted(self._starts, index, side="right")) - 1
-        row = index - int(self._starts[group])
+        group = bisect_right(self._bounds, index) - 1
+        row = index - self._bounds[group]
         chunks = self._chunks(group, columns)
         sample: Sample = {}
         for column in columns:
@@ -101,7 +103,7 @@ class ParquetReader(ShardReader):
         order = np.argsort(groups, kind="stable")
         ordered = groups[order]
         cuts = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(rows)]
-        for start, stop in zip(cuts, cuts[1:]):
+        for start, stop in pairwise(cuts):
             yield int(ordered[start]), order[start:stop]
 
     def _blame(
@@ -204,7 +206,7 @@ class ParquetReader(ShardReader):
 
     def _chunk(self, group: int, column: Column, table: pa.Table) -> Chunk:
         where = f"row group {group}, column {column.name!r}"
-        rows = int(self._starts[group + 1] - self._starts[group])
+        rows = self._bounds[group + 1] - self._bounds[group]
         try:
             array, type_ = _whole(table.column(column.name)), plain(self._types[column.name])
             if pa.types.is_dictionary(array.type):
@@ -223,7 +225,7 @@ class ParquetReader(ShardReader):
 def _width(type_: pa.DataType) -> int:
     """Return how many bytes a value takes at least."""
     try:
-        return max(type_.bit_width // 8, 1)
+        return max(int(type_.bit_width) // 8, 1)
     except ValueError:
         return 1
 

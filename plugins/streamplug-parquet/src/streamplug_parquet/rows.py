@@ -1,20 +1,20 @@
 """Samples as rows of bytes, as a writer collects them, and as columns again for the file.
 
-A row has a head of the same size as all others, and behind it the values of variable size. In the head are, for
-each column, one byte that says whether there is a value, if it may be None, and the value, or its size.
+A row has a head of the same size as all others, and behind it the values of variable size. In the head is,
+for each column, the value, or its size; before it, if it may be None, a byte that says whether there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
+from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, StreamplugError
 from streamplug.interfaces import Column, Rows
 from streamplug.interfaces.encoding import slices, windows
 from streamplug.interfaces.given import check_names, count_of
@@ -44,7 +44,9 @@ class RowLayout:
             fields.append((f"value{number}", value.item if value.width is not None else "<u4"))
         self._head = np.dtype(fields)
         self.head_size = self._head.itemsize
-        self._plan = [(name, value.encode, value.width, value.nullable) for name, value in self._columns]
+        self._plan = [
+            (name, value.encode, value.width, value.nullable) for name, value in self._columns
+        ]
 
     # -- samples to rows --------------------------------------------------------------
 
@@ -78,8 +80,8 @@ class RowLayout:
         except KeyError:
             check_names(sample, self._names)
             raise
-        except Exception as error:
-            _refuse(name, error)
+        except Exception as error:  # whatever an encoding raises
+            raise _refused(name, error) from error
         pieces[0] = b"".join(head)
         return (pieces if total > _LARGE else (b"".join(pieces),)), total
 
@@ -96,8 +98,8 @@ class RowLayout:
         for number, (name, value) in enumerate(self._columns):
             try:
                 body = self._put(heads, number, value, columns[name])
-            except Exception as error:
-                _refuse(name, error)
+            except Exception as error:  # whatever an encoding raises
+                raise _refused(name, error) from error
             if body is not None:
                 bodies.append(body)
                 sizes += heads[f"value{number}"]
@@ -121,7 +123,9 @@ class RowLayout:
             given = only(given, which)
         encoded = value.encode_batch(given)
         if value.width is not None:
-            numbers = np.frombuffer(encoded, value.item) if len(encoded) else np.empty(0, value.item)  # type: ignore[arg-type]  # an array is a buffer
+            numbers = np.empty(0, value.item)
+            if len(encoded):
+                numbers = np.frombuffer(encoded, value.item)  # type: ignore[arg-type]  # an array is a buffer
             heads[field][... if which is None else which] = numbers
             return None
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
@@ -129,7 +133,7 @@ class RowLayout:
             raise EncodeError("a value of 2 GiB or more, which Parquet cannot hold")
         heads[field][... if which is None else which] = lengths
         if which is None:
-            return encoded
+            return encoded  # type: ignore[return-value]  # a list
         bodies = iter(encoded)
         return [next(bodies) if has else b"" for has in which.tolist()]
 
@@ -175,12 +179,9 @@ def _value_of(column: Column) -> Value:
     return column.encoding
 
 
-def _refuse(name: str, error: Exception) -> NoReturn:
+def _refused(name: str, error: Exception) -> StreamplugError:
     if isinstance(error, EncodeError):
-        raise type(error)(f"column {name!r}: {error}") from error.__cause__
+        return type(error)(f"column {name!r}: {error}")
     if isinstance(error, ConfigError):
-        raise error
-    raise EncodeTypeError(f"column {name!r}: {type(error).__name__}: {error}") from error
-
-
-Encode = Callable[[Any], bytes]
+        return ConfigError(f"column {name!r}: {error}")
+    return EncodeTypeError(f"column {name!r}: {type(error).__name__}: {error}")

@@ -26,7 +26,7 @@ _BYTES = re.compile(r"fixed_size_binary\[([0-9]+)\]")
 _COUNT = re.compile(r"\[([0-9]+)\]")
 
 
-def plain(type_: pa.DataType, *, inside: bool = False) -> pa.DataType:
+def plain(type_: pa.DataType, *, inside: bool = False) -> pa.DataType:  # noqa: PLR0911 - one for each kind
     """Return the type that values of a type are read as: one of those that `spec_of` has a text for.
 
     Extensions are what they are stored as, and dictionaries their values. What Python has no value for

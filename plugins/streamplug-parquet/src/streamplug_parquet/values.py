@@ -5,11 +5,11 @@ These are the encodings of Parquet: they never see a file, which Arrow reads and
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, pairwise
-from struct import Struct, error as StructError  # noqa: N812 - its own name says nothing
 from typing import Any
 
 import msgspec
@@ -74,7 +74,11 @@ class Fixed(Value):
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
-        self.base, self.shape = fixed_of(type_) or (np.dtype("u1"), ())
+        found = fixed_of(type_)
+        if found is None:
+            raise ConfigError(f"{type_} has values of several sizes")
+        self.base: np.dtype[Any] = found[0]
+        self.shape: tuple[int, ...] = found[1]
         self.item = np.dtype((self.base, self.shape)) if self.shape else self.base
         self.width = self.item.itemsize
         self.inner = type_
@@ -85,7 +89,7 @@ class Fixed(Value):
         self._python = type(np.zeros((), self.base).item()) if not self.shape else None
         letters = _PACKED.get(getattr(self._python, "__name__", ""), "")
         letter = self.base.char.replace("l", "q").replace("L", "Q")
-        self._pack = Struct(f"<{letter}").pack if letter in letters and letters else None
+        self._pack = struct.Struct(f"<{letter}").pack if letter in letters and letters else None
 
     @property
     def written(self) -> pa.DataType:
@@ -98,7 +102,7 @@ class Fixed(Value):
         if self._pack is not None and type(value) is self._python:
             try:
                 return self._pack(value)
-            except StructError:
+            except struct.error:
                 pass  # what follows says what is wrong
         return self.encode_batch([value]).tobytes()
 
@@ -111,7 +115,8 @@ class Fixed(Value):
         else:
             numbers = strict(values, self.inner).to_numpy(zero_copy_only=False)
         flat = np.ascontiguousarray(numbers.astype(self.base, copy=False)).reshape(-1)
-        return flat.view(np.uint8).reshape(count * self.item.itemsize)
+        stored: Bytes1D = flat.view(np.uint8).reshape(count * self.item.itemsize)
+        return stored
 
     def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
         mask = None if given is None else ~given
@@ -263,6 +268,8 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     """Return the dtype and shape that values of a type have as an array, or None."""
     of, shape = pa.types, []
     while of.is_fixed_size_list(type_):
+        if not type_.list_size:
+            return None
         shape.append(type_.list_size)
         type_ = type_.value_type
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
@@ -317,10 +324,14 @@ def _check(value: Any, type_: pa.DataType) -> None:
             raise EncodeError(f"takes the fields {list(fields)}, got {surplus}, too")
         for name, inner in value.items():
             _check(inner, fields[name])
-    elif isinstance(value, (list, tuple)) and pa.types.is_nested(type_):
-        if not pa.types.is_struct(type_) and not pa.types.is_primitive(type_.value_type):
-            for inner in value:
-                _check(inner, type_.value_type)
+    elif isinstance(value, (list, tuple)) and _of_nested(type_):
+        for inner in value:
+            _check(inner, type_.value_type)
+
+
+def _of_nested(type_: pa.DataType) -> bool:
+    is_list = pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_)
+    return is_list and bool(pa.types.is_nested(type_.value_type))
 
 
 def _pieces(values: Any, type_: pa.DataType) -> list[bytes]:

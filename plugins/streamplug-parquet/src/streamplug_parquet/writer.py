@@ -86,7 +86,7 @@ class ParquetWriter(ShardWriter):
         self._layout = RowLayout(columns)
         self._options = options
         self._schema = pa.schema([_field(column) for column in columns])
-        self._entry = {
+        self._entry: dict[str, Any] = {
             "columns": {column.name: column.spec for column in columns},
             "compression": settings.compression,
             "format": "parquet",
@@ -95,7 +95,9 @@ class ParquetWriter(ShardWriter):
             "version": 2,
         }
         try:
-            empty = pa.Table.from_arrays(self._layout.arrays(np.empty(0, np.uint8), _NONE), schema=self._schema)
+            empty = pa.Table.from_arrays(
+                self._layout.arrays(np.empty(0, np.uint8), _NONE), schema=self._schema
+            )
             sizes = [len(_file(self._schema, [empty] * count, options)) for count in (0, 1, 2)]
         except pa.ArrowException as error:
             raise ConfigError(f"Parquet cannot hold these columns: {error}") from error
