@@ -20,6 +20,7 @@ from streamplug.interfaces.encoding import slices, windows
 from streamplug.interfaces.given import check_names, count_of
 from streamplug.types import Buffer, Bytes1D, Int64
 from streamplug_parquet.given import only, present
+from streamplug_parquet.row_code import row_function
 from streamplug_parquet.values import Value
 
 _LARGE = 1 << 14
@@ -27,7 +28,12 @@ _LARGE = 1 << 14
 
 
 class RowLayout:
-    """How samples of some columns are laid out as rows."""
+    """How samples of some columns are laid out as rows.
+
+    Attributes:
+        head_size: Bytes of the head of a row.
+        parts: Returns the row of a sample in pieces, and its size; raises `EncodeError`.
+    """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         """Lay out these columns.
@@ -44,46 +50,34 @@ class RowLayout:
             fields.append((f"value{number}", value.item if value.width is not None else "<u4"))
         self._head = np.dtype(fields)
         self.head_size = self._head.itemsize
-        self._plan = [
-            (name, value.encode, value.width, value.nullable) for name, value in self._columns
-        ]
+        self.parts = row_function(self._columns, self._with_care, _LARGE)
 
     # -- samples to rows --------------------------------------------------------------
 
-    def parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
-        """Return the row of a sample in pieces, and its size.
+    def _with_care(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        """Do what `parts` does, whatever the sample is.
 
         Raises:
             EncodeError: If it has other columns, or a value cannot be stored.
         """
-        if type(sample) is not dict or len(sample) != len(self._plan):
-            check_names(sample, self._names)
+        check_names(sample, self._names)
         head: list[bytes] = []
         pieces: list[Buffer] = [b""]
-        total = self.head_size
-        name = ""
-        try:
-            for name, encode, width, nullable in self._plan:
-                value = sample[name]
-                if nullable:
-                    head.append(b"\0" if value is None else b"\1")
-                    if value is None:
-                        head.append(bytes(4 if width is None else width))
-                        continue
-                body = encode(value)
-                if width is None:
-                    head.append(len(body).to_bytes(4, "little"))
-                    pieces.append(body)
-                    total += len(body)
-                else:
-                    head.append(body)
-        except KeyError:
-            check_names(sample, self._names)
-            raise
-        except Exception as error:  # whatever an encoding raises
-            raise _refused(name, error) from error
+        for name, value in self._columns:
+            given = sample[name]
+            if value.nullable:
+                head.append(b"\0" if given is None else b"\1")
+            try:
+                body = b"" if given is None and value.nullable else value.encode(given)
+            except Exception as error:  # whatever an encoding raises
+                raise _refused(name, error) from error
+            if value.width is None:
+                head.append(len(body).to_bytes(4, "little"))
+                pieces.append(body)
+            else:
+                head.append(body or bytes(value.width))
         pieces[0] = b"".join(head)
-        return (pieces if total > _LARGE else (b"".join(pieces),)), total
+        return pieces, sum(map(len, pieces))
 
     def batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
         """Return the rows of many samples, and the size of each.

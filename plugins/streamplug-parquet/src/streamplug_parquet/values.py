@@ -5,8 +5,7 @@ These are the encodings of Parquet: they never see a file, which Arrow reads and
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, pairwise
@@ -24,7 +23,7 @@ from streamplug.types import Bytes1D, Int64
 from streamplug_parquet.given import arrow_array, stacked, strict
 from streamplug_parquet.types import spec_of
 
-_PACKED = {"int": "bBhHiIqQ", "float": "d", "bool": "?"}
+_PACKED: Mapping[type, str] = {int: "bBhHiIqQ", float: "d", bool: "?"}
 _MOST = (1 << 31) - 1
 
 
@@ -70,7 +69,16 @@ class Value(Encoding):
 
 
 class Fixed(Value):
-    """Numbers, truth values, times, and arrays of such of one shape."""
+    """Numbers, truth values, times, and arrays of such of one shape.
+
+    Attributes:
+        base: The dtype of a number.
+        shape: How many of them a value has, along each axis.
+        item: The dtype of a value.
+        inner: The type of a number.
+        python: What Python has such a number as.
+        letter: What `struct` packs one with, without changing it; empty if that is none.
+    """
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
@@ -86,10 +94,10 @@ class Fixed(Value):
             self.inner = self.inner.value_type
         if not nullable:
             self.size, self.dtype = self.width, self.item
-        self._python = type(np.zeros((), self.base).item()) if not self.shape else None
-        letters = _PACKED.get(getattr(self._python, "__name__", ""), "")
+        self.python: type = type(np.zeros((), self.base).item())
         letter = self.base.char.replace("l", "q").replace("L", "Q")
-        self._pack = struct.Struct(f"<{letter}").pack if letter in letters and letters else None
+        packed = not self.shape and letter in _PACKED.get(self.python, "")
+        self.letter = letter if packed else ""
 
     @property
     def written(self) -> pa.DataType:
@@ -99,11 +107,6 @@ class Fixed(Value):
         return type_
 
     def encode(self, value: Any) -> bytes:
-        if self._pack is not None and type(value) is self._python:
-            try:
-                return self._pack(value)
-            except struct.error:
-                pass  # what follows says what is wrong
         return self.encode_batch([value]).tobytes()
 
     def encode_batch(self, values: Any) -> Bytes1D:
