@@ -246,6 +246,7 @@ class Format(ABC):
         head_role: Which of them `head_range` is of; the samples lie in ``"data"`` in any case.
         encodings: The encodings that its columns can have, by spec, where they are none of those that are
             registered; empty for a format that takes these.
+        takes_arrow: Whether its writer takes arrays of Arrow as the columns of a batch.
     """
 
     api_version: ClassVar[int] = 1
@@ -253,6 +254,7 @@ class Format(ABC):
     roles: ClassVar[tuple[str, ...]] = ("data",)
     head_role: ClassVar[str] = "data"
     encodings: ClassVar[Mapping[str, Encoding]] = {}
+    takes_arrow: ClassVar[bool] = False
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
@@ -376,6 +378,10 @@ class Format(ABC):
         if any(entry != entries[0] for entry in entries):
             raise InvalidIndexError("the files do not all have the same columns")
         return entries[0]
+
+    def encoding_of(self, values: Any) -> str | None:
+        """Return the encoding that fits values of a column best; None leaves that to their Python types."""
+        return None
 
     @abstractmethod
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:

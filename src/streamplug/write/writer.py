@@ -30,6 +30,7 @@ from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import make
 from streamplug.types import Buffer
 from streamplug.write.existing import Existing
+from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
 from streamplug.write.target import Target, places_of
@@ -88,7 +89,7 @@ class Writer:
         append: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._format = _format(format)
+        self._format = format_of(format)
         if append and exist_ok:
             raise ConfigError(
                 "append=True adds to what exist_ok=True would remove: give one of them"
@@ -191,6 +192,21 @@ class Writer:
             self._sizes += sizes[first:fits].tolist()
             self._size += int(ends[fits - 1]) - spent
             first = fits
+
+    def write_table(self, table: Any, batch: int = 1024) -> None:
+        """Write all samples of something, such as a table of Arrow or a data frame.
+
+        Args:
+            table: What `streamplug.write.inputs.batches_of` takes. It has the columns of the data set.
+            batch: Most samples that are taken at once.
+
+        Raises:
+            ConfigError: If it is something else.
+            EncodeError: As for `write_batch`.
+            WriterError: As for `write_batch`.
+        """
+        for columns in batches_of(table, batch, arrow=self._format.takes_arrow):
+            self.write_batch(columns)
 
     def _make_room(self, cost: int) -> None:
         """Begin a new shard for a sample that takes so many bytes."""
@@ -305,7 +321,12 @@ class MDSWriter(Writer):
         super().__init__(columns=columns, out=out, format="mds", **kwargs)
 
 
-def _format(given: object) -> Format:
+def format_of(given: object) -> Format:
+    """Return a format, given itself or its name.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
     if isinstance(given, str):
         given = make("format", given)
     if not isinstance(given, Format):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Encoding
-from streamplug_parquet import values
-from streamplug_parquet.types import plain, type_of
+from streamplug_parquet import values as kinds
+from streamplug_parquet.given import arrow_array
+from streamplug_parquet.types import plain, spec_of, type_of
 
 _SOME = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float",
@@ -41,18 +44,37 @@ def _encoding(spec: str) -> Encoding:
     return _kind(type_)(type_, nullable=spec.endswith("?"))
 
 
-def _kind(type_: pa.DataType) -> type[values.Value]:
+def _kind(type_: pa.DataType) -> type[kinds.Value]:
     of = pa.types
-    if values.fixed_of(type_) is not None:
-        return values.Fixed
+    if kinds.fixed_of(type_) is not None:
+        return kinds.Fixed
     if of.is_string(type_):
-        return values.Text
+        return kinds.Text
     if of.is_fixed_size_binary(type_):
-        return values.FixedBinary
+        return kinds.FixedBinary
     if of.is_binary(type_):
-        return values.Binary
+        return kinds.Binary
     if of.is_decimal(type_):
-        return values.Decimals
-    if of.is_list(type_) and values.fixed_of(type_.value_type) is not None:
-        return values.Lists
-    return values.File if values.is_file(type_) else values.Nested
+        return kinds.Decimals
+    if of.is_list(type_) and kinds.fixed_of(type_.value_type) is not None:
+        return kinds.Lists
+    return kinds.File if kinds.is_file(type_) else kinds.Nested
+
+
+def encoding_of(values: Any) -> str | None:
+    """Return the type of values, with a question mark if some are missing; None if Arrow has none."""
+    try:
+        if isinstance(values, np.ndarray) and values.ndim > 1:
+            type_ = pa.from_numpy_dtype(values.dtype)
+            for size in reversed(values.shape[1:]):
+                type_ = pa.list_(type_, size)
+            return spec_of(type_)
+        found = values if hasattr(values, "null_count") else arrow_array(values)
+        if not isinstance(found, (pa.Array, pa.ChunkedArray)):  # a series of Polars
+            found = arrow_array(values.to_list())
+        type_ = plain(found.type)
+        if _kind(type_) is kinds.Nested or pa.types.is_null(type_):
+            kinds.writable(type_)
+        return spec_of(type_) + ("?" if found.null_count else "")
+    except (pa.ArrowException, ConfigError, ValueError, TypeError, OverflowError):
+        return None

@@ -18,7 +18,7 @@ from streamplug.interfaces import (
     WriteSettings,
 )
 from streamplug.types import Bytes1D
-from streamplug_parquet.encodings import ArrowTypes
+from streamplug_parquet.encodings import ArrowTypes, encoding_of
 from streamplug_parquet.footer import LEAST, scanned, united
 from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.writer import ParquetWriter, WriteOptions
@@ -33,6 +33,7 @@ class Parquet(Format):
     """
 
     suffix = "parquet"
+    takes_arrow = True
     encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
 
     def __init__(self, options: WriteOptions | None = None) -> None:
@@ -70,6 +71,9 @@ class Parquet(Format):
 
     def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         return united(entries)
+
+    def encoding_of(self, values: Any) -> str | None:
+        return encoding_of(values)
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return ParquetWriter(columns, settings, self._options)
