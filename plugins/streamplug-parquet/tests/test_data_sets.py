@@ -269,7 +269,7 @@ def test_maps_and_times_of_day_are_read(tmp_path):
 
 
 def test_text_that_repeats_is_not_made_larger_than_need_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_EXPANSION_LEAST", 1 << 16)
+    monkeypatch.setattr(readers, "_REPEATED", 1 << 16)
     long = ["a" * 5000, "b" * 7000]
     found = one_column(tmp_path / "a", pa.array([*long * 500, None]))
     assert found == [*long * 500, None]

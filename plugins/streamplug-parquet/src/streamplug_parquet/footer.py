@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import ScanFile, Scanned
+from streamplug_parquet.thrift import Chunk, chunks_of
 from streamplug_parquet.types import plain, spec_of
 
 LEAST = 12
@@ -26,21 +27,22 @@ def scanned(file: ScanFile) -> Scanned:
         CorruptShardError: If it is damaged, or none.
         InvalidIndexError: If it has columns that cannot be read.
     """
-    metadata = parsed(_footer(file))
+    footer = _footer(file)
+    metadata = parsed(footer)
     schema = schema_of(metadata)
     names = [field.name for field in schema]
     if not names:
         raise InvalidIndexError("it has no columns")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidIndexError(f"it has the column {twice[0]!r} {names.count(twice[0])} times")
-    missing = _missing(metadata)
+    missing = _missing(chunks_of(footer))
     specs = {}
     for field in schema:
         try:
             spec = spec_of(plain(field.type))
         except ConfigError as error:
             raise InvalidIndexError(f"column {field.name!r}: {error}") from None
-        maybe = not _all_given(field) and missing.get(field.name, True)
+        maybe = field.name in missing and not _all_given(field)
         specs[field.name] = f"{spec}?" if maybe else spec
     entry = {"columns": specs, "format": "parquet", "version": 2}
     return Scanned(metadata.num_rows, entry)
@@ -91,21 +93,9 @@ def schema_of(metadata: pq.FileMetaData) -> pa.Schema:
         raise CorruptShardError(f"its schema is damaged, or unknown: {error}") from error
 
 
-def _missing(metadata: pq.FileMetaData) -> dict[str, bool]:
+def _missing(chunks: Sequence[Sequence[Chunk]]) -> set[str]:
     """Return of which columns values are missing, or may be, as nothing says that they are not."""
-    found: dict[str, bool] = {}
-    try:
-        for leaf in range(metadata.num_columns):
-            name = metadata.schema.column(leaf).path.partition(".")[0]
-            found.setdefault(name, False)
-            for group in range(metadata.num_row_groups):
-                said = metadata.row_group(group).column(leaf).statistics
-                if said is None or not said.has_null_count or said.null_count:
-                    found[name] = True
-                    break
-    except Exception as error:
-        raise CorruptShardError(f"its footer is damaged: {error}") from error
-    return found
+    return {chunk.name for group in chunks for chunk in group if chunk.missing}
 
 
 def _all_given(field: pa.Field) -> bool:

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, pairwise
-from typing import Any
 from weakref import finalize
 
 import numpy as np
@@ -19,11 +18,16 @@ from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.budget import budget
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable
 from streamplug_parquet.footer import parsed, schema_of
+from streamplug_parquet.thrift import Chunk as Part
+from streamplug_parquet.thrift import chunks_of
 from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.values import Value
 
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 30
 """How much larger than in its file a column of a row group may be, and what it may be in any case."""
+
+_REPEATED = 1 << 33
+"""Bytes that text might become, if all of it were repeated, up to which it is made that."""
 
 _numbers = count()
 
@@ -165,15 +169,10 @@ class ParquetReader(ShardReader):
         return file.read_row_group(group, columns=list(names), use_threads=False)
 
     @cached_property
-    def _leaves(self) -> Mapping[str, list[int]]:
-        """Which of the columns of Parquet each column of the set has."""
-        found: dict[str, list[int]] = {name: [] for name in self._types}
-        for leaf in range(self._metadata.num_columns):
-            path = self._metadata.schema.column(leaf).path
-            for name, leaves in found.items():
-                if path == name or path.startswith(f"{name}."):
-                    leaves.append(leaf)
-        return found
+    def _said(self) -> Sequence[Sequence[Part]]:
+        """What the footer says of the columns of each row group."""
+        size = int.from_bytes(memoryview(self._buffer)[-8:-4], "little") + 8
+        return chunks_of(bytes(memoryview(self._buffer)[-size:]))
 
     def _check_sizes(self, group: int, names: Sequence[str]) -> list[str]:
         """Check that columns are not far larger than they lie in the file.
@@ -184,25 +183,19 @@ class ParquetReader(ShardReader):
         Raises:
             CorruptShardError: If they are.
         """
-        said = self._metadata.row_group(group)
-        dictionaries = []
+        rows, dictionaries = self._bounds[group + 1] - self._bounds[group], []
         for name in names:
-            stored = size = 0
-            for leaf in self._leaves[name]:
-                stored += said.column(leaf).total_compressed_size
-                size += said.column(leaf).total_uncompressed_size
+            parts = [part for part in self._said[group] if part.name == name]
+            stored, size = sum(part.stored for part in parts), sum(part.size for part in parts)
             most = max(_EXPANSION * stored, _EXPANSION_LEAST)
             type_ = self._types[name]
-            fixed = _width(type_)
-            if size > most or said.num_rows * fixed > most:
-                raise CorruptShardError(f"{said.num_rows} rows in {stored} bytes are not believed")
+            if size > most or rows * _width(type_) > most:
+                raise CorruptShardError(f"{rows} rows in {stored} bytes are not believed")
+            repeats = any(part.repeats for part in parts)
             text = pa.types.is_string(type_) or pa.types.is_binary(type_)
-            if text and said.num_rows * size > _EXPANSION_LEAST * 8 and self._repeats(said, name):
+            if text and repeats and rows * size > _REPEATED:
                 dictionaries.append(name)
         return dictionaries
-
-    def _repeats(self, said: Any, name: str) -> bool:
-        return any(said.column(leaf).has_dictionary_page for leaf in self._leaves[name])
 
     def _chunk(self, group: int, column: Column, table: pa.Table) -> Chunk:
         where = f"row group {group}, column {column.name!r}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any
 
 import msgspec
@@ -271,10 +272,10 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     """Return the dtype and shape that values of a type have as an array, or None."""
     of, shape = pa.types, []
     while of.is_fixed_size_list(type_):
-        if not type_.list_size:
-            return None
         shape.append(type_.list_size)
         type_ = type_.value_type
+    if not 0 < prod(shape) < _MOST // 16:
+        return None
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
         return np.dtype(type_.to_pandas_dtype()).newbyteorder("<"), tuple(shape)
     if of.is_timestamp(type_) or of.is_duration(type_):
