@@ -88,7 +88,10 @@ def schema_of(metadata: pq.FileMetaData) -> pa.Schema:
         CorruptShardError: If its footer is damaged.
     """
     try:
-        return metadata.schema.to_arrow_schema()
+        schema = metadata.schema.to_arrow_schema()
+        for field in schema:
+            plain(field.type)  # it may be one that Arrow itself would not make
+        return schema
     except Exception as error:
         raise CorruptShardError(f"its schema is damaged, or unknown: {error}") from error
 
