@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamplug.stream import Stream
     from streamplug.tokens import TokenBlocks, TokenPacks
     from streamplug.types import World
-    from streamplug.write import MDSWriter, Writer, merge_index, write_parts
+    from streamplug.write import MDSWriter, Writer, merge_index, write_from, write_parts
 
 __version__ = "0.1.0"
 
@@ -64,6 +64,7 @@ _HOME = {
     "register_format": "registration",
     "register_shuffle": "registration",
     "register_storage": "registration",
+    "write_from": "write",
     "write_parts": "write",
 }
 
@@ -93,6 +94,7 @@ __all__ = [
     "register_format",
     "register_shuffle",
     "register_storage",
+    "write_from",
     "write_parts",
 ]
 

@@ -98,3 +98,30 @@ READ = (
     Side("batches", "streamplug", our_batches),
     Side("access", "streamplug", our_access),
 )
+
+
+def one_by_one(writer: Callable[[Path], Any]) -> Callable[[Path, Rows], Pass]:
+    def make(folder: Path, rows: Rows) -> Pass:
+        def write() -> int:
+            with writer(folder) as out:
+                for row in rows:
+                    out.write(row)
+            return len(rows)
+
+        return write
+
+    return make
+
+
+def at_once(writer: Callable[[Path], Any]) -> Callable[[Path, Rows], Pass]:
+    def make(folder: Path, rows: Rows) -> Pass:
+        def write() -> int:
+            with writer(folder) as out:
+                for start in range(0, len(rows), 1024):
+                    part = rows[start : start + 1024]
+                    out.write_batch({name: [row[name] for row in part] for name in COLUMNS})
+            return len(rows)
+
+        return write
+
+    return make

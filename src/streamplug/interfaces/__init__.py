@@ -17,15 +17,9 @@ from streamplug.interfaces.callback import (
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.engine import Engine
-from streamplug.interfaces.format import (
-    Format,
-    Layout,
-    Rows,
-    ShardHead,
-    ShardReader,
-    ShardWriter,
-)
+from streamplug.interfaces.format import Format, Rows, ShardWriter
 from streamplug.interfaces.fsspec import FsspecStorage
+from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
 from streamplug.interfaces.scan import ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm

@@ -62,6 +62,7 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
     },
     "format": {
         "folder": "streamplug-folder",
+        "parquet": "streamplug-parquet",
         "json": "streamplug-text",
         "jsonl": "streamplug-text",
         "litdata": "streamplug-litdata",

@@ -2,6 +2,7 @@
 
 from streamplug.write.merge import merge_index
 from streamplug.write.parts import write_parts
+from streamplug.write.tables import write_from
 from streamplug.write.writer import MDSWriter, Writer
 
-__all__ = ["MDSWriter", "Writer", "merge_index", "write_parts"]
+__all__ = ["MDSWriter", "Writer", "merge_index", "write_from", "write_parts"]

@@ -19,7 +19,7 @@ class Target:
     """The places that a writer's `out` names.
 
     Attributes:
-        folder: Local directory that files are written to; empty when the writer begins.
+        folder: Local directory that files are written to; empty when the writer begins, unless it appends.
         storage: Where they are uploaded to, or None.
         url: What to call the data set.
     """
@@ -30,6 +30,7 @@ class Target:
         *,
         exist_ok: bool,
         storage_options: Mapping[str, Any] | None,
+        append: bool = False,
     ) -> None:
         """Make the directory; see `Writer` for the arguments.
 
@@ -51,7 +52,10 @@ class Target:
         self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
         try:
-            self._clear(exist_ok=exist_ok)
+            if append:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            else:
+                self._clear(exist_ok=exist_ok)
         except BaseException:
             self.remove_temporary()
             raise

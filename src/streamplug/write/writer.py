@@ -18,12 +18,22 @@ from streamplug.fetch.files import partial_file
 from streamplug.hashing import new_hash
 from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, index_bytes, make_encoding
-from streamplug.interfaces import Column, Compression, Format, ShardWriter, WriteSettings
+from streamplug.interfaces import (
+    Column,
+    Compression,
+    Format,
+    ShardWriter,
+    Storage,
+    WriteSettings,
+)
+from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import make
 from streamplug.types import Buffer
+from streamplug.write.existing import Existing
+from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
-from streamplug.write.target import Target
+from streamplug.write.target import Target, places_of
 from streamplug.write.upload import Uploader
 
 _COMPLETE = "the data set is complete"
@@ -37,7 +47,7 @@ class Writer:
     exception leaves shards without an index, which nobody can take for a whole data set.
 
     Args:
-        columns: Encoding of each column by its name.
+        columns: Encoding of each column by its name; with `append` None for those that the set has.
         out: A local path, a URL, or a pair (local path, URL).
         format: Name of the shard format, or a format.
         keep_local: Whether local files stay after they were uploaded.
@@ -50,10 +60,13 @@ class Writer:
         max_workers: Uploads at once; None for four more than there are processors, at most 32.
         retry: How often a failed upload is tried again.
         exist_ok: Whether to remove what is in `out`.
+        append: Whether to add shards to the data set that is in `out`. Its index is replaced last: until
+            then, and if this writer is stopped, the set is as it was. One writer at a time may do so.
         storage_options: Settings of the storage that is uploaded to.
 
     Raises:
-        OutputExistsError: If there is something in `out` and not `exist_ok`.
+        OutputExistsError: If there is something in `out` and neither `exist_ok` nor `append`.
+        NotFound: If there is no data set to append to.
         ConfigError: If an argument has no meaning.
         PluginError: If a name is not available.
     """
@@ -61,7 +74,7 @@ class Writer:
     def __init__(
         self,
         *,
-        columns: Mapping[str, str],
+        columns: Mapping[str, str] | None = None,
         out: str | Path | tuple[str | Path, str],
         format: str | Format = "mds",  # noqa: A002 - the word that users know
         keep_local: bool = False,
@@ -73,9 +86,18 @@ class Writer:
         max_workers: int | None = None,
         retry: int = 2,
         exist_ok: bool = False,
+        append: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._format = _format(format)
+        self._format = format_of(format)
+        if append and exist_ok:
+            raise ConfigError(
+                "append=True adds to what exist_ok=True would remove: give one of them"
+            )
+        self._before: Existing | None = None
+        if append:
+            self._before = Existing.read(_home(out, storage_options), max(retry, 0))
+            columns = self._before.columns(columns, self._format)
         made = _columns(columns, self._format)
         if retry < 0 or (max_workers is not None and max_workers < 1):
             raise ConfigError(
@@ -96,7 +118,9 @@ class Writer:
         self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
         if self._bound <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
-        self._target = Target(out, exist_ok=exist_ok, storage_options=storage_options)
+        self._target = Target(
+            out, exist_ok=exist_ok, append=append, storage_options=storage_options
+        )
         self._uploader = None
         if self._target.storage is not None:
             self._uploader = Uploader(
@@ -169,6 +193,21 @@ class Writer:
             self._size += int(ends[fits - 1]) - spent
             first = fits
 
+    def write_table(self, table: Any, batch: int = 1024) -> None:
+        """Write all samples of something, such as a table of Arrow or a data frame.
+
+        Args:
+            table: What `streamplug.write.inputs.batches_of` takes. It has the columns of the data set.
+            batch: Most samples that are taken at once.
+
+        Raises:
+            ConfigError: If it is something else.
+            EncodeError: As for `write_batch`.
+            WriterError: As for `write_batch`.
+        """
+        for columns in batches_of(table, batch, arrow=self._format.takes_arrow):
+            self.write_batch(columns)
+
     def _make_room(self, cost: int) -> None:
         """Begin a new shard for a sample that takes so many bytes."""
         if self._closed:
@@ -183,6 +222,9 @@ class Writer:
 
     def _flush(self) -> None:
         number, count = len(self._entries), len(self._sizes)
+        if self._before is not None:
+            self._before.check()
+            number += self._before.number
         content = self._rows.assemble(self._parts, np.array(self._sizes, np.int64))
         entry = {**self._rows.entry(), "samples": count}
         for role, pieces in content.items():
@@ -223,8 +265,11 @@ class Writer:
                 self._flush()
             if self._uploader is not None:
                 self._uploader.drain()
+            data = index_bytes(self._entries, {})
+            if self._before is not None:
+                data = self._before.with_more(self._entries)
             with partial_file(self._target.folder / INDEX_NAME) as part:
-                part.write_bytes(index_bytes(self._entries, {}))
+                part.write_bytes(data)
             if self._uploader is not None:
                 self._uploader.put(INDEX_NAME)
                 self._uploader.drain()
@@ -262,7 +307,7 @@ class MDSWriter(Writer):
     def __init__(
         self,
         *,
-        columns: Mapping[str, str],
+        columns: Mapping[str, str] | None = None,
         out: str | Path | tuple[str | Path, str],
         **kwargs: Any,
     ) -> None:
@@ -276,7 +321,12 @@ class MDSWriter(Writer):
         super().__init__(columns=columns, out=out, format="mds", **kwargs)
 
 
-def _format(given: object) -> Format:
+def format_of(given: object) -> Format:
+    """Return a format, given itself or its name.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
     if isinstance(given, str):
         given = make("format", given)
     if not isinstance(given, Format):
@@ -284,7 +334,13 @@ def _format(given: object) -> Format:
     return given
 
 
-def _columns(columns: Mapping[str, str], format_: Format) -> list[Column]:
+def _home(out: object, storage_options: Mapping[str, Any] | None) -> Storage:
+    """Return where the index is that counts: that of the far place, if there are two."""
+    near, far = places_of(out)
+    return open_storage(near if far is None else far, storage_options)
+
+
+def _columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:
     if not isinstance(columns, Mapping):
         raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
     if not columns:

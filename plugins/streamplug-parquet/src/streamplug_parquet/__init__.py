@@ -1,0 +1,1 @@
+"""Parquet files for streamplug: read as they are, and written."""

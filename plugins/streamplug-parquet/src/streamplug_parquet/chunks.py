@@ -1,0 +1,294 @@
+"""Columns of row groups, decoded, ready for single values to be taken out of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamplug.errors import DecodeError
+from streamplug.interfaces import Column, Encoding
+from streamplug.types import ColumnValues, Int64
+from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of, is_file
+
+
+class Chunk(ABC):
+    """The values of a column in one row group.
+
+    Attributes:
+        nbytes: About how much memory it takes.
+    """
+
+    nbytes: int
+
+    @abstractmethod
+    def one(self, row: int) -> Any:
+        """Return one value."""
+
+    @abstractmethod
+    def take(self, rows: Int64) -> Sequence[Any] | NDArray[Any]:
+        """Return some values: an array, if the values of the column always come so, or a list."""
+
+
+class Numbers(Chunk):
+    """Values of one size."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._values, self.nbytes = values, values.nbytes
+
+    def one(self, row: int) -> Any:
+        value = self._values[row]
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def take(self, rows: Int64) -> NDArray[Any]:
+        return self._values[rows]
+
+
+class Pieces(Chunk):
+    """Bytes of various sizes: text, bytes, and what else decodes them."""
+
+    def __init__(
+        self,
+        data: memoryview,
+        starts: Int64,
+        sizes: Int64,
+        given: NDArray[np.bool_] | None,
+        kind: Any,
+    ) -> None:
+        self._data, self._kind = data, kind
+        self._starts, self._stops = memoryview(starts), memoryview(starts + sizes)  # type: ignore[arg-type]  # an array is a buffer
+        self._given = given
+        self.nbytes = len(data) + 16 * len(starts)
+
+    def one(self, row: int) -> Any:
+        if self._given is not None and not self._given[row]:
+            return None
+        return self._kind(self._data[self._starts[row] : self._stops[row]])
+
+    def take(self, rows: Int64) -> list[Any]:
+        if self._given is not None:
+            return [self.one(row) for row in rows.tolist()]
+        data, kind, starts, stops = self._data, self._kind, self._starts, self._stops
+        return [kind(data[starts[row] : stops[row]]) for row in rows.tolist()]
+
+
+class Others(Chunk):
+    """Values that Arrow makes Python values of."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array, self.nbytes = array, array.nbytes
+
+    def one(self, row: int) -> Any:
+        return self._array[row].as_py()
+
+    def take(self, rows: Int64) -> list[Any]:
+        values: list[Any] = self._array.take(pa.array(rows)).to_pylist()
+        return values
+
+
+class Perhaps(Chunk):
+    """Times, of which some may be None."""
+
+    def __init__(self, values: NDArray[Any], given: NDArray[np.bool_]) -> None:
+        self._values, self._given = values, given
+        self.nbytes = values.nbytes + given.nbytes
+
+    def one(self, row: int) -> Any:
+        return self._values[row] if self._given[row] else None
+
+    def take(self, rows: Int64) -> list[Any]:
+        return [self.one(row) for row in rows.tolist()]
+
+
+def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
+    """Return the values of a column.
+
+    Args:
+        column: Which.
+        array: Its values, of the type.
+        type_: What the index says they are.
+
+    Raises:
+        DecodeError: If they cannot be had as the column is to be decoded.
+    """
+    encoding = column.encoding
+    if not isinstance(encoding, Value):
+        return _raw(array, type_)
+    if array.null_count and not encoding.nullable:
+        raise DecodeError(f"{array.null_count} values are missing, the index says that none is")
+    if isinstance(encoding, Fixed):
+        temporal = encoding.base.kind in "mM"
+        if not encoding.nullable:
+            return Numbers(numbers_of(array, encoding))
+        if temporal and not encoding.shape:
+            given = array.is_valid().to_numpy(zero_copy_only=False)
+            return Perhaps(array.to_numpy(zero_copy_only=False), given)
+        return Others(array)
+    if isinstance(encoding, Text):
+        return _pieces(array, _text)
+    if type(encoding) is Binary:
+        return _pieces(array, bytes)
+    return Others(array)
+
+
+def numbers_of(array: pa.Array, encoding: Fixed) -> NDArray[Any]:
+    """Return values of one size as an array of NumPy.
+
+    Raises:
+        DecodeError: If some are missing, at any depth.
+    """
+    count = len(array)
+    for _ in encoding.shape:
+        array = array.flatten()
+        if array.null_count:
+            raise DecodeError(
+                f"{array.null_count} numbers are missing, the index says that none is"
+            )
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False).astype(encoding.base, copy=False)
+    return values.reshape(count, *encoding.shape)
+
+
+def _text(data: memoryview) -> str:
+    return str(data, "utf-8")
+
+
+def _pieces(array: pa.Array, kind: Any) -> Pieces:
+    """Return text or bytes, from an array of them or from a dictionary of them."""
+    given = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    which = None
+    if pa.types.is_dictionary(array.type):
+        which = array.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        array = array.dictionary
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    _, bounds, data = array.buffers()
+    dtype = np.dtype("<i8" if wide else "<i4")
+    if bounds is None or not len(array):
+        ends = np.zeros(len(array) + 1, np.int64)
+    else:
+        ends = np.frombuffer(bounds, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(
+            np.int64
+        )
+    starts, sizes = ends[:-1], np.diff(ends)
+    if which is not None:
+        if not len(starts):  # all are missing
+            starts = sizes = np.zeros(1, np.int64)
+        starts, sizes = starts[which], sizes[which]
+    view = memoryview(b"") if data is None else memoryview(data)
+    if len(sizes) and (
+        sizes.min() < 0 or starts.min() < 0 or int((starts + sizes).max()) > len(view)
+    ):
+        raise DecodeError("a value lies outside of its row group")
+    return Pieces(view, np.ascontiguousarray(starts), sizes, given, kind)
+
+
+def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
+    """Return the bytes of values, for an encoding of somebody else."""
+    if is_file(type_):
+        given = array.is_valid()
+        inner = (
+            array.field("bytes")
+            if not array.null_count
+            else pa.compute.if_else(given, array.field("bytes"), None)
+        )
+        return _pieces(inner, _kept)
+    of = pa.types
+    if of.is_string(type_) or of.is_binary(type_) or of.is_fixed_size_binary(type_):
+        return _pieces(array, _kept)
+    if fixed_of(type_) is not None:
+        encoding = Fixed(type_, nullable=False)
+        if array.null_count:
+            raise DecodeError("values are missing, so that a decoder cannot be used")
+        values = np.ascontiguousarray(numbers_of(array, encoding))
+        width = encoding.item.itemsize
+        starts = np.arange(len(array), dtype=np.int64) * width
+        sizes = np.full(len(array), width, np.int64)
+        return Pieces(memoryview(values.tobytes()), starts, sizes, None, _kept)
+    raise DecodeError(f"a decoder cannot be used for {type_}: its values are not bytes")
+
+
+def _kept(data: memoryview) -> memoryview:
+    return data
+
+
+class Collected:
+    """The values of one column of some samples, while they come row group by row group."""
+
+    def __init__(self, column: Column, rows: Int64) -> None:
+        self._column, self._rows = column, rows
+        encoding = column.encoding
+        self._mine = isinstance(encoding, Value)
+        self._numbers = isinstance(encoding, Fixed) and not encoding.nullable
+        if self._numbers:
+            self._found: Any = np.empty((len(rows), *encoding.shape), encoding.base)  # type: ignore[attr-defined]  # it is Fixed
+        else:
+            self._found = [None] * len(rows)
+
+    def put(self, places: Int64 | slice, chunk: Chunk, rows: Int64) -> None:
+        """Take the values of some of the samples."""
+        values = chunk.take(rows)
+        if self._numbers:
+            self._found[places] = values
+        elif isinstance(places, slice):
+            self._found = values
+        else:
+            for place, value in zip(places.tolist(), values):
+                self._found[place] = value
+
+    def finish(self) -> ColumnValues:
+        """Return all values.
+
+        Raises:
+            DecodeError: If one cannot be decoded.
+        """
+        if self._mine:
+            return self._found  # type: ignore[no-any-return]  # a list or an array
+        return decoded(self._column, self._found, self._rows)
+
+
+def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
+    """Decode values by an encoding of somebody else; None stays.
+
+    Raises:
+        DecodeError: If one cannot be decoded; names the sample and the column.
+    """
+    have = [place for place, value in enumerate(values) if value is not None]
+    sizes = np.array([len(values[place]) for place in have], np.int64)
+    data = np.frombuffer(b"".join([values[place] for place in have]), np.uint8)
+    encoding = column.encoding
+    try:
+        batch = encoding.decode_batch(data, np.cumsum(sizes) - sizes, sizes)
+    except Exception as error:
+        for place in have:
+            decoded_one(column, values[place], int(rows[place]))
+        raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
+    if len(have) == len(values):
+        return batch
+    found: list[Any] = [None] * len(values)
+    for place, value in zip(have, encoding.split(batch)):
+        found[place] = value
+    return found
+
+
+def decoded_one(column: Column, value: Any, row: int) -> Any:
+    """Decode one value by an encoding of somebody else; None stays.
+
+    Raises:
+        DecodeError: If it cannot be decoded.
+    """
+    encoding: Encoding = column.encoding
+    try:
+        return None if value is None else encoding.decode(value)
+    except Exception as error:
+        raise undecodable(column, row, error) from error
+
+
+def undecodable(column: Column, row: int, error: Exception) -> DecodeError:
+    """Return the error for a value that cannot be decoded."""
+    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+    return DecodeError(f"sample {row}, column {column.name!r}: {reason}")

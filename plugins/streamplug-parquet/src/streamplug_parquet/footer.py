@@ -1,0 +1,140 @@
+"""What the footer of a Parquet file says: its rows, its columns, and whether values are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.interfaces import ScanFile, Scanned
+from streamplug_parquet.thrift import Chunk, chunks_of
+from streamplug_parquet.types import plain, spec_of
+
+LEAST = 12
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_LIKELY = 1 << 16
+"""Bytes that footers mostly have fewer than; asked for at once."""
+_NULL = "null"
+
+
+def scanned(file: ScanFile) -> Scanned:
+    """Say what a file has, reading nothing but its footer.
+
+    Raises:
+        CorruptShardError: If it is damaged, or none.
+        InvalidIndexError: If it has columns that cannot be read.
+    """
+    footer = _footer(file)
+    metadata = parsed(footer)
+    schema = schema_of(metadata)
+    names = [field.name for field in schema]
+    if not names:
+        raise InvalidIndexError("it has no columns")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidIndexError(f"it has the column {twice[0]!r} {names.count(twice[0])} times")
+    missing = _missing(chunks_of(footer))
+    specs = {}
+    for field in schema:
+        try:
+            spec = spec_of(plain(field.type))
+        except ConfigError as error:
+            raise InvalidIndexError(f"column {field.name!r}: {error}") from None
+        maybe = field.name in missing and not _all_given(field)
+        specs[field.name] = f"{spec}?" if maybe else spec
+    entry = {"columns": specs, "format": "parquet", "version": 2}
+    return Scanned(metadata.num_rows, entry)
+
+
+def _footer(file: ScanFile) -> bytes:
+    """Return the end of a file, from its footer on or before."""
+    if file.size < LEAST:
+        raise CorruptShardError(f"it has {file.size} bytes, too few for a Parquet file")
+    data = file.read(max(file.size - _LIKELY, 0), file.size)
+    if data[-4:] == _ENCRYPTED:
+        raise CorruptShardError("it is encrypted, which cannot be read")
+    if data[-4:] != _MAGIC:
+        raise CorruptShardError(
+            "it does not end as a Parquet file does: it was cut short, or is none"
+        )
+    size = int.from_bytes(data[-8:-4], "little") + 8
+    if size + 4 > file.size:
+        raise CorruptShardError(f"its footer would have {size} bytes, the file has {file.size}")
+    return data if size <= len(data) else file.read(file.size - size, file.size)
+
+
+def parsed(data: Any) -> pq.FileMetaData:
+    """Return what the footer says that a buffer ends with.
+
+    Raises:
+        CorruptShardError: If it is damaged.
+    """
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(data)))
+        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    except Exception as error:  # what Arrow raises for damage is not documented
+        raise CorruptShardError(f"its footer is damaged: {error}") from error
+    if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
+        raise CorruptShardError(f"its row groups have {sum(counts)} rows, it {metadata.num_rows}")
+    return metadata
+
+
+def schema_of(metadata: pq.FileMetaData) -> pa.Schema:
+    """Return the columns of a file.
+
+    Raises:
+        CorruptShardError: If its footer is damaged.
+    """
+    try:
+        schema = metadata.schema.to_arrow_schema()
+        for field in schema:
+            plain(field.type)  # it may be one that Arrow itself would not make
+        return schema
+    except Exception as error:
+        raise CorruptShardError(f"its schema is damaged, or unknown: {error}") from error
+
+
+def _missing(chunks: Sequence[Sequence[Chunk]]) -> set[str]:
+    """Return of which columns values are missing, or may be, as nothing says that they are not."""
+    return {chunk.name for group in chunks for chunk in group if chunk.missing}
+
+
+def _all_given(field: pa.Field) -> bool:
+    """Say whether a column can have nothing missing, at any depth."""
+    if field.nullable:
+        return False
+    type_ = field.type
+    return not pa.types.is_nested(type_) or all(
+        _all_given(type_.field(number)) for number in range(type_.num_fields)
+    )
+
+
+def united(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the entry of a set, whose files must have the same columns.
+
+    Raises:
+        InvalidIndexError: If they have not; says what differs.
+    """
+    specs: dict[str, str] = dict(entries[0]["columns"])
+    for entry in entries[1:]:
+        columns = entry["columns"]
+        if columns.keys() != specs.keys():
+            only = sorted(columns.keys() ^ specs.keys())
+            raise InvalidIndexError(
+                f"the files do not all have the same columns: some lack {', '.join(map(repr, only))}"
+            )
+        specs = {name: _of_both(name, spec, columns[name]) for name, spec in specs.items()}
+    return {**entries[0], "columns": specs}
+
+
+def _of_both(name: str, first: str, second: str) -> str:
+    types = [spec.removesuffix("?") for spec in (first, second)]
+    known = [type_ for type_ in types if type_ != _NULL] or types[:1]
+    if len(set(known)) > 1:
+        raise InvalidIndexError(
+            f"the files do not all have the same columns: {name!r} is {known[0]} in some, "
+            f"{known[1]} in others"
+        )
+    return known[0] + ("?" if _NULL in types or "?" in first[-1] + second[-1] else "")

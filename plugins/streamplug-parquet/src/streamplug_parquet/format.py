@@ -1,0 +1,79 @@
+"""The format: reads its entries in the index, opens Parquet files and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamplug.errors import CorruptShardError, InvalidIndexError
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ScanFile,
+    Scanned,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
+from streamplug.types import Bytes1D
+from streamplug_parquet.encodings import ArrowTypes, encoding_of
+from streamplug_parquet.footer import LEAST, scanned, united
+from streamplug_parquet.reader import ParquetReader
+from streamplug_parquet.writer import ParquetWriter, WriteOptions
+
+
+class Parquet(Format):
+    """``parquet``: Parquet files, a sample being a row.
+
+    For writing, options may follow a colon, with commas between them: the most rows of a row group,
+    ``parquet:1000``; its size before compression, ``size=4mb``; and the compression within files,
+    ``compression=zstd:9``. What is read says itself how it was written.
+    """
+
+    suffix = "parquet"
+    takes_arrow = True
+    encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
+
+    def __init__(self, options: WriteOptions | None = None) -> None:
+        """Write files as `options` say."""
+        self._options = options or WriteOptions()
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> Parquet:
+        return cls(WriteOptions.parse(argument))
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        specs = entry.get("columns")
+        if not isinstance(specs, dict) or not all(isinstance(s, str) for s in specs.values()):
+            raise InvalidIndexError(f"columns must map names to types of Arrow, got {specs!r:.60}")
+        if not specs:
+            raise InvalidIndexError("columns must name at least one")
+        return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
+
+    def check(self, samples: int, role: str, size: int) -> None:
+        if size < LEAST:
+            raise InvalidIndexError(f"no Parquet file has {size} bytes")
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        reader = ParquetReader(files["data"], columns)
+        if len(reader) != shard.samples:
+            raise CorruptShardError(f"it has {len(reader)} rows, the index says {shard.samples}")
+        return reader
+
+    def scan(self, file: ScanFile) -> Scanned:
+        return scanned(file)
+
+    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        return united(entries)
+
+    def encoding_of(self, values: Any) -> str | None:
+        return encoding_of(values)
+
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        return ParquetWriter(columns, settings, self._options)

@@ -1,0 +1,177 @@
+"""What writers are given, as arrays of Arrow: of the type asked for, and no value bent to fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamplug.errors import EncodeError, EncodeTypeError
+
+_TAKEN = {
+    "bool": {"bool"},
+    "int": {"int"},
+    "float": {"float", "int"},
+    "text": {"text"},
+    "bytes": {"bytes"},
+    "decimal": {"decimal", "int"},
+    "date32": {"date32", "date64", "timestamp"},
+    "date64": {"date32", "date64", "timestamp"},
+    "timestamp": {"timestamp", "date32", "date64"},
+}
+_INSTANCES: dict[str, tuple[type, ...]] = {
+    "bool": (bool, np.bool_),
+    "int": (int, np.integer),
+    "float": (int, float, np.integer, np.floating),
+    "text": (str,),
+    "bytes": (bytes, bytearray, memoryview),
+    "decimal": (Decimal, int),
+    "date32": (date, np.datetime64),
+    "date64": (date, np.datetime64),
+    "timestamp": (date, np.datetime64),
+    "duration": (timedelta, np.timedelta64),
+}
+"""What is taken as values of a family of types, in arrays of Arrow and one by one."""
+
+
+def strict(values: Any, type_: pa.DataType) -> pa.Array:
+    """Return values of a type that has no others in it.
+
+    Arrow by itself takes 1.0 for an integer, and bytes for text.
+
+    Args:
+        values: A list, an array of NumPy with one axis, or an array of Arrow.
+        type_: What to make of them.
+
+    Raises:
+        EncodeError: If they are others.
+    """
+    try:
+        if isinstance(values, (list, tuple)):
+            found = _of_list(values, type_)
+        else:
+            found = _of_array(arrow_array(values), type_)
+    except EncodeError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise EncodeTypeError(
+            f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}"
+        ) from error
+    if found.null_count:
+        raise EncodeTypeError(
+            f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"
+        )
+    return found
+
+
+def _of_list(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    family = _family(type_)
+    taken = _INSTANCES.get(family, ())
+    kinds = set(map(type, values))
+    for kind in kinds:
+        if not issubclass(kind, taken) or (kind is bool and family != "bool"):
+            raise EncodeTypeError(f"takes values of {type_}, got {_example(values, kind)}")
+    if any(issubclass(kind, (np.datetime64, np.timedelta64)) for kind in kinds):
+        return _of_array(pa.array(np.array(values)), type_)
+    return pa.array(values, type_)
+
+
+def _of_array(found: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_null(found.type):
+        return pa.nulls(len(found), type_)
+    wanted = _family(type_)
+    if _family(found.type) not in _TAKEN.get(wanted, {wanted}):
+        raise EncodeTypeError(f"takes values of {type_}, got an array of {found.type}")
+    return found if found.type == type_ else found.cast(type_)
+
+
+def arrow_array(values: Any) -> pa.Array:
+    """Return values as one array of Arrow, of the type that they have."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()
+    found = values if isinstance(values, pa.Array) else pa.array(values)
+    if isinstance(found, pa.ChunkedArray):  # of text beyond 2 GiB
+        found = pa.concat_arrays(found.chunks)
+    while isinstance(found, pa.ExtensionArray):
+        found = found.storage
+    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+
+def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return arrays of one shape as one array.
+
+    Raises:
+        EncodeError: If they have others.
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        values = _flat(arrow_array(values), shape)
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise EncodeError(f"takes arrays of shape {list(shape)}: {error}") from error
+    if found.shape[1:] != shape and not (found.size == 0 and len(found) == 0):
+        raise EncodeError(f"takes arrays of shape {list(shape)}, got {list(found.shape[1:])}")
+    return found.reshape(len(found), *shape)
+
+
+def _flat(array: pa.Array, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return the numbers in lists of one size."""
+    count = len(array)
+    for size in shape:
+        if array.null_count:
+            raise EncodeTypeError("takes no None")
+        if not pa.types.is_fixed_size_list(array.type):
+            lengths = np.asarray(array.value_lengths())
+            if (lengths != size).any():
+                raise EncodeError(f"takes arrays of shape {list(shape)}, some have another")
+        array = array.flatten()
+    if array.null_count:
+        raise EncodeTypeError("takes no None")
+    numbers: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False)
+    return numbers.reshape(count, *shape)
+
+
+def present(values: Any) -> np.ndarray[Any, Any]:
+    """Return which of some values are not None: bool, shape ``[n]``."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return np.ones(len(values), np.bool_)
+    return np.fromiter((value is not None for value in values), np.bool_, len(values))
+
+
+def only(values: Any, which: np.ndarray[Any, Any]) -> Any:
+    """Return some of the values, those that a mask says."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.filter(pa.array(which))
+    if isinstance(values, np.ndarray):
+        return values[which]
+    return [value for value, wanted in zip(values, which.tolist()) if wanted]
+
+
+def _family(type_: pa.DataType) -> str:
+    of = pa.types
+    if of.is_boolean(type_):
+        return "bool"
+    if of.is_integer(type_):
+        return "int"
+    if of.is_floating(type_):
+        return "float"
+    if of.is_string(type_) or of.is_large_string(type_):
+        return "text"
+    if of.is_binary(type_) or of.is_large_binary(type_) or of.is_fixed_size_binary(type_):
+        return "bytes"
+    if of.is_decimal(type_):
+        return "decimal"
+    return str(type_).partition("[")[0]
+
+
+def _example(values: Sequence[Any], kind: type) -> str:
+    value = next(value for value in values if type(value) is kind)
+    return f"{kind.__name__}: {value!r:.80}"

@@ -1,0 +1,241 @@
+"""Reads rows of one Parquet file, row group by row group."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import count, pairwise
+from weakref import finalize
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamplug.errors import CorruptShardError, DecodeError
+from streamplug.interfaces import Column, ShardReader
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_parquet.budget import budget
+from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable
+from streamplug_parquet.footer import parsed, schema_of
+from streamplug_parquet.thrift import Chunk as Part
+from streamplug_parquet.thrift import chunks_of
+from streamplug_parquet.types import plain, spec_of, type_of
+from streamplug_parquet.values import Value
+
+_EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 30
+"""How much larger than in its file a column of a row group may be, and what it may be in any case."""
+
+_REPEATED = 1 << 33
+"""Bytes that text might become, if all of it were repeated, up to which it is made that."""
+
+_numbers = count()
+
+
+class ParquetReader(ShardReader):
+    """Reads the rows of one file.
+
+    What was decoded of a row group is kept for the next rows of it, within the budget of the process.
+    """
+
+    def __init__(self, data: Bytes1D, columns: Sequence[Column]) -> None:
+        """Read from `data`, which has these columns.
+
+        Raises:
+            CorruptShardError: If the file is damaged, or has others.
+        """
+        self._buffer = pa.py_buffer(data)
+        self._metadata = parsed(data)
+        rows = [self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups)]
+        self._starts = np.cumsum([0, *rows])
+        self._bounds: list[int] = self._starts.tolist()
+        self._types = {column.name: type_of(column.spec.removesuffix("?")) for column in columns}
+        self._check_schema()
+        self._number = next(_numbers)
+        finalize(self, budget.forget, self._number).atexit = False
+
+    def _check_schema(self) -> None:
+        fields = {field.name: field.type for field in schema_of(self._metadata)}
+        for name, type_ in self._types.items():
+            if name not in fields:
+                raise CorruptShardError(f"it has no column {name!r}, but {sorted(fields)!r:.200}")
+            found = plain(fields[name])
+            if not pa.types.is_null(found) and spec_of(found) != spec_of(plain(type_)):
+                raise CorruptShardError(
+                    f"column {name!r} is {spec_of(found)}, the index says {spec_of(type_)}"
+                )
+
+    def __len__(self) -> int:
+        return self._bounds[-1]
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        group = bisect_right(self._bounds, index) - 1
+        row = index - self._bounds[group]
+        chunks = self._chunks(group, columns)
+        sample: Sample = {}
+        for column in columns:
+            try:
+                value = chunks[column.name].one(row)
+            except Exception as error:
+                raise undecodable(column, index, error) from error
+            if not isinstance(column.encoding, Value):
+                value = decoded_one(column, value, index)
+            sample[column.name] = value
+        return sample
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        found = [Collected(column, rows) for column in columns]
+        for group, places in self._by_group(rows):
+            inside = rows[places] - self._starts[group]
+            chunks = self._chunks(group, columns)
+            for column, values in zip(columns, found):
+                chunk = chunks[column.name]
+                try:
+                    values.put(places, chunk, inside)
+                except Exception as error:
+                    raise self._blame(column, chunk, inside, rows[places], error) from error
+        return [values.finish() for values in found]
+
+    def _by_group(self, rows: Int64) -> Iterator[tuple[int, Int64 | slice]]:
+        """Yield each row group that some rows are in, and which of these."""
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        if not len(rows):
+            return
+        if (groups == groups[0]).all():
+            yield int(groups[0]), slice(None)
+            return
+        order = np.argsort(groups, kind="stable")
+        ordered = groups[order]
+        cuts = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(rows)]
+        for start, stop in pairwise(cuts):
+            yield int(ordered[start]), order[start:stop]
+
+    def _blame(
+        self, column: Column, chunk: Chunk, inside: Int64, rows: Int64, error: Exception
+    ) -> DecodeError:
+        """Find the sample of which a value cannot be had."""
+        for row, index in zip(inside.tolist(), rows.tolist()):
+            try:
+                chunk.one(row)
+            except Exception as single:  # noqa: BLE001 - whatever it is, this is the one
+                return undecodable(column, index, single)
+        return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
+
+    # -- row groups -------------------------------------------------------------------
+
+    def _chunks(self, group: int, columns: Sequence[Column]) -> Mapping[str, Chunk]:
+        """Return columns of a row group, decoding those that are not at hand."""
+        found: dict[str, Chunk] = {}
+        missing = []
+        for column in columns:
+            chunk = budget.get((self._number, group, column.name))
+            if chunk is None:
+                missing.append(column)
+            else:
+                found[column.name] = chunk
+        if missing:
+            made = self._decoded(group, missing)
+            budget.put(self._number, group, made)
+            found.update(made)
+        return found
+
+    def _decoded(self, group: int, columns: Sequence[Column]) -> dict[str, Chunk]:
+        """Decode columns of a row group.
+
+        Raises:
+            CorruptShardError: If the file is damaged there; names the row group, and the column.
+        """
+        names = [column.name for column in columns]
+        try:
+            table = self._read(group, names)
+        except Exception as error:  # what Arrow raises for damage is not documented
+            if len(columns) == 1:
+                where = f"row group {group}, column {names[0]!r}"
+                raise CorruptShardError(f"{where}: it is damaged: {error}") from error
+            one_by_one = (self._decoded(group, [column]) for column in columns)
+            return {name: chunk for made in one_by_one for name, chunk in made.items()}
+        return {column.name: self._chunk(group, column, table) for column in columns}
+
+    def _read(self, group: int, names: Sequence[str]) -> pa.Table:
+        dictionaries = self._check_sizes(group, names)
+        # One for each call: others may be reading at the same time.
+        file = pq.ParquetFile(
+            pa.BufferReader(self._buffer),
+            metadata=self._metadata,
+            pre_buffer=False,
+            page_checksum_verification=True,
+            read_dictionary=dictionaries,
+        )
+        return file.read_row_group(group, columns=list(names), use_threads=False)
+
+    @cached_property
+    def _said(self) -> Sequence[Sequence[Part]]:
+        """What the footer says of the columns of each row group."""
+        size = int.from_bytes(memoryview(self._buffer)[-8:-4], "little") + 8
+        return chunks_of(bytes(memoryview(self._buffer)[-size:]))
+
+    def _check_sizes(self, group: int, names: Sequence[str]) -> list[str]:
+        """Check that columns are not far larger than they lie in the file.
+
+        Returns:
+            Those that are left as dictionaries, since, values repeating, they might become so.
+
+        Raises:
+            CorruptShardError: If they are.
+        """
+        rows, dictionaries = self._bounds[group + 1] - self._bounds[group], []
+        for name in names:
+            parts = [part for part in self._said[group] if part.name == name]
+            stored, size = sum(part.stored for part in parts), sum(part.size for part in parts)
+            most = max(_EXPANSION * stored, _EXPANSION_LEAST)
+            type_ = self._types[name]
+            if size > most or rows * _width(type_) > most:
+                raise CorruptShardError(f"{rows} rows in {stored} bytes are not believed")
+            repeats = any(part.repeats for part in parts)
+            text = pa.types.is_string(type_) or pa.types.is_binary(type_)
+            if text and repeats and rows * size > _REPEATED:
+                dictionaries.append(name)
+        return dictionaries
+
+    def _chunk(self, group: int, column: Column, table: pa.Table) -> Chunk:
+        where = f"row group {group}, column {column.name!r}"
+        rows = self._bounds[group + 1] - self._bounds[group]
+        try:
+            array, type_ = _whole(table.column(column.name)), plain(self._types[column.name])
+            if pa.types.is_dictionary(array.type):
+                array = _as_stored(array, type_)
+            elif array.type != type_:
+                array = array.cast(type_)
+            if len(array) != rows:
+                raise CorruptShardError(f"it has {len(array)} values for {rows} rows")
+            return chunk_of(column, array, type_)
+        except DecodeError as error:
+            raise DecodeError(f"{where}: {error}") from error
+        except Exception as error:
+            raise CorruptShardError(f"{where}: {error}") from error
+
+
+def _width(type_: pa.DataType) -> int:
+    """Return how many bytes a value takes at least."""
+    try:
+        return max(int(type_.bit_width) // 8, 1)
+    except ValueError:
+        return 1
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, without extension types."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(array, pa.ChunkedArray):  # text of 2 GiB or more, in one row group
+        wide = pa.large_string() if pa.types.is_string(array.type) else pa.large_binary()
+        array = pa.concat_arrays([chunk.cast(wide) for chunk in array.chunks])
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array
+
+
+def _as_stored(array: pa.DictionaryArray, type_: pa.DataType) -> pa.Array:
+    """Leave text and bytes as a dictionary of them, others not."""
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return array
+    return array.dictionary_decode().cast(type_)

@@ -1,0 +1,143 @@
+"""Reads what a footer says of the columns of row groups: structs of Thrift, in its compact protocol.
+
+pyarrow knows it, too, but asked about a damaged footer it ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import unpack_from
+from typing import Any, NamedTuple
+
+from streamplug.errors import CorruptShardError
+
+_DEEPEST = 32
+
+Struct = dict[int, Any]
+"""The fields of a struct by their numbers."""
+
+
+class Chunk(NamedTuple):
+    """What a footer says of a part of a column, that in one row group.
+
+    Attributes:
+        name: Of the column that it is, or is inside of.
+        stored: Bytes in the file.
+        size: Bytes when decompressed.
+        missing: Whether values are missing, or may be, as nothing says that none is.
+        repeats: Whether values may be stored once and meant many times.
+    """
+
+    name: str
+    stored: int
+    size: int
+    missing: bool
+    repeats: bool
+
+
+def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
+    """Return the parts of columns of each row group, from the end of a file.
+
+    Raises:
+        CorruptShardError: If it is damaged.
+    """
+    try:
+        size = int.from_bytes(data[-8:-4], "little")
+        footer = _Compact(data[len(data) - 8 - size : -8]).struct(0)
+        return [[_chunk(column[3]) for column in group[1]] for group in footer[4]]
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
+        kind = type(error).__name__
+        raise CorruptShardError(f"its footer is damaged: {kind}: {error}") from error
+
+
+def _chunk(column: Struct) -> Chunk:
+    stored, size = int(column[7]), int(column[6])
+    if stored < 0 or size < 0:
+        raise ValueError(f"a size of {min(stored, size)} bytes")
+    nulls = column.get(12, {}).get(3)
+    # All but the encodings that write out each value.
+    repeats = 11 in column or bool(set(column[2]) & {2, 8})
+    return Chunk(column[3][0].decode(), stored, size, nulls != 0, repeats)
+
+
+class _Compact:
+    """Reads one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def struct(self, depth: int) -> Struct:
+        if depth > _DEEPEST:
+            raise ValueError("nested too deeply")
+        data, found, field = self._data, {}, 0
+        while head := data[self._at]:
+            self._at += 1
+            step = head >> 4
+            field = field + step if step else self.number(depth)
+            kind = head & 15
+            found[field] = kind == 1 if kind < 3 else _READ[kind](self, depth + 1)
+        self._at += 1
+        return found
+
+    def _varint(self) -> int:
+        data, at = self._data, self._at
+        part = data[at]
+        at += 1
+        value, shift = part & 127, 7
+        while part > 127:
+            if shift > 63:
+                raise ValueError("a number of too many bytes")
+            part = data[at]
+            at += 1
+            value |= (part & 127) << shift
+            shift += 7
+        self._at = at
+        return value
+
+    def number(self, _depth: int) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def byte(self, _depth: int) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def double(self, _depth: int) -> float:
+        self._at += 8
+        number: float = unpack_from("<d", self._data, self._at - 8)[0]
+        return number
+
+    def binary(self, _depth: int) -> bytes:
+        size = self._varint()
+        self._at += size
+        if self._at > len(self._data):
+            raise IndexError("a text beyond the end")
+        return self._data[self._at - size : self._at]
+
+    def list(self, depth: int) -> Sequence[Any]:
+        if depth > _DEEPEST:
+            raise ValueError("nested too deeply")
+        head = self.byte(depth)
+        count, kind = head >> 4, head & 15
+        if count == 15:
+            count = self._varint()
+        if count > len(self._data) - self._at:  # each has a byte at least
+            raise IndexError("a list beyond the end")
+        if kind < 3:
+            return [self.byte(depth) == 1 for _ in range(count)]
+        read = _READ[kind]
+        return [read(self, depth + 1) for _ in range(count)]
+
+
+_READ: dict[int, Callable[[_Compact, int], Any]] = {
+    3: _Compact.byte,
+    4: _Compact.number,
+    5: _Compact.number,
+    6: _Compact.number,
+    7: _Compact.double,
+    8: _Compact.binary,
+    9: _Compact.list,
+    10: _Compact.list,
+    12: _Compact.struct,
+}
+"""How values are read by their kind; there are no maps in a footer."""

@@ -1,0 +1,181 @@
+"""Lays out samples as Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamplug.config import parse_bytes
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Column, Rows, ShardWriter, WriteSettings
+from streamplug.types import Buffer, Int64
+from streamplug_parquet.footer import parsed, schema_of
+from streamplug_parquet.rows import RowLayout, groups_of
+from streamplug_parquet.types import plain, spec_of
+from streamplug_parquet.values import Nested, Value, writable
+
+_COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
+_SLACK = 64
+"""Bytes by which what Parquet says of a column may be longer than for the smallest file."""
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How files are written.
+
+    Attributes:
+        rows: Most rows of a row group.
+        size: Bytes of a row group, before it is compressed, unless a single row has more.
+        compression: Name of the compression within the file.
+        level: Its level, or None for the default.
+    """
+
+    rows: int = 1 << 14
+    size: int = 1 << 20
+    compression: str = "zstd"
+    level: int | None = None
+
+    @classmethod
+    def parse(cls, argument: str | None) -> WriteOptions:
+        """Return the options that follow the name of the format.
+
+        Raises:
+            ConfigError: If they have no meaning.
+        """
+        options: dict[str, Any] = {}
+        for option in argument.split(",") if argument else ():
+            name, equals, value = option.partition("=")
+            if not equals:
+                name, value = "rows", option
+            if name == "rows" and value.isdecimal() and int(value) > 0:
+                options[name] = int(value)
+            elif name == "size":
+                options[name] = parse_bytes(value, "size")
+            elif name == "compression" and value.partition(":")[0] in _COMPRESSIONS:
+                kind, colon, level = value.partition(":")
+                options["compression"] = kind
+                if colon and (kind in ("none", "snappy") or not level.isdecimal()):
+                    raise ConfigError(f"format parquet:{argument}: {value!r} has no such level")
+                options["level"] = int(level) if colon else None
+            else:
+                raise ConfigError(
+                    f"format parquet:{argument}: {option!r} is none of ROWS, rows=ROWS, size=BYTES and "
+                    f"compression=NAME or NAME:LEVEL, where NAME is one of {', '.join(_COMPRESSIONS)}"
+                )
+        return cls(**options)
+
+
+class ParquetWriter(ShardWriter):
+    """Lays out Parquet files of one data set."""
+
+    max_size = None
+
+    def __init__(
+        self, columns: Sequence[Column], settings: WriteSettings, options: WriteOptions
+    ) -> None:
+        """Write these columns.
+
+        Raises:
+            ConfigError: If they cannot be written.
+        """
+        self._layout = RowLayout(columns)
+        self._options = options
+        self._schema = pa.schema([_field(column) for column in columns])
+        self._entry: dict[str, Any] = {
+            "columns": {column.name: column.spec for column in columns},
+            "compression": settings.compression,
+            "format": "parquet",
+            "hashes": list(settings.hashes),
+            "size_limit": settings.size_limit,
+            "version": 2,
+        }
+        try:
+            empty = pa.Table.from_arrays(
+                self._layout.arrays(np.empty(0, np.uint8), _NONE), schema=self._schema
+            )
+            sizes = [len(_file(self._schema, [empty] * count, options)) for count in (0, 1, 2)]
+        except pa.ArrowException as error:
+            raise ConfigError(f"Parquet cannot hold these columns: {error}") from error
+        self._check_kept(_file(self._schema, [], options))
+        slack = _SLACK * _leaves(self._schema)
+        group = sizes[2] - sizes[1] + slack
+        self.base_size = sizes[0] + group + slack
+        self.row_overhead = -(-group // min(options.rows, 1000)) + _leaves(self._schema)
+
+    def _check_kept(self, file: Buffer) -> None:
+        """Refuse types that come back as others.
+
+        Raises:
+            ConfigError: If there are some.
+        """
+        for field in schema_of(parsed(file)):
+            given, kept = (spec_of(plain(f.type)) for f in (self._schema.field(field.name), field))
+            if given != kept:
+                raise ConfigError(
+                    f"column {field.name!r}: Parquet keeps {given} as {kept}: name that as its encoding"
+                )
+
+    def entry(self) -> dict[str, Any]:
+        return {**self._entry, "columns": dict(self._entry["columns"])}
+
+    def encode(self, sample: Mapping[str, Any]) -> bytes:
+        return b"".join(self._layout.parts(sample)[0])
+
+    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        return self._layout.parts(sample)
+
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
+        return self._layout.batch(columns)
+
+    def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+        data = np.frombuffer(b"".join(parts), np.uint8)
+        ends = np.cumsum(sizes)
+        tables = []
+        for group in groups_of(sizes, self._options.rows, self._options.size):
+            rows = data[ends[group.start] - sizes[group.start] : ends[group.stop - 1]]
+            arrays = self._layout.arrays(rows, sizes[group])
+            tables.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        return {"data": [_file(self._schema, tables, self._options)]}
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _file(schema: pa.Schema, tables: Sequence[pa.Table], options: WriteOptions) -> memoryview:
+    """Return a file that has a row group for each table."""
+    out = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        out,
+        schema,
+        compression=options.compression,
+        compression_level=options.level,
+        # Values mostly differ, and readers take few of many: dictionaries cost more than they save.
+        use_dictionary=False,
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as file:
+        for table in tables:
+            file.write_table(table, row_group_size=max(len(table), 1))
+    return memoryview(out.getvalue())
+
+
+def _field(column: Column) -> pa.Field:
+    value = column.encoding
+    if not isinstance(value, Value):
+        raise ConfigError(f"column {column.name!r}: {column.spec!r} is not a type of Arrow")
+    if isinstance(value, Nested):
+        try:
+            writable(value.type)
+        except ConfigError as error:
+            raise ConfigError(f"column {column.name!r}: {error}") from None
+    return pa.field(column.name, value.written, nullable=value.nullable)
+
+
+def _leaves(schema: pa.Schema) -> int:
+    """Return about how many columns a file has, counting those inside of others."""
+    return str(schema).count(":") + 1

@@ -1,0 +1,107 @@
+"""What footers say is read as pyarrow reads it, and damage to them ends in an error, never the process."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from streamplug_parquet.footer import scanned
+from streamplug_parquet.format import Parquet
+from streamplug_parquet.thrift import chunks_of
+
+from streamplug.errors import CorruptShardError, DataError
+from streamplug.index import make_encoding
+from streamplug.testing.heads import info_of
+from streamplug.testing.scans import MemoryFile
+
+COUNT = 60
+
+
+def file_of(**options):
+    numbers = range(COUNT)
+    table = pa.table(
+        {
+            "maybe": [n if n % 3 else None for n in numbers],
+            "text": [f"text {n % 7}" for n in numbers],
+            "a.b": [["x"] * (n % 4) if n % 5 else None for n in numbers],
+            "cell": [{"bytes": bytes([n]), "more": [n, None]} for n in numbers],
+            "vector": pa.array([[n, n] for n in numbers], pa.list_(pa.float32(), 2)),
+        }
+    )
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=20, **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_columns_are_as_pyarrow_has_them(dictionary, statistics):
+    data = file_of(use_dictionary=dictionary, write_statistics=statistics)
+    metadata = pq.read_metadata(io.BytesIO(data))
+    found = chunks_of(data)
+    assert len(found) == metadata.num_row_groups == 3
+    for group, chunks in enumerate(found):
+        assert len(chunks) == metadata.num_columns
+        for leaf, chunk in enumerate(chunks):
+            theirs = metadata.row_group(group).column(leaf)
+            assert theirs.path_in_schema.startswith(chunk.name)
+            assert chunk.stored == theirs.total_compressed_size
+            assert chunk.size == theirs.total_uncompressed_size
+            assert chunk.repeats == theirs.has_dictionary_page
+            assert chunk.missing == (not statistics or theirs.statistics.null_count > 0)
+    assert [chunk.name for chunk in found[0]][2:4] == ["a.b", "cell"]
+
+
+def test_columns_with_dots_in_their_names_are_read():
+    table = pa.table({"a.b": [1, 2], "a": [{"b": "x"}] * 2, "a.c": [[1], []]})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    data = np.frombuffer(out.getvalue(), np.uint8)
+    columns, reader = opened(out.getvalue(), scanned(MemoryFile(out.getvalue())), data)
+    assert [values[1] for values in reader.take(np.arange(2), columns)] == [2, {"b": "x"}, []]
+
+
+def opened(content, found, data):
+    make = lambda name, spec: make_encoding(name, spec, Parquet.encodings)  # noqa: E731
+    columns = Parquet().columns(found.entry, make)
+    info = info_of(found.samples, {"data": content})
+    return columns, Parquet().open(info, {"data": data}, columns)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_ends_in_an_error(seed):
+    draw = random.Random(seed)
+    version = "2.0" if seed % 2 else "1.0"
+    whole = file_of(compression=("none", "snappy")[seed % 2], data_page_version=version)
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(draw.randint(1, 4)):
+            at = draw.choice((draw.randrange(len(data)), len(data) - 1 - draw.randrange(3000)))
+            data[at] ^= 1 << draw.randrange(8)
+        try:
+            found = scanned(MemoryFile(bytes(data)))
+            columns, reader = opened(bytes(data), found, np.frombuffer(data, np.uint8))
+            reader.take(np.arange(min(len(reader), COUNT)), columns)
+            outcomes["read"] += 1
+        except DataError:
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 5
+
+
+def test_footers_that_go_on_for_ever_are_refused():
+    for footer in (
+        b"\x1c" * 500,
+        b"\x19" * 500,
+        b"\x15" + b"\xff" * 40,
+        b"\x19\xfc\xff\xff\xff\x7f",
+        b"\x18\xff\xff\xff\x7f",
+        b"\x1b\x01",
+        b"",
+    ):
+        with pytest.raises(CorruptShardError, match="footer is damaged"):
+            chunks_of(footer + len(footer).to_bytes(4, "little") + b"PAR1")

@@ -1,0 +1,126 @@
+"""Shards are added to a data set; until the last step it is what it was."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+
+from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
+from streamplug.errors import ConfigError, EncodeError, NotFound, WriterError
+from streamplug.fetch.companions import build_companion
+
+COLUMNS = {"n": "int", "text": "str"}
+
+
+def write(out, first, count=10, **options):
+    options = {"columns": COLUMNS, "samples_limit": 4, **options}
+    with MDSWriter(out=out, **options) as writer:
+        for n in range(first, first + count):
+            writer.write({"n": n, "text": str(n)})
+
+
+def numbers(folder, **options):
+    dataset = StreamingDataset(local=str(folder), batch_size=1, **options)
+    return [sample["n"] for sample in dataset]
+
+
+def names(folder):
+    return [
+        e["raw_data"]["basename"] for e in json.loads((folder / "index.json").read_text())["shards"]
+    ]
+
+
+def test_shards_are_added_and_their_numbers_go_on(tmp_path):
+    out = tmp_path / "set"
+    write(out, 0)
+    write(out, 10, append=True)
+    write(out, 20, append=True, columns=None, compression="gz", hashes=["sha1"])
+    assert numbers(out) == list(range(30))
+    assert names(out) == [f"shard.{n:05d}.mds" for n in range(9)]
+
+
+def test_nothing_added_leaves_the_set_as_it_was(tmp_path):
+    out = tmp_path / "set"
+    write(out, 0)
+    before = (out / "index.json").read_bytes()
+    write(out, 10, 0, append=True)
+    assert (out / "index.json").read_bytes() == before
+
+
+def test_a_writer_that_was_stopped_leaves_the_set_whole_and_the_next_one_begins_where_it_began(
+    tmp_path,
+):
+    out = tmp_path / "set"
+    write(out, 0)
+    before = (out / "index.json").read_bytes()
+    with suppress(EncodeError), MDSWriter(out=out, append=True, samples_limit=2) as writer:
+        writer.write_batch({"n": [99] * 5, "text": ["lost"] * 5})
+        writer.write({"n": "wrong", "text": ""})
+    assert (out / "shard.00004.mds").exists()
+    assert (out / "index.json").read_bytes() == before
+    assert numbers(out) == list(range(10))
+    write(out, 10, append=True)
+    assert numbers(out) == list(range(20))
+
+
+def test_a_set_that_has_changed_meanwhile_is_left_alone(tmp_path):
+    out = tmp_path / "set"
+    write(out, 0)
+    writer = MDSWriter(out=out, append=True)
+    writer.write({"n": 1, "text": "late"})
+    write(out, 10, append=True)
+    with pytest.raises(WriterError, match="changed while"):
+        writer.finish()
+    assert numbers(out) == list(range(20))
+
+
+def test_the_index_far_away_counts_and_its_other_keys_stay(tmp_path):
+    far, near = tmp_path / "far", tmp_path / "near"
+    write(far, 0)
+    document = json.loads((far / "index.json").read_text())
+    (far / "index.json").write_text(json.dumps({**document, "note": "ours"}))
+    build_companion(str(far))
+    write((str(near), f"file://{far}"), 10, append=True, keep_local=True)
+    assert json.loads((far / "index.json").read_text())["note"] == "ours"
+    assert (near / "index.json").read_bytes() == (far / "index.json").read_bytes()
+    assert not (far / "index.streamplug").exists()
+    assert numbers(far) == list(range(20))
+
+
+def test_parts_in_folders_keep_their_names(tmp_path):
+    for part in range(2):
+        write(tmp_path / f"part-{part}", part * 10)
+    merge_index(str(tmp_path))
+    write(tmp_path, 20, append=True)
+    assert numbers(tmp_path) == list(range(30))
+    assert names(tmp_path)[-3:] == [f"shard.{n:05d}.mds" for n in (6, 7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": {"n": "int"}}, "has {'n': 'int', 'text': 'str'}"),
+        ({"exist_ok": True}, "give one of them"),
+        ({"format": "json"}, "has the format 'mds'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, message, tmp_path):
+    write(tmp_path / "set", 0)
+    if options.get("format") == "json":
+        pytest.importorskip("streamplug_text")
+    with pytest.raises(ConfigError, match=message):
+        Writer(out=tmp_path / "set", append=True, **options)
+    assert numbers(tmp_path / "set") == list(range(10))
+
+
+def test_there_must_be_a_set_and_columns(tmp_path):
+    with pytest.raises(NotFound, match="no data set to append to"):
+        Writer(out=tmp_path / "set", append=True)
+    assert not (tmp_path / "set").exists()
+    Writer(out=tmp_path / "set", columns=COLUMNS).finish()
+    with pytest.raises(ConfigError, match="columns= must be given"):
+        Writer(out=tmp_path / "set", append=True)
+    with pytest.raises(ConfigError, match="columns=None"):
+        Writer(out=tmp_path / "other")
