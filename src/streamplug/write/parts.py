@@ -27,7 +27,7 @@ from streamplug.write.writer import Writer
 
 Make = Callable[[Any], Iterable[Mapping[str, Any]]]
 
-_PLAN_NAME = "parts.json"
+PLAN_NAME = "parts.json"
 """Says what a data set in parts is made of, so that another run does not go on with other parts."""
 
 
@@ -150,7 +150,7 @@ class _Whole:
     def begin(self, plan: dict[str, Any], *, exist_ok: bool) -> None:
         """Say what the data set will be made of, or see that it is the one that is there."""
         try:
-            found = json.loads(self._storage.read(_PLAN_NAME))
+            found = json.loads(self._storage.read(PLAN_NAME))
         except NotFound:
             found = None
         except ValueError:
@@ -168,7 +168,7 @@ class _Whole:
                 self._storage.delete(info.key)
         self._storage.delete(INDEX_NAME)
         self._storage.delete(COMPANION_NAME)
-        self._storage.write(_PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
+        self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
 
     def finished(self, count: int) -> set[int]:
         """Return the numbers of the parts that are whole."""
@@ -207,7 +207,7 @@ def _plan(
 
 def _difference(found: Any, plan: dict[str, Any]) -> str:
     if not isinstance(found, dict):
-        return f"its {_PLAN_NAME} is damaged"
+        return f"its {PLAN_NAME} is damaged"
     names = [name for name in plan if found.get(name) != plan[name]]
     return ", ".join(
         f"{name} was {found.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
