@@ -166,6 +166,9 @@ def test_what_cannot_be_is_refused(source, tmp_path):
         convert(source, Output(source, exist_ok=True))
     with pytest.raises(ConfigError, match="is, or holds, what is read"):
         convert(source, Output(tmp_path, exist_ok=True))
+    (tmp_path / "link").symlink_to(source)
+    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+        convert(tmp_path / "link", Output(source, exist_ok=True))
     with pytest.raises(NotFound, match=r"index\.json does not exist"):
         convert(tmp_path / "none", out)
     with pytest.raises(ConfigError, match="no data set is given"):
@@ -180,6 +183,18 @@ def test_another_set_is_not_written_over(source, tmp_path, write, read):
         convert(source, Output(there))
     convert(source, Output(there, exist_ok=True))
     assert len(read(there)["id"]) == 200
+
+
+def test_nothing_is_written_among_other_files(source, tmp_path):
+    (tmp_path / "home").mkdir()
+    convert(source, Output(tmp_path / "home" / "empty"))
+    (tmp_path / "home" / "empty" / "index.json").unlink()  # as if it had been killed
+    convert(source, Output(tmp_path / "home" / "empty"))
+    (tmp_path / "home2" / "a").mkdir(parents=True)
+    (tmp_path / "home2" / "a" / "letter.txt").write_text("Dear me")
+    for exist_ok in (False, True):
+        with pytest.raises(OutputExistsError, match="holds other files"):
+            convert(source, Output(tmp_path / "home2", exist_ok=exist_ok))
 
 
 def test_a_run_is_not_continued_with_another_source_or_other_columns(source, tmp_path, write):

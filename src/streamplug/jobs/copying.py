@@ -7,23 +7,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from os import fspath
 from typing import Any, Protocol
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError
 from streamplug.fetch import read_index
-from streamplug.index import make_encoding
+from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Encoding
 from streamplug.jobs.mapping import Mapped, check_writable, mapped, with_key
 from streamplug.jobs.orders import Order
 from streamplug.jobs.settings import Columns, Output, Report, Written
 from streamplug.jobs.stored import PassingOn, decoded
 from streamplug.jobs.table import Batch, Table, stored_bytes
-from streamplug.plugin.location import open_storage
+from streamplug.plugin.location import local_path, open_storage
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug.write import write_parts
+from streamplug.write.parts import PLAN_NAME
 from streamplug.write.target import places_of
 
 _RETRIES = 2
@@ -252,14 +252,25 @@ def _digest(what: object) -> str:
 
 
 def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
+    """Check that nothing is written where something is read, or above it, or among files of others."""
     places = [place for place in places_of(output.out) if place is not None]
     for place in places:
-        url = open_storage(fspath(place), output.storage_options).url.rstrip("/")
+        storage = open_storage(place, output.storage_options)
+        url = _real(storage.url)
         for stream in (stream for each in inputs for stream in each.streams):
-            if f"{stream.url.rstrip('/')}/".startswith(f"{url}/"):
+            if _real(stream.url).startswith(url):
                 raise ConfigError(
-                    f"{url} is, or holds, what is read; choose another place to write to"
+                    f"{place} is, or holds, what is read; choose another place to write to"
                 )
+        ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)
+        if not ours and next(iter(storage.list("")), None) is not None:
+            raise OutputExistsError(f"{place} holds other files; choose another place to write to")
+
+
+def _real(url: str) -> str:
+    """Return what several names of one directory have in common, with a slash at its end."""
+    path = local_path(url)
+    return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
 
 
 def _written(output: Output) -> Written:
