@@ -362,7 +362,7 @@ def test_flipped_bits_do_no_harm(tmp_path, name):
     content = path.read_bytes()
     bits = st.sets(st.integers(0, 8 * len(content) - 1), min_size=1, max_size=3)
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(bits)
     def check(flips):
         flipped = bytearray(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import shutil
 import tarfile
 
 import pytest
@@ -71,6 +72,15 @@ def test_a_wrong_index_is_noticed_and_does_no_harm(folder, monkeypatch, tmp_path
     with serving(tmp_path) as server, caplog.at_level(logging.WARNING):
         opened(server, "webdataset:idx")
     assert "index beside it is that of another archive" in caplog.text
+
+
+def test_an_archive_on_this_machine_is_read_by_its_index_as_well(folder, caplog):
+    for moved in (0, 512):
+        write_index(folder, moved)
+        shutil.rmtree(folder / ".streamplug", ignore_errors=True)
+        dataset = StreamingDataset(remote=str(folder), format="webdataset:idx")
+        assert [sample["cls"] for sample in dataset] == list(range(COUNT))
+        assert ("index beside it" in caplog.text) == bool(moved)
 
 
 @pytest.mark.parametrize("text", ["", "v9 3\n", "v1.2 1\nbin x y z\n", "\0\xff"])
