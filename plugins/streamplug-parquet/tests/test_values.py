@@ -13,6 +13,7 @@ from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.writer import LISTS_OR_NONE
 
 from streamplug import StreamingDataset, Writer
+from streamplug.errors import ConfigError
 from streamplug.testing.equality import same
 
 quick = settings(
