@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_parquet.types import plain, spec_of, type_of
+from streamplug_parquet.writer import LISTS_OR_NONE
 
 from streamplug import StreamingDataset, Writer
+from streamplug.errors import ConfigError
 from streamplug.testing.equality import same
 
 quick = settings(
@@ -112,6 +114,11 @@ def test_values_come_back_whether_given_one_by_one_or_together(spec, tmp_path):
 
 @pytest.mark.parametrize("spec", ALL)
 def test_values_may_be_none_where_the_encoding_says_so(spec, tmp_path):
+    if spec in FIXED and not LISTS_OR_NONE:
+        with pytest.raises(ConfigError, match="26 can"):
+            Writer(out=tmp_path, columns={"x": f"{spec}?"}, format="parquet")
+        return
+
     @quick
     @given(st.lists(st.none() | ALL[spec], min_size=1, max_size=7), st.booleans())
     def check(values, together):

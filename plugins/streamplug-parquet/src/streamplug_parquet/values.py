@@ -277,7 +277,8 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     if not 0 < prod(shape) < _MOST // 16:
         return None
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
-        return np.dtype(type_.to_pandas_dtype()).newbyteorder("<"), tuple(shape)
+        name = {"halffloat": "f2", "float": "f4", "double": "f8"}.get(str(type_), str(type_))
+        return np.dtype(name).newbyteorder("<"), tuple(shape)
     if of.is_timestamp(type_) or of.is_duration(type_):
         letter = "M" if of.is_timestamp(type_) else "m"
         return np.dtype(f"<{letter}8[{type_.unit}]"), tuple(shape)

@@ -20,6 +20,9 @@ from streamplug_parquet.types import plain, spec_of
 from streamplug_parquet.values import Nested, Value, writable
 
 _COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
+LISTS_OR_NONE = int(pa.__version__.partition(".")[0]) >= 26
+"""Whether this pyarrow reads lists of one size of which some are None."""
+
 _SLACK = 64
 """Bytes by which what Parquet says of a column may be longer than for the smallest file."""
 
@@ -173,6 +176,10 @@ def _field(column: Column) -> pa.Field:
             writable(value.type)
         except ConfigError as error:
             raise ConfigError(f"column {column.name!r}: {error}") from None
+    if value.nullable and pa.types.is_fixed_size_list(value.type) and not LISTS_OR_NONE:
+        raise ConfigError(
+            f"column {column.name!r}: pyarrow {pa.__version__} cannot read {column.spec} again, 26 can"
+        )
     return pa.field(column.name, value.written, nullable=value.nullable)
 
 
