@@ -23,7 +23,7 @@ from streamplug.plugin.location import local_path, open_storage
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug.write import write_parts
-from streamplug.write.parts import PLAN_NAME
+from streamplug.write.part import PLAN_NAME
 from streamplug.write.target import places_of
 
 _RETRIES = 2
