@@ -115,7 +115,8 @@ def test_workers_that_are_stopped_early_are_counted_by_the_block(make):
     for _ in StreamingDataLoader(dataset, num_workers=2):
         break
     assert dataset.stats().samples <= SIZE
-    assert dataset.stats().downloads <= SHARDS
+    # One that is stopped before its download is in its place leaves that to the other.
+    assert dataset.stats().downloads <= 2 * SHARDS
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
