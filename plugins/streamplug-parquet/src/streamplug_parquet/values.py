@@ -142,7 +142,12 @@ class Text(Value, Str):
     """Text."""
 
     def encode_batch(self, values: Any) -> list[bytes]:
-        return _pieces(values, self.type) or [self.encode(value) for value in values]
+        if pieces := _pieces(values, self.type):
+            return pieces
+        try:
+            return list(map(str.encode, values))
+        except (TypeError, UnicodeEncodeError):  # one is not text: which, they say one by one
+            return [self.encode(value) for value in values]
 
     def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
         buffers = [_bitmap(given), _offsets(sizes), pa.py_buffer(bodies)]
@@ -154,8 +159,11 @@ class Text(Value, Str):
 class Binary(Value, Bytes):
     """Bytes."""
 
-    encode_batch = Text.encode_batch
     array = Text.array
+
+    def encode_batch(self, values: Any) -> list[bytes]:
+        return _pieces(values, self.type) or [self.encode(value) for value in values]
+
     decode = Bytes.decode
 
 
