@@ -314,8 +314,8 @@ def test_columns_must_map_names_to_encodings(tmp_path, columns):
 
 def test_an_unknown_encoding_names_the_column(tmp_path):
     with pytest.raises(UnknownNameError) as caught:
-        MDSWriter(columns={"id": "itn"}, out=tmp_path)
-    assert str(caught.value).startswith("column 'id': unknown encoding 'itn'. Did you mean 'int'?")
+        MDSWriter(columns={"id": "inr"}, out=tmp_path)
+    assert str(caught.value).startswith("column 'id': unknown encoding 'inr'. Did you mean 'int'?")
 
 
 def test_an_unknown_compression_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -60,3 +61,10 @@ def end_to_end(values: Any) -> Joined | None:
         return None
     data = "".join(values).encode("utf-8", _ERRORS) if texts else b"".join(values)
     return Joined(np.frombuffer(data, np.uint8), Cuts(lengths, texts))
+
+
+def list_bytes(values: Any) -> int:
+    """Return about how many bytes a list takes in a message; what is none takes many."""
+    if type(values) is not list:
+        return sys.maxsize
+    return len(values) * sys.getsizeof(values[0]) if values else 0

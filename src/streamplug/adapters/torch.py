@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from streamplug import dataset, tokens
 from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.adapters.bundles import bundled, in_turn
-from streamplug.adapters.lists import Cuts, end_to_end
+from streamplug.adapters.lists import Cuts, end_to_end, list_bytes
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
@@ -353,15 +353,9 @@ def _nbytes(batch: Any) -> int:
     if packed is not None or not rest:
         return sys.maxsize
     return sum(
-        value.nbytes if isinstance(value, np.ndarray) else _list_bytes(value)
+        value.nbytes if isinstance(value, np.ndarray) else list_bytes(value)
         for value in rest.values()
     )
-
-
-def _list_bytes(values: Any) -> int:
-    if type(values) is not list:
-        return sys.maxsize
-    return len(values) * sys.getsizeof(values[0]) if values else 0
 
 
 def _opened(packed: Packed | None, rest: dict[Any, Any], cuts: dict[Any, Cuts]) -> dict[Any, Any]:
