@@ -19,7 +19,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
+from streamplug import (  # noqa: E402
+    MDSWriter,
+    Stream,
+    StreamingDataLoader,
+    StreamingDataset,
+    World,
+    Writer,
+)
 from streamplug.testing.http import serving  # noqa: E402
 
 pytestmark = [
@@ -57,6 +64,21 @@ def write_text(name: str) -> Callable[[Path, Rows], None]:
     return write
 
 
+def write_lines(folder: Path, rows: Rows) -> None:
+    folder.mkdir()
+    for start in range(0, len(rows), 9):
+        lines = "".join(json.dumps(row) + "\n" for row in rows[start : start + 9])
+        (folder / f"x-{start:04d}.jsonl").write_text(lines)
+
+
+def write_parquet(folder: Path, rows: Rows) -> None:
+    columns = {"id": "int64", "text": "string"}
+    with Writer(out=folder, format="parquet:4", columns=columns, size_limit=2000) as out:
+        for row in rows:
+            out.write(row)
+    (folder / "index.json").unlink()
+
+
 def write_tar(folder: Path, rows: Rows) -> None:
     folder.mkdir()
     for shard in range(0, len(rows), 9):
@@ -73,10 +95,13 @@ FORMATS = {
     "mds": Kind(write_mds, {}),
     "jsonl": Kind(write_text("JSONLWriter"), {}, "streamplug_text"),
     "csv": Kind(write_text("CSVWriter"), {}, "streamplug_text"),
+    "plain jsonl": Kind(write_lines, {"format": "jsonl"}, "streamplug_text"),
+    "parquet": Kind(write_parquet, {"format": "parquet"}, "streamplug_parquet"),
     "tar": Kind(write_tar, {"format": "webdataset"}, "streamplug_webdataset"),
 }
 MIXES = {
     "all": list(FORMATS),
+    "all but parquet": [name for name in FORMATS if name != "parquet"],  # it has no ranges
     **{f"mds and {name}": ["mds", name] for name in FORMATS if name != "mds"},
 }
 
@@ -110,7 +135,7 @@ def far_files(root: Path, name: str) -> str:
     """Return the part of a URL that names a data set: its files where a server does not list them."""
     if not FORMATS[name].options:
         return f"{name}-far"
-    files = ",".join(sorted(path.name for path in (root / f"{name}-far").glob("x-*")))
+    files = ",".join(sorted(path.name for path in (root / f"{name}-far").glob("[sx]*")))
     return f"{name}-far/{{{files}}}"
 
 
@@ -246,17 +271,17 @@ def test_spawned_workers_go_on_where_forked_ones_stood(opened, name):
     assert list(way.epoch()) == whole[3:]
 
 
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_ranks_go_on_where_one_stood(opened, fetch):
-    whole = [checked(batch) for batch in opened("all").batches()]
-    data = opened("all")
+@pytest.mark.parametrize(("mix", "fetch"), [("all", "shard"), ("all but parquet", "range")])
+def test_ranks_go_on_where_one_stood(opened, mix, fetch):
+    whole = [checked(batch) for batch in opened(mix).batches()]
+    data = opened(mix)
     begun = list(islice(data.batches(), 4))
     state = data.state_dict()
     assert len(begun) == 4
     parts = []
     for rank in range(2):
         world = World(ranks_per_node=2, rank=rank)
-        half = opened("all", batch_size=BATCH // 2, world=world, fetch=fetch)
+        half = opened(mix, batch_size=BATCH // 2, world=world, fetch=fetch)
         half.load_state_dict(state)
         parts.append([checked(batch) for batch in half.batches()])
     together = [sorted(one + other) for one, other in zip(*parts)]
