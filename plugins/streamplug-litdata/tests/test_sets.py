@@ -258,7 +258,10 @@ def test_writing_is_refused():
         make("format", "litdata").writer((), None)
 
 
-@pytest.mark.parametrize("spec", ["litdata:block=0", "litdata:jpg", "litdata:raw=1", "litdata:,"])
+@pytest.mark.parametrize(
+    "spec",
+    ["litdata:block=0", f"litdata:block={1 << 30}", "litdata:block=²", "litdata:jpg", "litdata:raw=1", "litdata:,"],
+)
 def test_unknown_options_are_refused(numbers, spec):
     with pytest.raises(ConfigError, match="none of"):
         StreamingDataset(remote=str(numbers), format=spec)
@@ -270,6 +273,7 @@ def test_unknown_options_are_refused(numbers, spec):
         ({"encryption": {"algorithm": "fernet", "level": "chunk"}}, "encrypted"),
         ({"compression": "lz4"}, "lz4"),
         ({"compression": "zstd", "compression_level": "page"}, "page"),
+        ({"compression": "zstd", "compression_level": ["page"]}, "page"),
         ({"item_loader": "TemporalArrayLoader"}, "TemporalArrayLoader"),
         ({"item_loader": "ParquetLoader"}, "ParquetLoader"),
         ({"item_loader": "TokensLoader"}, "one array"),
@@ -375,3 +379,57 @@ def test_flipped_bits_do_no_harm(tmp_path, name):
             return
 
     check()
+
+
+@pytest.mark.parametrize("kind", ["no_header_numpy:²", "no_header_tensor:" + "9" * 5000])
+@pytest.mark.parametrize("loader", ["PyTreeLoader", None])
+def test_codes_that_are_no_numbers_are_refused(tmp_path, kind, loader):
+    write(tmp_path / "set", [[number(1)]], [kind], LEAF, item_loader=loader)
+    with pytest.raises(InvalidIndexError, match="code"):
+        opened(tmp_path / "set")
+
+
+@pytest.mark.parametrize("fields", [["int"], 7])
+def test_types_that_are_damaged_are_not_those_of_rows(tmp_path, fields):
+    types = {"id": {"type": "struct", "fields": fields}}
+    write(tmp_path / "set", [[number(1)]], ["int"], dict_of(id=LEAF), types=types)
+    assert opened(tmp_path / "set")[0] == {"id": 1}
+
+
+def rows_of(folder, array, row):
+    """Write a chunk of rows of one column, as Arrow takes it without a look."""
+    pa = pytest.importorskip("pyarrow")
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays([array], ["x"])
+    with pa.ipc.new_file(sink, batch.schema) as file:
+        file.write_batch(batch)
+    rows, count = sink.getvalue().to_pybytes(), len(array)
+    head = np.full(count + 2, 4 * (count + 2), "<u4")
+    head[0] = count
+    data = head.tobytes() + rows + struct.pack("<I", len(rows)) + b"LDARW01\0"
+    write(folder, [[b""]], ["pickle"], dict_of(x=LEAF), types={"x": row})
+    (folder / "chunk-0-0.bin").write_bytes(data)
+    index = json.loads((folder / "index.json").read_text())
+    index["chunks"] = [{"chunk_bytes": len(data), "chunk_size": count, "filename": "chunk-0-0.bin"}]
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "buffers"),
+    [
+        ("bool", "bool_", [None, bytes(1)]),
+        ("bool", "bool_", [bytes(1), bytes(125_000)]),
+        ("int", "int64", [None, bytes(8)]),
+        ("str", "string", [None, np.array([-5, *range(1_000_000)], "<i4").tobytes(), bytes(1 << 20)]),
+        ("str", "string", [None, np.array([0, 9, 3, *[3] * 999_998], "<i4").tobytes(), bytes(16)]),
+        ("str", "string", [None, np.array([0] + [1 << 30] * 1_000_000, "<i4").tobytes(), bytes(16)]),
+        ("json", "string", [None, np.array([0, 1 << 30, *[3] * 999_999], "<i4").tobytes(), bytes(16)]),
+    ],
+)
+def test_rows_whose_memory_is_not_theirs_are_refused(tmp_path, row, kind, buffers):
+    pa = pytest.importorskip("pyarrow")
+    memory = [each if each is None else pa.py_buffer(each) for each in buffers]
+    array = pa.Array.from_buffers(getattr(pa, kind)(), 1_000_000, memory)
+    rows_of(tmp_path / "set", array, "list" if row == "json" else row)
+    with pytest.raises(CorruptShardError, match="column 'x'"):
+        opened(tmp_path / "set")[0]

@@ -12,7 +12,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class PartTask:
         places: Where the whole is: a path or a URL, or both.
         columns: Encoding of each column by its name.
         plan: What `PLAN_NAME` says.
-        storage_options: Settings of the storage.
+        storage_options: Settings of the storage, such as credentials; not part of the repr.
         options: Further arguments of `Writer`.
         registered: Names that were given to classes where the task was made.
         batches: Whether `make` gives batches of columns rather than samples.
@@ -58,7 +58,7 @@ class PartTask:
     places: tuple[str, ...]
     columns: Mapping[str, str]
     plan: Mapping[str, Any]
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
     options: Mapping[str, Any]
     registered: Mapping[str, Mapping[str, type[Any]]]
     batches: bool = False
