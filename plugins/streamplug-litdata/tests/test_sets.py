@@ -260,7 +260,14 @@ def test_writing_is_refused():
 
 @pytest.mark.parametrize(
     "spec",
-    ["litdata:block=0", f"litdata:block={1 << 30}", "litdata:block=²", "litdata:jpg", "litdata:raw=1", "litdata:,"],
+    [
+        "litdata:block=0",
+        f"litdata:block={1 << 30}",
+        "litdata:block=²",
+        "litdata:jpg",
+        "litdata:raw=1",
+        "litdata:,",
+    ],
 )
 def test_unknown_options_are_refused(numbers, spec):
     with pytest.raises(ConfigError, match="none of"):
@@ -445,3 +452,18 @@ def test_rows_whose_memory_is_not_theirs_are_refused(tmp_path, row, values, dama
     rows_of(tmp_path / "set", pa.array(values), row, *damage)
     with pytest.raises(CorruptShardError, match="column"):
         opened(tmp_path / "set")[0]
+
+
+def test_items_that_would_fill_the_memory_are_refused(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    pytest.importorskip("streamplug_zstandard")
+    folder, plain = tmp_path / "set", bytes((1 << 26) + 1)
+    write(folder, [[b""]], ["bytes"], LEAF, compression="zstd", compression_level="sample")
+    item = zstandard.ZstdCompressor().compress(struct.pack("<I", len(plain)) + plain)
+    data = struct.pack("<3I", 1, 12, 12 + len(item)) + item
+    (folder / "chunk-0-0.bin").write_bytes(data)
+    index = json.loads((folder / "index.json").read_text())
+    index["chunks"][0]["chunk_bytes"] = len(data)
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(CorruptShardError, match="sample 0"):
+        opened(folder)[0]

@@ -49,7 +49,9 @@ class TemporaryDirectory:
             lock = path.with_suffix(_LOCK)
             self._held.enter_context(file_lock(lock, "for temporary files"))
             if lock.exists():  # else it was taken for that of a dead maker before it was held
-                _check_own(home)  # with the lock in it, nobody can put another in its place any more
+                _check_own(
+                    home
+                )  # with the lock in it, nobody can put another in its place any more
                 path.mkdir(mode=0o700)
                 return path
             self._held.close()
