@@ -64,7 +64,7 @@ def test_a_place_that_somebody_else_has_made_is_refused(place, tmp_path_factory,
         home = mine.parent
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     home.symlink_to(elsewhere)
-    with pytest.raises(AccessDenied, match="nobody else can write to.*TMPDIR"):
+    with pytest.raises(AccessDenied, match=r"nobody else can write to.*TMPDIR"):
         TemporaryDirectory()
     assert list(elsewhere.iterdir()) == []
     home.unlink()

@@ -72,14 +72,14 @@ def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
 
 
 def _check_files(storage: Storage, names: Iterable[str]) -> None:
-    """Refuse links to directories, which are listed as if they were files: all that is in one would be missing."""
+    """Refuse links to directories, which are listed as if they were files: what is in them would lack."""
     near = local_path(storage.url)
     for name in names if near is not None else ():
         path = f"{near}/{name}"
-        if isdir(path):
+        if isdir(path):  # noqa: PTH112 - for each of many files
             raise ConfigError(
-                f"{path} is a link to a directory, into which is not looked; have the directory itself there, or "
-                "name what is meant with wildcards in remote="
+                f"{path} is a link to a directory, into which is not looked; have the directory itself "
+                "there, or name what is meant with wildcards in remote="
             )
 
 

@@ -102,8 +102,8 @@ def _check_own(home: Path) -> None:
         own = not home.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if not own:
         raise AccessDenied(
-            f"{home} must be a directory that nobody else can write to, but is not: temporary files in it would "
-            "not be safe; remove it, or set TMPDIR to a directory of your own"
+            f"{home} must be a directory that nobody else can write to, but is not: temporary files in it "
+            "would not be safe; remove it, or set TMPDIR to a directory of your own"
         )
 
 

@@ -209,7 +209,7 @@ def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, 
     except UnicodeDecodeError as error:
         raise DataError(f"{list(command)} has written what is not UTF-8: {error}") from error
     finally:
-        # It may have been left before its end. Its stdin is the feeder's to close, which waits for it to read.
+        # It may have been left before its end. To close its stdin is for the feeder, which may be writing.
         process.kill()
         process.wait()
         feeder.join(_END_SECONDS)

@@ -30,7 +30,7 @@ class PartitionWriter:
         options: Further arguments of `Writer`.
     """
 
-    places: tuple[str, ...]
+    places: tuple[str, ...] = field(repr=False)
     columns: Mapping[str, str]
     mark: bytes
     udf: Callable[[Any], Iterable[Mapping[str, Any]]] | None
