@@ -42,7 +42,7 @@ def test_damage_to_a_bundle_is_noticed_or_does_no_harm(data, labelled):
         assert "".join(bundle.name(number) for number in range(2))
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../a", "a/../b", "a/.."])
+@pytest.mark.parametrize("name", ["/etc/passwd", "../a", "a/../b", "a/..", "a\0"])
 def test_names_that_lead_elsewhere_are_refused(name):
     with pytest.raises(CorruptShardError, match="leads elsewhere"):
         Bundle.of([name], [1], None).safe_name(0)

@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 
+from streamplug.errors import AccessDenied
 from streamplug.fetch.temporary import TemporaryDirectory
 
 HOLD = """
@@ -56,3 +57,28 @@ def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(place):
     with TemporaryDirectory():
         assert not list(place.glob(f"*/{held.rpartition('/')[2]}*"))
     assert list(place.iterdir()) == []
+
+
+def test_a_place_that_somebody_else_has_made_is_refused(place, tmp_path_factory, monkeypatch):
+    with TemporaryDirectory() as mine:
+        home = mine.parent
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    home.symlink_to(elsewhere)
+    with pytest.raises(AccessDenied, match=r"nobody else can write to.*TMPDIR"):
+        TemporaryDirectory()
+    assert list(elsewhere.iterdir()) == []
+    home.unlink()
+    home.mkdir(mode=0o700)
+    uid = home.stat().st_uid
+    monkeypatch.setattr("streamplug.fetch.temporary._home", lambda: home)
+    monkeypatch.setattr("os.getuid", lambda: uid + 1)
+    with pytest.raises(AccessDenied, match="nobody else can write to"):
+        TemporaryDirectory()
+    assert list(home.iterdir()) == []
+
+
+def test_a_place_of_ours_that_others_could_write_to_is_closed_to_them(place):
+    with TemporaryDirectory() as first:
+        first.parent.chmod(0o777)
+        with TemporaryDirectory() as second:
+            assert second.parent.stat().st_mode & 0o777 == 0o700

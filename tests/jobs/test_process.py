@@ -10,6 +10,7 @@ from streamplug import register_encoding
 from streamplug.errors import ConfigError, UnsafeTypeError, WriterError
 from streamplug.interfaces import Encoding
 from streamplug.jobs import Columns, Expression, Output, as_lines, process, process_by
+from streamplug.jobs.process import piped
 from streamplug.plugin import registry
 
 
@@ -151,6 +152,7 @@ def test_failures_of_a_program_are_told(source, tmp_path):
             (program("print('{')"), "DataError: not a line of JSON"),
             (program("print('{}')"), r"expected a JSON object with the keys \['id'\], got"),
             (program("print(json.dumps({'id': 'x'}))"), "column 'id'"),
+            (program("sys.stdout.buffer.write(b'\\xff\\n')"), "has written what is not UTF-8"),
             (["/no/such/program"], "cannot be started"),
         )
     ):
@@ -169,6 +171,21 @@ def test_a_program_need_not_read_all(source, tmp_path, read):
         columns=Columns(encodings={"id": "int"}),
     )
     assert read(tmp_path / "out")["id"].tolist() == [0]
+
+
+@pytest.mark.timeout(60)
+def test_a_program_that_would_never_end_is_ended_when_it_is_left():
+    code = "import time; print('first', flush=True); time.sleep(3600)"
+    given = (str(n) for n in range(1_000_000))
+    lines = piped([sys.executable, "-c", code], given)
+    assert next(lines) == "first\n"
+    lines.close()  # as when what it has written is no sample
+
+
+def test_half_of_a_surrogate_pair_reaches_a_program(tmp_path, write, read):
+    source = write(tmp_path / "source", range(3), {"text": "json"}, lambda _: {"text": "\ud800ä"})
+    process_by(source, to(tmp_path / "out"), program("print(json.dumps(sample))"))
+    assert list(read(tmp_path / "out")["text"]) == ["\ud800ä"] * 3
 
 
 def test_an_error_of_the_source_is_not_lost_in_a_program(source, tmp_path):

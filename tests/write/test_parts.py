@@ -18,6 +18,7 @@ import pytest
 from streamplug import Encoding, Engine, StreamingDataset, register_encoding, write_parts
 from streamplug.builtin.engines.local import Local
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
+from streamplug.write.part import PartTask
 
 COLUMNS = {"id": "int", "text": "str"}
 OPTIONS = {"columns": COLUMNS, "size_limit": 2000, "compression": "gz", "hashes": ["sha1"]}
@@ -384,3 +385,16 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
             time.sleep(0.01)
         process.kill()
         assert process.stdout.read() == b""  # which its children have open, too
+
+
+def test_secrets_are_in_no_error_and_no_repr(tmp_path):
+    def make(part):
+        raise ValueError("no such thing")
+
+    url = "https://me:SECRET@127.0.0.1/set?token=SECRET"
+    with pytest.raises(WriterError, match="no such thing") as caught:
+        write_parts(make, [{"set": [url]}], columns=COLUMNS, out=tmp_path / "out", processes=0)
+    assert "127.0.0.1/set" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+    task = PartTask(make, (url,), (url,), COLUMNS, {}, {"key": "SECRET"}, {}, {})
+    assert "SECRET" not in repr(task)

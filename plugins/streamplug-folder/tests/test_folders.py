@@ -358,3 +358,14 @@ def test_a_list_that_leads_elsewhere_is_refused(tree, tmp_path):
     if (tree / "dog" / "x" / "0.jpg").stat().st_size:
         with pytest.raises(CorruptShardError, match="leads elsewhere"):
             dataset[0]
+
+
+@pytest.mark.parametrize("format_", ["folder", "folder:classes"])
+def test_a_link_to_a_directory_is_not_left_out_silently(tmp_path, format_):
+    write(tmp_path / "elsewhere" / "a", b"a")
+    write(tmp_path / "set" / "dog" / "b", b"b")
+    (tmp_path / "set" / "cat").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="set/cat is a link to a directory"):
+        StreamingDataset(remote=str(tmp_path / "set"), format=format_)
+    chosen = StreamingDataset(remote=str(tmp_path / "set" / "dog" / "**"), format="folder")
+    assert chosen.size == 1

@@ -258,7 +258,17 @@ def test_writing_is_refused():
         make("format", "litdata").writer((), None)
 
 
-@pytest.mark.parametrize("spec", ["litdata:block=0", "litdata:jpg", "litdata:raw=1", "litdata:,"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "litdata:block=0",
+        f"litdata:block={1 << 30}",
+        "litdata:block=²",
+        "litdata:jpg",
+        "litdata:raw=1",
+        "litdata:,",
+    ],
+)
 def test_unknown_options_are_refused(numbers, spec):
     with pytest.raises(ConfigError, match="none of"):
         StreamingDataset(remote=str(numbers), format=spec)
@@ -270,6 +280,7 @@ def test_unknown_options_are_refused(numbers, spec):
         ({"encryption": {"algorithm": "fernet", "level": "chunk"}}, "encrypted"),
         ({"compression": "lz4"}, "lz4"),
         ({"compression": "zstd", "compression_level": "page"}, "page"),
+        ({"compression": "zstd", "compression_level": ["page"]}, "page"),
         ({"item_loader": "TemporalArrayLoader"}, "TemporalArrayLoader"),
         ({"item_loader": "ParquetLoader"}, "ParquetLoader"),
         ({"item_loader": "TokensLoader"}, "one array"),
@@ -375,3 +386,84 @@ def test_flipped_bits_do_no_harm(tmp_path, name):
             return
 
     check()
+
+
+@pytest.mark.parametrize("kind", ["no_header_numpy:²", "no_header_tensor:" + "9" * 5000])
+@pytest.mark.parametrize("loader", ["PyTreeLoader", None])
+def test_codes_that_are_no_numbers_are_refused(tmp_path, kind, loader):
+    write(tmp_path / "set", [[number(1)]], [kind], LEAF, item_loader=loader)
+    with pytest.raises(InvalidIndexError, match="code"):
+        opened(tmp_path / "set")
+
+
+@pytest.mark.parametrize("fields", [["int"], 7])
+def test_types_that_are_damaged_are_not_those_of_rows(tmp_path, fields):
+    types = {"id": {"type": "struct", "fields": fields}}
+    write(tmp_path / "set", [[number(1)]], ["int"], dict_of(id=LEAF), types=types)
+    assert opened(tmp_path / "set")[0] == {"id": 1}
+
+
+def rows_of(folder, array, row, *damage):
+    """Write a chunk of rows of one column, in which some bytes are replaced by others."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays([array], ["x"])
+    with pa.ipc.new_file(sink, batch.schema) as file:
+        file.write_batch(batch)
+    whole, count = sink.getvalue().to_pybytes(), len(array)
+    rows = whole.replace(*damage)
+    assert rows != whole
+    head = np.full(count + 2, 4 * (count + 2), "<u4")
+    head[0] = count
+    data = head.tobytes() + rows + struct.pack("<I", len(rows)) + b"LDARW01\0"
+    write(folder, [[b""]], ["pickle"], dict_of(x=LEAF), types={"x": row})
+    (folder / "chunk-0-0.bin").write_bytes(data)
+    index = json.loads((folder / "index.json").read_text())
+    index["chunks"] = [{"chunk_bytes": len(data), "chunk_size": count, "filename": "chunk-0-0.bin"}]
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def int64(number):
+    return struct.pack("<q", number)
+
+
+def two(first, second):
+    return struct.pack("<ii", first, second)
+
+
+@pytest.mark.parametrize(
+    ("row", "values", "damage"),
+    [
+        ("bool", [True] * 1001, (int64(126), int64(8))),
+        ("int", list(range(1001)), (int64(8008), int64(8))),
+        ("str", ["abc"] * 1001, (int64(4008), int64(8))),
+        ("str", ["abc"] * 1001, (int64(3003), int64(8))),
+        ("str", ["abc"] * 1001, (two(300, 303), two(300, 30))),
+        ("str", ["abc"] * 1001, (two(3000, 3003), two(3000, 1 << 30))),
+        ("str", ["abc"] * 1001, (two(0, 3), two(-8, 3))),
+        ("list", ["abc"] * 1001, (two(300, 303), two(300, 1 << 30))),
+        ("list", [[1, 2, 3]] * 1001, (two(300, 303), two(300, 1 << 30))),
+        ("bool", [True] * 1001, (b"x\0\0\0", b"\xff\0\0\0")),
+    ],
+)
+def test_rows_whose_memory_is_not_theirs_are_refused(tmp_path, row, values, damage):
+    pa = pytest.importorskip("pyarrow")
+    rows_of(tmp_path / "set", pa.array(values), row, *damage)
+    with pytest.raises(CorruptShardError, match="column"):
+        opened(tmp_path / "set")[0]
+
+
+def test_items_that_would_fill_the_memory_are_refused(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    pytest.importorskip("streamplug_zstandard")
+    folder, plain = tmp_path / "set", bytes((1 << 26) + 1)
+    write(folder, [[b""]], ["bytes"], LEAF, compression="zstd", compression_level="sample")
+    item = zstandard.ZstdCompressor().compress(struct.pack("<I", len(plain)) + plain)
+    data = struct.pack("<3I", 1, 12, 12 + len(item)) + item
+    (folder / "chunk-0-0.bin").write_bytes(data)
+    index = json.loads((folder / "index.json").read_text())
+    index["chunks"][0]["chunk_bytes"] = len(data)
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(CorruptShardError, match="sample 0"):
+        opened(folder)[0]

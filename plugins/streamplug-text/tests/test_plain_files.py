@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from streamplug_text import plain, plain_jsonl, split
 from streamplug_text.quotes import record_ends
 
+from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, CorruptShardError, DataError, InvalidIndexError
+from streamplug.fetch import scanning, temporary
 from streamplug.index.builder import make_encoding
 from streamplug.interfaces import ShardFile, ShardInfo
 from streamplug.plugin import make
@@ -301,3 +304,19 @@ def test_places_of_large_files_are_wide():
 def test_entries_that_are_none_are_refused(entry):
     with pytest.raises(InvalidIndexError):
         make("format", entry["format"]).columns(entry, make_encoding)
+
+
+def test_a_file_is_decompressed_to_where_the_next_start_removes_it(tmp_path, monkeypatch):
+    places, unpack = [], scanning._unpack
+
+    def watched(stored, path, compression):
+        places.append(path)
+        unpack(stored, path, compression)
+
+    monkeypatch.setattr(scanning, "_unpack", watched)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    assert StreamingDataset(remote=str(tmp_path / "set"), format="csv").size == 1
+    [place] = places
+    assert place.parent.parent == temporary._home()
+    assert not place.exists()

@@ -198,8 +198,11 @@ class _Bundled(Storage):
             file = target.fileno()
 
             def fetch(number: int) -> None:
-                data = self._part(files, number, 0, files.size(number))
-                os.pwrite(file, data, files.begins[number])
+                data = memoryview(self._part(files, number, 0, files.size(number)))
+                at = files.begins[number]
+                while data:  # a full disk takes a part of it before it refuses
+                    done = os.pwrite(file, data, at)
+                    data, at = data[done:], at + done
 
             full = [number for number in range(len(files.names)) if files.size(number)]
             _each(fetch, full, near=self._near is not None)

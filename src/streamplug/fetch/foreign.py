@@ -40,6 +40,10 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
             raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
         except StreamplugError as error:
             raise type(error)(f"{where}: {error}") from error.__cause__
+        except Exception as error:  # whatever a format runs into that takes it for a whole one
+            raise InvalidIndexError(
+                f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
+            ) from error
         return data if entries is None else index_bytes(entries, {})
 
     return translate

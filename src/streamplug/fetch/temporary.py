@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
 
+from streamplug.errors import AccessDenied
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.locks import file_lock, lock_if_free
 
@@ -31,11 +33,12 @@ class TemporaryDirectory:
         """Make one, and remove those of dead makers.
 
         Raises:
+            AccessDenied: If others could change what is put there.
             StorageError: If there is no room for it.
         """
         home = _home()
         with local_errors(home):
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_own(home)
             sweep(home)
             self._held = ExitStack()
             self.path = self._made(home)
@@ -46,6 +49,9 @@ class TemporaryDirectory:
             lock = path.with_suffix(_LOCK)
             self._held.enter_context(file_lock(lock, "for temporary files"))
             if lock.exists():  # else it was taken for that of a dead maker before it was held
+                _check_own(
+                    home
+                )  # with the lock in it, nobody can put another in its place any more
                 path.mkdir(mode=0o700)
                 return path
             self._held.close()
@@ -69,6 +75,36 @@ class TemporaryDirectory:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _make_own(home: Path) -> None:
+    """Make the place of these directories, unless it is there."""
+    while True:
+        with suppress(FileExistsError):  # whatever it is, it is looked at
+            home.mkdir(mode=0o700, parents=True)
+        with suppress(FileNotFoundError):  # whoever had the last directory there has removed it
+            _check_own(home)
+            return
+
+
+def _check_own(home: Path) -> None:
+    """Refuse a place that is another user's: its name is known, and pickles that lie there are read.
+
+    Raises:
+        AccessDenied: If it is.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    found = home.lstat()
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if own and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        home.chmod(stat.S_IRWXU)
+        own = not home.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not own:
+        raise AccessDenied(
+            f"{home} must be a directory that nobody else can write to, but is not: temporary files in it "
+            "would not be safe; remove it, or set TMPDIR to a directory of your own"
+        )
 
 
 def sweep(home: Path) -> None:

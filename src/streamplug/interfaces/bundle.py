@@ -109,7 +109,7 @@ class Bundle:
             CorruptShardError: If it leads out of the data set.
         """
         name = self.name(number)
-        if name.startswith("/") or not {".", ".."}.isdisjoint(name.split("/")):
+        if name.startswith("/") or "\0" in name or not {".", ".."}.isdisjoint(name.split("/")):
             raise CorruptShardError(f"the name {name!r:.80} in its list of files leads elsewhere")
         return name
 

@@ -260,11 +260,13 @@ def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
         for stream in (stream for each in inputs for stream in each.streams):
             if _real(stream.url).startswith(url):
                 raise ConfigError(
-                    f"{place} is, or holds, what is read; choose another place to write to"
+                    f"{storage.url} is, or holds, what is read; choose another place to write to"
                 )
         ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)
         if not ours and next(iter(storage.list("")), None) is not None:
-            raise OutputExistsError(f"{place} holds other files; choose another place to write to")
+            raise OutputExistsError(
+                f"{storage.url} holds other files; choose another place to write to"
+            )
 
 
 def _real(url: str) -> str:

@@ -33,7 +33,12 @@ def readable(column: Column, *, own: bool) -> bool:
 def lines(batch: Batch) -> Iterator[str]:
     """Yield the samples of a batch, each as a line without its end."""
     for sample in samples(batch):
-        yield json.dumps(sample, default=_told, ensure_ascii=False)
+        line = json.dumps(sample, default=_told, ensure_ascii=False)
+        try:
+            line.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON has and UTF-8 has not
+            line = json.dumps(sample, default=_told)
+        yield line
 
 
 def _told(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from threading import Thread
@@ -28,6 +28,8 @@ from streamplug.types import Int64
 
 _LINES = 256
 """Lines of a program that are taken at once."""
+_END_SECONDS = 5.0
+"""How long to wait for what is given to a program that was ended: programs that it started may hold it."""
 
 
 # -- expressions --------------------------------------------------------------------------------
@@ -188,7 +190,7 @@ def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, 
 
     Raises:
         ConfigError: If it cannot be started.
-        DataError: If it ends with another status than 0.
+        DataError: If it ends with another status than 0, or writes what is no text.
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own program
@@ -200,11 +202,17 @@ def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, 
     feeder = Thread(target=_feed, args=(process.stdin, given, failed), daemon=True)
     feeder.start()
     try:
-        with process:
-            yield from process.stdout or ()
-            feeder.join()
+        with process.stdout or nullcontext(()) as out:
+            yield from out
+        feeder.join()
+        process.wait()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{list(command)} has written what is not UTF-8: {error}") from error
     finally:
-        process.kill()  # if it was left before its end
+        # It may have been left before its end. To close its stdin is for the feeder, which may be writing.
+        process.kill()
+        process.wait()
+        feeder.join(_END_SECONDS)
     if failed:
         raise failed[0]
     if process.returncode:

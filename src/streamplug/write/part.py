@@ -12,13 +12,14 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, NotFound, StreamplugError, WriterError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import restore
 from streamplug.write.writer import Writer
@@ -43,22 +44,22 @@ class PartTask:
 
     Attributes:
         make: Makes the samples of a part.
-        parts: What it makes them from.
-        places: Where the whole is: a path or a URL, or both.
+        parts: What it makes them from; not part of the repr, as URLs may have secrets.
+        places: Where the whole is: a path or a URL, or both; nor is it.
         columns: Encoding of each column by its name.
         plan: What `PLAN_NAME` says.
-        storage_options: Settings of the storage.
+        storage_options: Settings of the storage, such as credentials; not part of the repr.
         options: Further arguments of `Writer`.
         registered: Names that were given to classes where the task was made.
         batches: Whether `make` gives batches of columns rather than samples.
     """
 
     make: Make
-    parts: tuple[Any, ...]
-    places: tuple[str, ...]
+    parts: tuple[Any, ...] = field(repr=False)
+    places: tuple[str, ...] = field(repr=False)
     columns: Mapping[str, str]
     plan: Mapping[str, Any]
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
     options: Mapping[str, Any]
     registered: Mapping[str, Mapping[str, type[Any]]]
     batches: bool = False
@@ -78,7 +79,7 @@ class PartTask:
                 if home.exists(index):
                     return  # another attempt was sooner, and ended before this one
             raise WriterError(
-                f"part {number} ({self.parts[number]!r:.200}): {type(error).__name__}: {error}"
+                f"part {number} ({_shown(self.parts[number])!r:.200}): {type(error).__name__}: {error}"
             ) from error
 
     def _check(self, home: Storage) -> None:
@@ -123,6 +124,15 @@ class PartTask:
             for each in self.make(self.parts[number]):
                 write(each)
             self._check(home)
+
+
+def _shown(part: Any) -> Any:
+    """Return what errors call a part: URLs in it may have secrets."""
+    if isinstance(part, str):
+        return public_url(part)
+    if isinstance(part, (list, tuple)):
+        return [_shown(each) for each in part]
+    return {name: _shown(each) for name, each in part.items()} if isinstance(part, dict) else part
 
 
 def _install(scratch: Path, place: Path) -> None:

@@ -141,7 +141,7 @@ def _layout(config: Mapping[str, Any]) -> tuple[str, str | None]:
     if not isinstance(compression, str) or compression.partition(":")[0] != "zstd":
         raise ConfigError(f"compression {compression!r:.60} is not read, only zstd")
     layouts = {None: "items", "chunk": "items", "batch": "frames", "sample": "packed"}
-    if level not in layouts:
+    if not isinstance(level, (str, type(None))) or level not in layouts:
         raise ConfigError(f"compression_level {level!r:.60} is not read")
     return layouts[level], compression if layouts[level] == "items" else None
 
@@ -149,7 +149,7 @@ def _layout(config: Mapping[str, Any]) -> tuple[str, str | None]:
 def _check_codes(kinds: Sequence[str]) -> None:
     for kind in kinds:
         name, _, code = kind.partition(":")
-        if name == "no_header_numpy" and code.isdigit() and int(code) >= _UNSURE_CODE:
+        if name == "no_header_numpy" and code.isdecimal() and int(code[:4]) >= _UNSURE_CODE:
             raise ConfigError(
                 f"{kind!r}: this set is from one of the first versions of LitData, in which the codes of "
                 "complex and boolean arrays were others on each machine; write it again"
@@ -234,5 +234,7 @@ def _in_rows(said: Any) -> bool:
     if not isinstance(said, dict):
         return True
     inside = said.get("fields") or {}
+    if not isinstance(inside, dict):
+        return False
     values = [said["value"]] if said.get("value") is not None else []
     return all(map(_in_rows, [*inside.values(), *values]))

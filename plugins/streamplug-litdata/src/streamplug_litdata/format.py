@@ -31,6 +31,9 @@ from streamplug_litdata.tokens import Block, BlocksHead, BlocksReader, TokensHea
 from streamplug_litdata.values import Vector
 
 _LAYOUTS = ("items", "frames", "packed", "tokens")
+_LARGEST = 1 << 26
+"""Tokens of the largest block: NumPy has no items of 2 GiB, and a token takes up to 16 bytes."""
+_DIGITS = 20
 
 
 class LitData(Format):
@@ -59,7 +62,7 @@ class LitData(Format):
             name, equals, value = option.partition("=")
             if name in ("pil", "raw") and not equals:
                 options[name] = True
-            elif name == "block" and value.isdigit() and 0 < int(value) < 1 << 31:
+            elif name == "block" and value.isdecimal() and 0 < int(value[:_DIGITS]) <= _LARGEST:
                 options["block"] = int(value)
             elif option in _LAYOUTS:
                 options["layout"] = option

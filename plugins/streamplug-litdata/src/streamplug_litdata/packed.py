@@ -29,8 +29,8 @@ MAGIC = b"LDFZ01\0\0"
 
 _HEAD = np.dtype([("magic", "S8"), ("version", "<u2"), ("flags", "<u2"), ("counts", "<u4", (3,))])
 _FRAME = np.dtype([("items", "<u4", (2,)), ("begin", "<u8"), ("sizes", "<u4", (2,))])
-_LARGEST = 1 << 32
-"""Bytes that an item may hold: its leaves' sizes are uint32."""
+_EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
+"""How much larger than in its chunk an item may be, and what it may be in any case; nothing says its size."""
 
 
 def _zstd() -> Compression:
@@ -54,7 +54,8 @@ class PackedHead(ItemsHead):
         view, items = memoryview(data), []  # type: ignore[arg-type]  # an array is a buffer
         for row, start, size in zip(rows.tolist(), starts.tolist(), sizes):
             try:
-                items.append(codec.decompress(view[start : start + size], max_size=_LARGEST))
+                most = max(_EXPANSION * size, _EXPANSION_LEAST)
+                items.append(codec.decompress(view[start : start + size], max_size=most))
             except DataError as error:
                 raise CorruptShardError(f"sample {row}: {error}") from error
         lengths = np.fromiter(map(len, items), np.int64, len(items))

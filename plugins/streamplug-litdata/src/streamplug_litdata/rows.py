@@ -85,7 +85,10 @@ def _values(array: Any, kind: str | None) -> _Values | None:
     _, edges, content = array.buffers()
     ends = np.frombuffer(edges, width)[first : first + count + 1].astype(np.int64)
     data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return _Values(data, ends[:-1], np.diff(ends))
+    sizes = np.diff(ends)
+    if ends[0] < 0 or (sizes < 0).any() or ends[-1] > len(data):
+        raise CorruptShardError("its values do not lie one after the other in their memory")
+    return _Values(data, ends[:-1], sizes)
 
 
 class RowsReader(ShardReader):
@@ -116,7 +119,7 @@ class RowsReader(ShardReader):
             raise CorruptShardError(f"its rows should take {size} bytes of {len(data)}")
         self._data, self._rows = data[self._begin : -_END], rows
         self._specs = specs
-        self._names: list[str] = self._opened(None).schema.names
+        self._names = self._column_names()
         self._known: dict[str, _Column | None] = {}
         self._lock = Lock()
 
@@ -190,17 +193,27 @@ class RowsReader(ShardReader):
                 self._known[name] = self._read(name) if there else None
             return self._known[name]
 
+    def _column_names(self) -> list[str]:
+        schema = self._opened(None).schema
+        try:
+            names: list[str] = schema.names
+        except UnicodeDecodeError as error:
+            raise CorruptShardError(f"the name of a column is not UTF-8: {error}") from error
+        return names
+
     def _read(self, name: str) -> _Column:
         import pyarrow as pa
 
         try:
             chunks = self._opened(self._names.index(name)).read_all().column(0)
             if len(chunks) != self._rows:
-                raise CorruptShardError(
-                    f"column {name!r} has {len(chunks)} rows, the index says {self._rows}"
-                )
+                raise CorruptShardError(f"{len(chunks)} rows, the index says {self._rows}")
+            # Even putting the chunks together would go beyond the memory of damaged ones.
+            chunks.validate(full=not _is_flat(chunks.type))
             return _Column(chunks.combine_chunks(), self._specs[name].kind)
-        except (pa.ArrowException, OSError) as error:
+        except CorruptShardError as error:
+            raise CorruptShardError(f"column {name!r}: {error}") from error
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptShardError(f"column {name!r} cannot be read: {error}") from error
 
     def _opened(self, field: int | None) -> Any:
@@ -216,6 +229,14 @@ class RowsReader(ShardReader):
             raise CorruptShardError(
                 f"its rows at byte {self._begin} cannot be read: {error}"
             ) from error
+
+
+def _is_flat(type_: Any) -> bool:
+    """Say whether values of a type of Arrow lie in memory that checks of sizes alone show to be whole."""
+    import pyarrow as pa
+
+    is_texts = type_ in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return is_texts or pa.types.is_primitive(type_)
 
 
 def _make(_: str, spec: str) -> Encoding:

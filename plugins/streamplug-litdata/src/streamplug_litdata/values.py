@@ -160,7 +160,7 @@ def dtype_of(codes: dict[int, str], code: str) -> np.dtype[Any]:
     Raises:
         InvalidIndexError: If there is none, or it is one of Python objects.
     """
-    name = codes.get(int(code)) if code.isdigit() else None
+    name = {str(number): name for number, name in codes.items()}.get(code)
     if name is None:
         raise InvalidIndexError(f"arrays of the dtype with the code {code!r:.20} are not read")
     dtype: np.dtype[Any] = np.dtype(name).newbyteorder("<")

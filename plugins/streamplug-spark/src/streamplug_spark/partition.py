@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamplug import Writer
@@ -26,15 +26,15 @@ class PartitionWriter:
         columns: Encoding of each column by its name.
         mark: What `MARK` says.
         udf: Makes samples of a pandas DataFrame; None takes the columns as they are.
-        storage_options: Settings of the storage.
+        storage_options: Settings of the storage, such as credentials; not part of the repr.
         options: Further arguments of `Writer`.
     """
 
-    places: tuple[str, ...]
+    places: tuple[str, ...] = field(repr=False)
     columns: Mapping[str, str]
     mark: bytes
     udf: Callable[[Any], Iterable[Mapping[str, Any]]] | None
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
     options: Mapping[str, Any]
 
     def of_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:

@@ -59,7 +59,7 @@ def _places(text: bytes) -> Iterator[int]:
     step = 4 if version == "v1.2" else 3
     for line in lines:
         for place in line.split(" ")[1::step]:
-            if place.isdigit() and len(place) < 18:
+            if place.isdecimal() and len(place) < 18:
                 yield int(place)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import suppress
 from importlib import import_module
+from io import BytesIO
 from math import prod
 from typing import Any
 
@@ -95,9 +97,14 @@ class Cbor(Encoding):
         return data
 
     def decode(self, data: memoryview) -> Any:
-        library, content = _cbor2(), bytes(data)
+        library = _cbor2()
+        decoder = library.CBORDecoder(BytesIO(data))
         try:
-            return library.loads(content)
+            value = decoder.decode()
+            with suppress(library.CBORDecodeEOF):
+                decoder.decode()
+                raise DecodeError("something follows the value")
+            return value
         except Exception as error:  # what it runs into
             raise DecodeError(f"not CBOR: {type(error).__name__}: {error}") from error
 
