@@ -114,6 +114,13 @@ def known(kind: str, name: str) -> bool:
     )
 
 
+def names_of(kind: str) -> list[str]:
+    """Return all names that something answers to, sorted."""
+    from streamplug.plugin.discovery import inventory
+
+    return sorted({*KINDS[kind].builtin, *_registered[kind], *inventory().names(kind)})
+
+
 def make(kind: str, spec: str) -> Any:
     """Make an object from its spec: ``name``, ``name:argument``, each also ``distribution:…``.
 
@@ -197,9 +204,9 @@ def _unknown_text(kind: str, name: str) -> str:
     from streamplug.plugin.discovery import inventory
 
     found = inventory()
-    available = {*KINDS[kind].builtin, *_registered[kind], *found.names(kind)}
-    lines = [f"unknown {kind} {name!r}.{_hint(kind, name, available)}"]
-    lines.append(f"Available: {', '.join(sorted(available))}")
+    available = names_of(kind)
+    lines = [f"unknown {kind} {name!r}.{_hint(kind, name, set(available))}"]
+    lines.append(f"Available: {', '.join(available)}")
     for entry in found.found:
         if entry.status == "broken":
             lines.append(f"Note: {entry.provider} is installed but failed to load ({entry.reason})")
