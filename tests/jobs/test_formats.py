@@ -131,7 +131,10 @@ def test_image_files_stay_what_they_are(tmp_path, read):
 def test_parquet_and_back(tmp_path, write, read):
     pytest.importorskip("streamplug_parquet")
     columns = {"id": "int", "name": "str", "x": "bytes", "score": "float32", "third": "str_float"}
-    make = lambda n: {"id": n, "name": f"{n}", "x": b"\0" * n, "score": n / 3, "third": n / 3}
+
+    def make(n):
+        return {"id": n, "name": f"{n}", "x": b"\0" * n, "score": n / 3, "third": n / 3}
+
     source = write(tmp_path / "source", range(50), columns, make)
     convert(source, Output(tmp_path / "rows", format="parquet"))
     convert(tmp_path / "rows", Output(tmp_path / "mds", format="mds"))

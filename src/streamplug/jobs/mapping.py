@@ -106,8 +106,8 @@ def _mapped(
     if spec is None:
         has = target.encodings or names_of("encoding")
         raise ConfigError(
-            f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {', '.join(has)}; name "
-            f"one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
+            f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {', '.join(has)}; "
+            f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
         )
     encoding = make_encoding(name, spec, target.encodings)
     # Formats with encodings of their own do not store the bytes of a value, and keys are texts to others.

@@ -201,8 +201,8 @@ def _columns(indexes: Sequence[Index]) -> Mapping[str, tuple[Column, ...]]:
             odd = sorted(set(found) ^ set(names))
             both = f"shards of {where}" if where == first else f"{first} and {where}"
             raise ConfigError(
-                f"{both}: only some have the columns {odd}; all must have the same, so write those apart that "
-                "differ, or leave columns out when they are written"
+                f"{both}: only some have the columns {odd}; all must have the same, so write those apart "
+                "that differ, or leave columns out when they are written"
             )
         first = first or where
         for column in schema.columns:

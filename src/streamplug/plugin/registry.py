@@ -230,11 +230,13 @@ def _hint(kind: str, name: str, available: set[str]) -> str:
         install = f"pip install {distribution}"
         return f" It is provided by {distribution}, which is not installed: {install}"
     # The default cutoff of 0.6 misses short names, such as 'zsd' for 'zstd'.
-    close = difflib.get_close_matches(name.lower(), {*available, *catalog}, 1, 0.5)
+    close = difflib.get_close_matches(name.lower(), {*available, *catalog}, 3, 0.5)
     if not close:
         return ""
-    install = "" if close[0] in available else f" (pip install {catalog[close[0]]})"
-    return f" Did you mean {close[0]!r}?{install}"
+    swapped = (found for found in close if sorted(found) == sorted(name.lower()))
+    best = next(swapped, close[0])
+    install = "" if best in available else f" (pip install {catalog[best]})"
+    return f" Did you mean {best!r}?{install}"
 
 
 def blank(pickled_class: bytes) -> Any:
