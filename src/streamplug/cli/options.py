@@ -26,8 +26,8 @@ _SOURCE = (
 _COLUMNS = (
     click.option("--columns", help="Encodings: NAME:ENCODING, with commas between.", multiple=True),
     click.option("--rename", help="OLD=NEW, with commas between.", multiple=True),
-    click.option("--select", help="Columns to take, with commas between.", multiple=True),
-    click.option("--drop", help="Columns to leave out, with commas between.", multiple=True),
+    click.option("--select", help="Columns to take, by their old names.", multiple=True),
+    click.option("--drop", help="Columns to leave out, likewise.", multiple=True),
     click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too."),
 )
 _OUTPUT = (
