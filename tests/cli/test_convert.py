@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.cli import main
+from streamplug.cli.options import encodings_of
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 
@@ -65,9 +66,18 @@ def test_all_options_have_an_effect(source, tmp_path):
     assert told["shards"] > 1
 
 
+def test_types_may_have_commas_and_colons():
+    texts = ["a:struct<x: int64, y: list<decimal128(38, 9)>>,b:int8", "v:ndarray:int16:2,2"]
+    assert encodings_of(texts) == {
+        "a": "struct<x: int64, y: list<decimal128(38, 9)>>",
+        "b": "int8",
+        "v": "ndarray:int16:2,2",
+    }
+
+
 def test_errors_are_one_line(source, tmp_path):
     for arguments, said in (
-        (["--columns", "id"], "--columns 'id': expected two texts with ':' between them"),
+        (["--columns", "id"], "--columns 'id': expected NAME:ENCODING, such as text:str"),
         (["--rename", "id:n"], "--rename 'id:n': expected"),
         (["--select", "ids"], "Did you mean 'id'"),
         (["--storage-options", "{"], "--storage-options: not JSON"),

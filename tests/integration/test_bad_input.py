@@ -271,7 +271,8 @@ def test_a_missing_index_says_what_may_be_wrong(tmp_path):
         StreamingDataset(local=str(tmp_path), split="train")
     assert str(caught.value) == (
         f"{tmp_path}/train/index.json does not exist: there is no data set, or its writer has not "
-        "finished; check remote=, local= and split=, and region and endpoint if there are any"
+        "finished; check remote=, local= and split=, and region and endpoint if there are any; files "
+        "that need no index, such as Parquet, are read with their format= (--src-format)"
     )
 
 

@@ -10,6 +10,7 @@ from streamplug.errors import (
     ConfigError,
     NotFound,
     OutputExistsError,
+    StreamplugError,
     UnsafeTypeError,
 )
 from streamplug.interfaces import Encoding
@@ -147,7 +148,9 @@ def test_sets_whose_encodings_differ_become_one_with_those_of_the_first(tmp_path
 def test_sets_with_other_columns_are_refused(tmp_path, write):
     first = write(tmp_path / "a", range(3), {"id": "int"})
     second = write(tmp_path / "b", range(3, 6), {"id": "int", "name": "str"})
-    with pytest.raises(ConfigError, match=r"lack the columns \['name'\] that others have"):
+    with pytest.raises(
+        ConfigError, match=r"a/index.json and .*b/index.json: only some.*\['name'\]"
+    ):
         convert([first, second], Output(tmp_path / "out"))
 
 
@@ -200,9 +203,17 @@ def test_nothing_is_written_among_other_files(source, tmp_path):
 def test_a_run_is_not_continued_with_another_source_or_other_columns(source, tmp_path, write):
     convert(source, Output(tmp_path / "out"))
     convert(source, Output(tmp_path / "out"))  # all is there
-    for again in (write(tmp_path / "other", range(1, 201)), source):
-        with pytest.raises(OutputExistsError, match="parts_digest was"):
-            convert(again, Output(tmp_path / "out"), columns=Columns(rename={"x": "y"}))
+    with pytest.raises(OutputExistsError, match=r"columns was .*--exist-ok"):
+        convert(source, Output(tmp_path / "out"), columns=Columns(rename={"x": "y"}))
+    with pytest.raises(OutputExistsError, match="made of other samples"):
+        convert(write(tmp_path / "other", range(1, 201)), Output(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("wrong", [{"compression": "zst"}, {"hashes": ["sha"]}])
+def test_a_wrong_name_leaves_nothing_behind(source, tmp_path, wrong):
+    with pytest.raises(StreamplugError, match=r"unknown.*(zst|sha)"):
+        convert(source, Output(tmp_path / "out", **wrong))
+    assert convert(source, Output(tmp_path / "out")).samples == 200
 
 
 def test_a_set_without_shards_is_refused(tmp_path, write):

@@ -126,3 +126,55 @@ def test_image_files_stay_what_they_are(tmp_path, read):
     asked = Columns(encodings={"jpg": "jpeg"}, select=["jpg"])
     convert(stream, Output(tmp_path / "back", format="mds"), columns=asked)
     assert read(tmp_path / "back", stored=["jpg"])["jpg"] == files
+
+
+def test_parquet_and_back(tmp_path, write, read):
+    pytest.importorskip("streamplug_parquet")
+    columns = {"id": "int", "name": "str", "x": "bytes", "score": "float32", "third": "str_float"}
+
+    def make(n):
+        return {"id": n, "name": f"{n}", "x": b"\0" * n, "score": n / 3, "third": n / 3}
+
+    source = write(tmp_path / "source", range(50), columns, make)
+    convert(source, Output(tmp_path / "rows", format="parquet"))
+    convert(tmp_path / "rows", Output(tmp_path / "mds", format="mds"))
+    before, after = read(source), read(tmp_path / "mds")
+    assert list(before) == list(after)
+    for name, values in before.items():
+        assert np.array_equal(values, after[name])
+
+
+def test_a_float_of_text_keeps_its_digits_in_parquet(tmp_path, write, read):
+    pytest.importorskip("streamplug_text")
+    pytest.importorskip("streamplug_parquet")
+    columns = {"id": "int", "third": "float64"}
+    source = write(tmp_path / "source", range(5), columns, lambda n: {"id": n, "third": n / 3})
+    convert(source, Output(tmp_path / "lines", format="json"))
+    convert(tmp_path / "lines", Output(tmp_path / "rows", format="parquet"))
+    assert read(tmp_path / "rows")["third"].tolist() == [n / 3 for n in range(5)]
+
+
+def test_lists_of_one_size_become_arrays(tmp_path, read):
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("streamplug_parquet")
+    from pyarrow import parquet
+
+    vectors = pa.array([[n, n / 2] for n in range(5)], pa.list_(pa.float32(), 2))
+    parquet.write_table(pa.table({"v": vectors, "few": [None, 1, 2, 3, 4]}), tmp_path / "a.parquet")
+    source = Stream(remote=str(tmp_path / "a.parquet"), format="parquet")
+    with pytest.raises(ConfigError, match=r"column 'few' \(int64\?\).*few:json"):
+        convert(source, Output(tmp_path / "mds", format="mds"))
+    convert(
+        source, Output(tmp_path / "mds", format="mds"), columns=Columns(encodings={"few": "json"})
+    )
+    assert read(tmp_path / "mds")["v"].tolist() == [[n, n / 2] for n in range(5)]
+    assert read(tmp_path / "mds")["few"] == [None, 1, 2, 3, 4]
+
+
+def test_files_that_are_only_read_become_another_format(tmp_path):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    source = Stream(remote=str(tmp_path / "a.jsonl"), format="jsonl")
+    with pytest.raises(ConfigError, match=r"read as they are.*--format\), such as mds$"):
+        convert(source, Output(tmp_path / "out"))
+    assert convert(source, Output(tmp_path / "out", format="mds")).samples == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -87,6 +88,6 @@ def _spread(values: tuple[int, int, int]) -> str:
 
 def _short(value: object) -> str:
     if isinstance(value, dict) and value.keys() == {"base64"}:
-        return f"{len(value['base64']) * 3 // 4:,} bytes"
+        return f"{len(b64decode(value['base64'])):,} bytes"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

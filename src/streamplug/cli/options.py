@@ -26,8 +26,8 @@ _SOURCE = (
 _COLUMNS = (
     click.option("--columns", help="Encodings: NAME:ENCODING, with commas between.", multiple=True),
     click.option("--rename", help="OLD=NEW, with commas between.", multiple=True),
-    click.option("--select", help="Columns to take, with commas between.", multiple=True),
-    click.option("--drop", help="Columns to leave out, with commas between.", multiple=True),
+    click.option("--select", help="Columns to take, by their old names.", multiple=True),
+    click.option("--drop", help="Columns to leave out, likewise.", multiple=True),
     click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too."),
 )
 _OUTPUT = (
@@ -43,6 +43,13 @@ _OUTPUT = (
     click.option("--out-storage-options", help="Those of the new set, where they differ."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
+
+
+_PAIRS = {
+    "--columns": "NAME:ENCODING, such as text:str",
+    "--fractions": "NAME=SHARE, such as train=0.9",
+    "--rename": "OLD=NEW, such as image=jpg",
+}
 
 
 def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
@@ -109,11 +116,13 @@ def parts_of(texts: Sequence[str]) -> list[str]:
 def encodings_of(texts: Sequence[str]) -> dict[str, str]:
     """Return encodings by name; what has no colon belongs to the one before: ``x:ndarray:int8:2,3``."""
     found: list[str] = []
-    for part in parts_of(texts):
-        if ":" in part or not found:
-            found.append(part)
-        else:
+    for part in (part for text in texts for part in text.split(",") if part.strip()):
+        # Types such as struct<a: int64, b: string> have commas and colons of their own.
+        within = bool(found) and sum(map(found[-1].count, "<([")) > sum(map(found[-1].count, ">)]"))
+        if found and (within or ":" not in part):
             found[-1] += f",{part}"
+        else:
+            found.append(part)
     return dict(_pair(text, "--columns", ":") for text in found)
 
 
@@ -129,7 +138,7 @@ def numbers_of(option: str, text: str) -> dict[str, float]:
 def _pair(text: str, option: str, mark: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not (name and found and value):
-        raise ConfigError(f"{option} {text!r}: expected two texts with {mark!r} between them")
+        raise ConfigError(f"{option} {text!r}: expected {_PAIRS[option]}")
     return name.strip(), value.strip()
 
 

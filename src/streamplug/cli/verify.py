@@ -17,7 +17,9 @@ from streamplug.verify import verify as check
 @click.command()
 @click.argument("location")
 @click.option("--split", help="Sub-directory of LOCATION.")
-@click.option("--format", "format_", help="Of files for which there is no index.json.")
+@click.option(
+    "--format", "--src-format", "format_", help="Of files for which there is no index.json."
+)
 @click.option("--threads", type=click.IntRange(1), default=4, help="Shards checked at once.")
 @click.option("--retries", type=click.IntRange(0), default=2, help="Of a failed download.")
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")

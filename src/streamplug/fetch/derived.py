@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.errors import StorageError
+from streamplug.errors import DataError, StorageError
 from streamplug.fetch.bundling import BUNDLES, Tree, bundles, list_tree
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import Found, find_files
@@ -112,7 +112,8 @@ class Deriver:
             return Derived(path.read_bytes(), folder)
 
     def _bundle(self, tree: Tree, mark: str, base: Path, path: Path) -> None:
-        chosen = self._format.chosen([each.key for each in tree.files])
+        with _of_set(self._storage):
+            chosen = self._format.chosen([each.key for each in tree.files])
         _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
         entries = []
         for number, bundle in enumerate(bundles(tree.files, chosen)):
@@ -200,10 +201,20 @@ class Deriver:
     def _united(self, said: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         kinds = {json.dumps(each["shared"], sort_keys=True): each["shared"] for each in said}
         plain = [{**kind, "compression": None} for kind in kinds.values()]
-        united = self._format.united(plain)
+        with _of_set(self._storage):
+            united = self._format.united(plain)
         return [
             {**united, "compression": each["shared"]["compression"], **each["own"]} for each in said
         ]
+
+
+@contextmanager
+def _of_set(storage: Storage) -> Iterator[None]:
+    """Say in errors on all files of a set where they are."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{storage.url}: {error}") from error
 
 
 def _known(folder: Path, mark: str) -> dict[str, Any] | None:

@@ -109,7 +109,8 @@ def _content(storage: Storage, retries: int) -> bytes:
     except NotFound:
         raise NotFound(
             f"{storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has not "
-            "finished; check remote=, local= and split=, and region and endpoint if there are any"
+            "finished; check remote=, local= and split=, and region and endpoint if there are any; files "
+            "that need no index, such as Parquet, are read with their format= (--src-format)"
         ) from None
 
 

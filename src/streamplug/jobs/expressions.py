@@ -6,6 +6,8 @@ values of columns are only looked up.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import json
 import math
 import re
@@ -17,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError
 
 _KNOWN = {"json": json, "math": math, "np": np, "re": re}
 """What expressions may use besides the columns and Python's own functions."""
 _ALL = frozenset({"sample"})
+_GIVEN = {*_KNOWN, *_ALL, "number", *dir(builtins)}
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,22 @@ class Expression:
             raise ConfigError(f"{self.text!r:.200} is no Python expression: {error}") from None
 
     def columns(self, known: Collection[str]) -> list[str]:
-        """Return which of some columns it uses, or may use."""
+        """Return which of some columns it uses, or may use.
+
+        Raises:
+            ConfigError: If it uses a name that nothing has; the nearest that does is told.
+        """
+        check_names(f"{self.text!r:.200}", "the data set", self._free() - _GIVEN, known)
         used = set(_names(self._code))
         return [name for name in known if used & _ALL or name in used]
+
+    def _free(self) -> set[str]:
+        """Return the names that it does not give values itself, as loops and lambdas do."""
+        nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        return {name.id for name in names} - own
 
     def __call__(self, number: int, sample: Mapping[str, Any]) -> Any:
         """Return its value for a sample.

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
 from streamplug.jobs.stored import same_encoding
-from streamplug.plugin.registry import known, make
+from streamplug.plugin.registry import known, make, names_of
 
-_TEXT = {"float": "float64"}
-"""What formats that store text call otherwise than others do."""
-_KINDS = {"i": "int", "u": "int", "f": "float"}
-_NUMBERS = {"str_int": "int", "str_float": "float"}
+_ALIKE = {
+    "binary": ("bytes",),
+    "bytes": ("binary",),
+    "str": ("string",),
+    "string": ("str",),
+}
+"""What formats call otherwise than others do."""
+_PLAIN = {name: np.dtype("f8") for name in ("float", "str_float")} | {
+    name: np.dtype("i8") for name in ("int", "str_int")
+}
+"""The numbers of those that store text."""
+_KINDS = {"f": "float", "i": "int", "u": "int"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +104,10 @@ def _mapped(
     old = columns[0].name
     spec = asked or _spec(columns[0], target)
     if spec is None:
-        has = ", ".join(target.encodings) or "what plugins provide"
+        has = target.encodings or names_of("encoding")
         raise ConfigError(
-            f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {has}; name one of "
-            f"these for it ({name}:…), or leave the column out"
+            f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {', '.join(has)}; "
+            f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
         )
     encoding = make_encoding(name, spec, target.encodings)
     # Formats with encodings of their own do not store the bytes of a value, and keys are texts to others.
@@ -109,13 +120,24 @@ def _mapped(
 
 def _spec(column: Column, target: Format) -> str | None:
     """Return the encoding that a column gets if nobody says; None if there is none like it."""
-    if target.encodings:
-        dtype = column.encoding.dtype
-        scalar = dtype.kind if dtype is not None and not dtype.shape else ""
-        near = _NUMBERS.get(column.spec) or _KINDS.get(scalar)
-        return next((s for s in (column.spec, near) if s in target.encodings), None)
-    spec = _TEXT.get(column.spec, column.spec)
-    return spec if known("encoding", spec.partition(":")[0]) else None
+    dtype = column.encoding.dtype or _PLAIN.get(column.spec)
+    names = [column.spec, *_ALIKE.get(column.spec, ())]
+    if dtype is not None and dtype.shape:
+        names.append(f"ndarray:{dtype.base.name}:{','.join(map(str, dtype.shape))}")
+    elif dtype is not None:
+        names += [dtype.name, _KINDS.get(dtype.kind, dtype.name)]
+    return next((name for name in names if _takes(target, name, dtype)), None)
+
+
+def _takes(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
+    """Say whether a format has an encoding, and one in which no digit of a number is lost."""
+    if not target.encodings:
+        return known("encoding", name.partition(":")[0])
+    if name not in target.encodings:
+        return False
+    new = target.encodings[name].dtype
+    # "float" has 64 bits in one format and 32 in another.
+    return dtype is None or new is None or dtype.kind != "f" or np.can_cast(dtype, new)
 
 
 def with_key(columns: Iterable[Mapped], target: str) -> list[Mapped]:
@@ -139,6 +161,7 @@ def check_writable(columns: Iterable[Mapped], target: str) -> None:
     try:
         format_.writer(made, WriteSettings(None, (), None))
     except StreamplugError as error:
-        raise ConfigError(
-            f"format {target}: {error}; rename the column, or leave it out"
-        ) from error
+        of_column = any(repr(column.name) in f"{error}" for column in made)
+        advice = "rename the column, or leave it out"
+        other = "name another one for the new data set with format= (--format), such as mds"
+        raise ConfigError(f"format {target}: {error}; {advice if of_column else other}") from error

@@ -186,7 +186,7 @@ def _as_stored(stream: Stream, names: Collection[str]) -> Stream:
     return replace(stream, decoders={**(stream.decoders or {}), **dict.fromkeys(names, as_stored)})
 
 
-def _columns(indexes: Iterable[Index]) -> Mapping[str, tuple[Column, ...]]:
+def _columns(indexes: Sequence[Index]) -> Mapping[str, tuple[Column, ...]]:
     """Return the columns of sets, as each of their schemas has them.
 
     Raises:
@@ -194,16 +194,22 @@ def _columns(indexes: Iterable[Index]) -> Mapping[str, tuple[Column, ...]]:
     """
     schemas = [(index.where, schema) for index in indexes for schema in index.schemas]
     found: dict[str, tuple[Column, ...]] = {}
+    first = ""
     for where, schema in schemas:
         names = [column.name for column in schema.columns]
         if found and set(found) != set(names):
             odd = sorted(set(found) ^ set(names))
+            both = f"shards of {where}" if where == first else f"{first} and {where}"
             raise ConfigError(
-                f"{where}: some shards lack the columns {odd} that others have; all must have the same, so "
-                "write those apart that differ, or leave columns out when they are written"
+                f"{both}: only some have the columns {odd}; all must have the same, so write those apart "
+                "that differ, or leave columns out when they are written"
             )
+        first = first or where
         for column in schema.columns:
             found[column.name] = (*found.get(column.name, ()), column)
     if not found:
-        raise ConfigError("there are no shards, so nothing says which columns the data set has")
+        where = ", ".join(index.where for index in indexes)
+        raise ConfigError(
+            f"{where}: there are no shards, so nothing says which columns the data set has"
+        )
     return found

@@ -114,6 +114,13 @@ def known(kind: str, name: str) -> bool:
     )
 
 
+def names_of(kind: str) -> list[str]:
+    """Return all names that something answers to, sorted."""
+    from streamplug.plugin.discovery import inventory
+
+    return sorted({*KINDS[kind].builtin, *_registered[kind], *inventory().names(kind)})
+
+
 def make(kind: str, spec: str) -> Any:
     """Make an object from its spec: ``name``, ``name:argument``, each also ``distribution:…``.
 
@@ -197,9 +204,9 @@ def _unknown_text(kind: str, name: str) -> str:
     from streamplug.plugin.discovery import inventory
 
     found = inventory()
-    available = {*KINDS[kind].builtin, *_registered[kind], *found.names(kind)}
-    lines = [f"unknown {kind} {name!r}.{_hint(kind, name, available)}"]
-    lines.append(f"Available: {', '.join(sorted(available))}")
+    available = names_of(kind)
+    lines = [f"unknown {kind} {name!r}.{_hint(kind, name, set(available))}"]
+    lines.append(f"Available: {', '.join(available)}")
     for entry in found.found:
         if entry.status == "broken":
             lines.append(f"Note: {entry.provider} is installed but failed to load ({entry.reason})")
@@ -223,11 +230,13 @@ def _hint(kind: str, name: str, available: set[str]) -> str:
         install = f"pip install {distribution}"
         return f" It is provided by {distribution}, which is not installed: {install}"
     # The default cutoff of 0.6 misses short names, such as 'zsd' for 'zstd'.
-    close = difflib.get_close_matches(name.lower(), {*available, *catalog}, 1, 0.5)
+    close = difflib.get_close_matches(name.lower(), {*available, *catalog}, 3, 0.5)
     if not close:
         return ""
-    install = "" if close[0] in available else f" (pip install {catalog[close[0]]})"
-    return f" Did you mean {close[0]!r}?{install}"
+    swapped = (found for found in close if sorted(found) == sorted(name.lower()))
+    best = next(swapped, close[0])
+    install = "" if best in available else f" (pip install {catalog[best]})"
+    return f" Did you mean {best!r}?{install}"
 
 
 def blank(pickled_class: bytes) -> Any:

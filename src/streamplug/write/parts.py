@@ -16,6 +16,7 @@ import xxhash
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, NotFound, OutputExistsError
+from streamplug.hashing import new_hash
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import join, local_path, open_storage
@@ -74,6 +75,11 @@ def write_parts(
     if not parts:
         raise ConfigError("parts= is empty: there is nothing to write")
     workers = _engine(engine, processes)
+    # A wrong name must not leave a plan behind that a right one would then contradict.
+    if (compression := options.get("compression")) is not None:
+        make_plugin("compression", compression)
+    for name in options.get("hashes") or ():
+        new_hash(name)
     whole = _Whole(out, storage_options)
     plan = _plan(parts, columns, options)
     whole.begin(plan, exist_ok=exist_ok)
@@ -141,7 +147,7 @@ class _Whole:
                 other = _difference(found, plan) if found else "it was written otherwise"
                 raise OutputExistsError(
                     f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
-                    "another place, or pass exist_ok=True to replace it"
+                    "another place, or pass exist_ok=True (--exist-ok) to replace it"
                 )
             for info in list(self._storage.list("")):
                 self._storage.delete(info.key)
@@ -188,7 +194,9 @@ def _plan(
 def _difference(found: Any, plan: dict[str, Any]) -> str:
     if not isinstance(found, dict):
         return f"its {PLAN_NAME} is damaged"
-    names = [name for name in plan if found.get(name) != plan[name]]
+    names = [name for name in plan if found.get(name) != plan[name] and name != "parts_digest"]
+    if not names:
+        return "it is made of other samples, or in another way"
     return ", ".join(
         f"{name} was {found.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
     )

@@ -49,8 +49,8 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
             taken.append((class_, folder, last, number))
     if empty := sorted(classes - found):
         raise InvalidIndexError(
-            f"{empty[0]}/ and {len(empty) - 1} other directories have no file that ends with "
-            f"{', '.join(endings)}, so they are no classes; name the others in remote=, such as with "
+            f"directories without a file that ends with {', '.join(endings)} are no classes: "
+            f"{', '.join(empty)[:200]}; name the others in remote=, such as with "
             "{dog,cat}/**, or give a format of other files"
         )
     if not classes:
