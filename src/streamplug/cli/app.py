@@ -13,6 +13,7 @@ from streamplug.errors import StreamplugError
 
 COMMANDS = {
     "cat": "streamplug.cli.cat:cat",
+    "config": "streamplug.cli.config:config",
     "convert": "streamplug.cli.convert:convert",
     "diff": "streamplug.cli.diff:diff",
     "explain": "streamplug.cli.explain:explain",
