@@ -21,6 +21,7 @@ COMMANDS = {
     "inspect": "streamplug.cli.inspect:inspect",
     "join": "streamplug.cli.join:join",
     "merge": "streamplug.cli.merge:merge",
+    "new-plugin": "streamplug.cli.new_plugin:new_plugin",
     "plugins": "streamplug.cli.plugins:plugins",
     "proc": "streamplug.cli.proc:proc",
     "quickstart": "streamplug.cli.quickstart:quickstart",
