@@ -66,7 +66,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         super().__init_subclass__(**kwargs)
         # Only then: samples of a data set that has a __getitem__ of its own are read one by one.
         if "get_item" in cls.__dict__ and "__getitem__" not in cls.__dict__:
-            cls.__getitem__ = _through_get_item  # type: ignore[method-assign]
+            cls.__getitem__ = _through_get_item  # type: ignore[method-assign]  # it is made for that
 
     def get_item(self, sample_id: int, retry: int = 7) -> Any:  # noqa: ARG002 - downloads are tried again anyway
         """Return a sample.
