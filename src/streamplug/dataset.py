@@ -10,7 +10,7 @@ import numpy as np
 
 from streamplug.block import Block, Source, planned
 from streamplug.clock import Loop
-from streamplug.config import detect_world, whole_number
+from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.explain import Use, explain, where
 from streamplug.fetch import Observer
 from streamplug.index import shards_digest
@@ -27,7 +27,7 @@ from streamplug.watch import Watch, callbacks_of, in_worker
 T = TypeVar("T")
 
 
-class StreamingDataset:
+class StreamingDataset(Configurable, section="dataset"):
     """Samples of one or several streams, in an order that does not depend on the hardware.
 
     For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times

@@ -11,7 +11,7 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.config import check_names
+from streamplug.config import Configurable, check_names
 from streamplug.errors import ConfigError, NotFound, UnsafeTypeError
 from streamplug.fetch import (
     DOWNLOAD_TIMEOUT,
@@ -44,7 +44,7 @@ _LOG = logging.getLogger("streamplug")
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Configurable):
     """One data set: where it lies, and where its shards are kept while they are read.
 
     Attributes:

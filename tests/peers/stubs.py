@@ -1,4 +1,4 @@
-"""Small stand-ins for what mosaicml-streaming imports but that no test of ours reaches.
+"""Small stand-ins for what mosaicml-streaming and datasets import but that no test of ours reaches.
 
 torchvision and transformers are large, and bind the environment to their versions of torch.
 """
@@ -13,7 +13,7 @@ _NEEDED = {
     "torchvision.datasets": ("VisionDataset",),
     "torchvision.transforms": (),
     "torchvision.transforms.functional": ("to_tensor",),
-    "transformers": (),
+    "transformers": ("PreTrainedTokenizerBase",),
     "transformers.feature_extraction_utils": ("BatchFeature",),
     "transformers.models": (),
     "transformers.models.auto": (),

@@ -1,4 +1,4 @@
-"""What plugins/_template renders is a distribution that works as it is."""
+"""What streamplug new-plugin makes is a distribution that works as it is, of each kind."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from streamplug.cli import main
+from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.plugin.kinds import KINDS
+from streamplug.scaffold import EXAMPLES, new_plugin
 
 ROOT = Path(__file__).parents[2]
-RENDER = ROOT / "plugins" / "_template" / "render.py"
+FEW = """
+from hypothesis import settings
+settings.register_profile("few", max_examples=5, derandomize=True, deadline=None, database=None)
+settings.load_profile("few")
+"""
+NAMES = {kind: f"tiny-{kind}" for kind in KINDS}
 
 
 def run(*command, **environment):
@@ -36,78 +47,94 @@ def succeed(*command, **environment):
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory):
-    return Path(succeed(RENDER, "trace-id", tmp_path_factory.mktemp("rendered")).strip())
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    for kind, name in NAMES.items():
+        command = ["new-plugin", name, "--kind", kind, "--out", str(folder)]
+        result = CliRunner().invoke(main, command)
+        assert result.stdout == f"{folder / f'streamplug-{name}'}\n", result.stderr
+    return folder
 
 
 @pytest.fixture(scope="module")
-def installed(rendered, tmp_path_factory):
+def installed(made, tmp_path_factory):
     target = tmp_path_factory.mktemp("installed")
     command = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    succeed(*command, "--no-build-isolation", "--target", target, rendered)
-    return target
-
-
-def test_its_own_tests_pass(rendered, installed):
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", rendered]
-    shown = succeed(*command, rendered / "tests", PYTHONPATH=str(installed))
-    assert "passed" in shown
-    assert "failed" not in shown
-
-
-def test_its_encoding_is_found_by_name(installed):
-    code = (
-        "from uuid import UUID; from streamplug.plugin import make; e = make('encoding', 'trace-id')"
-        "; print(type(e).__module__, e.decode(memoryview(e.encode(UUID(int=7)))))"
+    succeed(
+        *command, "--no-build-isolation", "--target", target, *sorted(made.glob("streamplug-*"))
     )
-    assert succeed("-c", code, PYTHONPATH=str(installed)) == (
-        "streamplug_trace_id.encoding 00000000-0000-0000-0000-000000000007\n"
-    )
+    path = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(target), *([path] if path else [])])
 
 
-def test_it_is_listed(installed):
+def test_there_is_an_example_of_each_kind():
+    assert set(EXAMPLES) == set(KINDS)
+
+
+def test_their_own_tests_pass(made, installed):
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", made]
+    # With few examples, in one process: the documentation tests classes like these with all.
+    command += ["-k", "not process and not spawn and not worker"]
+    (made / "conftest.py").write_text(FEW)
+    shown = succeed(*command, "--import-mode=importlib", made, PYTHONPATH=installed)
+    assert " passed" in shown
+
+
+def test_they_are_listed(installed):
     code = "from streamplug.cli import main; main()"
-    shown = succeed("-c", code, "plugins", "--json", "--check", PYTHONPATH=str(installed))
-    assert [f for f in json.loads(shown) if f["distribution"] == "streamplug-trace-id"] == [
-        {
-            "kind": "encoding",
-            "name": "trace-id",
-            "distribution": "streamplug-trace-id",
+    shown = succeed("-c", code, "plugins", "--json", "--check", PYTHONPATH=installed)
+    found = {f["distribution"]: f for f in json.loads(shown)}
+    for kind, name in NAMES.items():
+        assert found[f"streamplug-{name}"] == {
+            "kind": kind,
+            "name": name,
+            "distribution": f"streamplug-{name}",
             "version": "0.1.0",
-            "target": "streamplug_trace_id.encoding:TraceId",
+            "target": f"streamplug_tiny_{kind}.{kind}:Tiny{kind.capitalize()}",
             "status": "ok",
             "reason": "",
         }
-    ]
 
 
-def test_it_keeps_to_the_rules_of_the_code(rendered):
+def test_they_keep_to_the_rules_of_the_code(made):
     pytest.importorskip("ruff")
     pytest.importorskip("mypy")
     settings = ROOT / "pyproject.toml"
-    succeed("-m", "ruff", "check", "--no-cache", "--config", settings, rendered / "src")
-    succeed("-m", "ruff", "format", "--check", "--no-cache", "--config", settings, rendered)
-    succeed("-m", "mypy", "--config-file", settings, "--cache-dir", os.devnull, rendered / "src")
+    rules = ["--extend-ignore", "ARG002,D102", "--config", settings]  # as for our own plugins
+    sources = [folder / "src" for folder in sorted(made.glob("streamplug-*"))]
+    succeed("-m", "ruff", "check", "--no-cache", *rules, *sources)
+    succeed("-m", "ruff", "format", "--check", "--no-cache", "--config", settings, *sources)
+    succeed("-m", "mypy", "--config-file", settings, "--cache-dir", os.devnull, *sources)
 
 
-def test_its_metadata_is_that_of_our_own(tmp_path):
+def test_their_metadata_is_that_of_our_own(tmp_path):
     def varying(line):
         return line.startswith(("description = ", "dependencies = "))
 
-    folder = Path(succeed(RENDER, "msgpack", tmp_path).strip())
+    folder = new_plugin("msgpack", "encoding", tmp_path)
     ours = (ROOT / "plugins" / "streamplug-msgpack" / "pyproject.toml").read_text().splitlines()
     made = (folder / "pyproject.toml").read_text().splitlines()
     assert [x for x in made if not varying(x)] == [x for x in ours if not varying(x)]
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "9lives", "a b", "../x"])
 def test_a_malformed_name_is_refused(tmp_path, name):
-    result = run(RENDER, name, tmp_path)
-    assert result.returncode == 1
-    assert "use lower-case letters, digits, - and _" in result.stderr
+    with pytest.raises(ConfigError, match="use lower-case letters, digits, -"):
+        new_plugin(name, "encoding", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_that_could_not_be_used_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'a_b': use lower-case"):
+        new_plugin("a_b", "storage", tmp_path)
+    with pytest.raises(ConfigError, match="'int' is a built-in encoding"):
+        new_plugin("int", "encoding", tmp_path)
+    with pytest.raises(ConfigError, match="kind='cloud': expected one of callback, "):
+        new_plugin("x", "cloud", tmp_path)
+
+
 def test_nothing_is_overwritten(tmp_path):
-    succeed(RENDER, "x", tmp_path)
-    assert "FileExistsError" in run(RENDER, "x", tmp_path).stderr
+    new_plugin("x", "encoding", tmp_path)
+    with pytest.raises(OutputExistsError, match="is there already"):
+        new_plugin("x", "shuffle", tmp_path)

@@ -20,7 +20,7 @@ from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.adapters.bundles import bundled, in_turn
 from streamplug.adapters.lists import Cuts, end_to_end, list_bytes
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
-from streamplug.config import detect_world
+from streamplug.config import Configurable, detect_world
 from streamplug.errors import ConfigError
 from streamplug.fetch import observe
 from streamplug.run import Run
@@ -97,7 +97,7 @@ class TokenDataset(tokens.TokenDataset, StreamingDataset):  # noqa: D101 - below
     __doc__ = tokens.TokenDataset.__doc__
 
 
-class StreamingDataLoader(DataLoader):  # type: ignore[type-arg]  # generic in its stubs only
+class StreamingDataLoader(Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
     """A torch `DataLoader` that hands over whole batches, and whose state is exact.
 
     Workers read batches column by column and leave them in memory that they share with this process, where

@@ -13,6 +13,7 @@ from streamplug.errors import StreamplugError
 
 COMMANDS = {
     "cat": "streamplug.cli.cat:cat",
+    "config": "streamplug.cli.config:config",
     "convert": "streamplug.cli.convert:convert",
     "diff": "streamplug.cli.diff:diff",
     "explain": "streamplug.cli.explain:explain",
@@ -20,6 +21,7 @@ COMMANDS = {
     "inspect": "streamplug.cli.inspect:inspect",
     "join": "streamplug.cli.join:join",
     "merge": "streamplug.cli.merge:merge",
+    "new-plugin": "streamplug.cli.new_plugin:new_plugin",
     "plugins": "streamplug.cli.plugins:plugins",
     "proc": "streamplug.cli.proc:proc",
     "quickstart": "streamplug.cli.quickstart:quickstart",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import parse_bytes, whole_number
+from streamplug.config import Configurable, parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.fetch.files import partial_file
 from streamplug.hashing import new_hash
@@ -40,7 +40,7 @@ _COMPLETE = "the data set is complete"
 _GIVEN_UP = "the data set was given up after an error"
 
 
-class Writer:
+class Writer(Configurable, section="writer"):
     """Writes samples into the shards of a new data set, and its index last.
 
     Use it in a ``with`` statement: leaving it normally completes the data set, leaving it by an

@@ -1,1 +1,0 @@
-"""The encoding $name for streamplug."""

@@ -1,0 +1,43 @@
+"""``streamplug config``: what a config file may say, and whether one says it right."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+
+import click
+
+import streamplug
+from streamplug.config import SECTIONS, Configurable, json_schema, load
+from streamplug.errors import ConfigError
+
+
+@click.command()
+@click.argument("action", type=click.Choice(["schema", "check"]))
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.option("--open", "opens", is_flag=True, help="For check: also make the data set.")
+def config(action: str, file: str | None, *, opens: bool) -> None:
+    """Print a JSON schema of config files (schema), or tell what is wrong with FILE (check).
+
+    The section about the loader is there where torch is installed.
+    """
+    if (action == "check") != (file is not None) or (opens and file is None):
+        raise click.UsageError("check takes a FILE, schema takes none, and only check --open")
+    if file is None:
+        click.echo(json.dumps(json_schema(_classes()), indent=2))
+        return
+    found = load(file)
+    classes, named = _classes(), [name for name in SECTIONS if name in found]
+    for name in named or ["dataset"]:
+        if name not in classes:
+            raise ConfigError(f"{name}: needs torch, which is not installed: pip install torch")
+        classes[name].check_config(found)
+    if opens:
+        streamplug.StreamingDataset.from_config(found)
+    click.echo(f"{file}: {', '.join(named or ['dataset'])}: right")
+
+
+def _classes() -> dict[str, type[Configurable]]:
+    """Return what each section is about."""
+    loader = {"loader": streamplug.StreamingDataLoader} if find_spec("torch") else {}
+    return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}

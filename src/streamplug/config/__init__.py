@@ -1,0 +1,24 @@
+"""What users write: sizes, counts, the world that a launcher describes, and whole config files."""
+
+from streamplug.config.configurable import SECTIONS, Configurable
+from streamplug.config.jsonschema import json_schema
+from streamplug.config.source import load
+from streamplug.config.values import (
+    check_names,
+    detect_world,
+    parse_bytes,
+    parse_count,
+    whole_number,
+)
+
+__all__ = [
+    "SECTIONS",
+    "Configurable",
+    "check_names",
+    "detect_world",
+    "json_schema",
+    "load",
+    "parse_bytes",
+    "parse_count",
+    "whole_number",
+]

@@ -1,0 +1,93 @@
+"""Configurable: a class that can be made of a config, whose keys are the names of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from streamplug.config.fit import check_required, fitted, hint_of
+from streamplug.config.parameters import parameters
+from streamplug.config.source import Source, load
+from streamplug.errors import ConfigError
+
+C = TypeVar("C", bound="Configurable")
+
+SECTIONS = ("dataset", "loader", "writer")
+"""What a config that is about several things has at its top."""
+
+
+class Configurable:
+    """A class whose arguments may come from a config.
+
+    Attributes:
+        config_section: Which section of a whole config is about it; "" if none is.
+    """
+
+    config_section: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, section: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if section is not None:
+            cls.config_section = section
+
+    @classmethod
+    def from_config(cls: type[C], config: Source, **more: Any) -> C:  # noqa: PYI019 - Python 3.10
+        """Make one as a config says.
+
+        Args:
+            config: A mapping, or the path of a file of TOML, YAML or JSON. Its keys are the names of
+                parameters; or it has sections, of which the one about this class counts.
+            **more: Arguments that go before those of the config, such as functions, which a file cannot say.
+
+        Raises:
+            ConfigError: If a key is not known, a value is of another type, or as for the constructor.
+        """
+        return _made(cls, load(config), more)
+
+    @classmethod
+    def check_config(cls, config: Source) -> None:
+        """Refuse a config whose keys or types are wrong; make nothing of it but what is nested.
+
+        Args:
+            config: As for `from_config`.
+
+        Raises:
+            ConfigError: If a key is not known, or a value is of another type.
+        """
+        whole = load(config)
+        given, key = _about(cls, whole)
+        needed = {name for name in parameters(cls) if _of_section(cls, name, whole) is not None}
+        check_required(cls, {*fitted(cls, given, key), *needed}, key)
+
+
+def _made(cls: type[C], whole: dict[str, Any], more: Mapping[str, Any]) -> C:
+    given, key = _about(cls, whole)
+    arguments = {**fitted(cls, {k: v for k, v in given.items() if k not in more}, key), **more}
+    for name in parameters(cls):
+        other = _of_section(cls, name, whole)
+        if other is not None and name not in arguments:
+            arguments[name] = _made(other, whole, {})
+    check_required(cls, arguments, key)
+    return cls(**arguments)
+
+
+def _of_section(cls: type, name: str, whole: Mapping[str, Any]) -> type[Configurable] | None:
+    """Return the class of a parameter that another section of the config is about."""
+    hint = parameters(cls)[name].hint
+    other = (
+        isinstance(hint, type) and issubclass(hint, Configurable) and hint.config_section == name
+    )
+    return hint if other and name in whole else None
+
+
+def _about(cls: type[Configurable], whole: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the part of a config that is about a class, and its key."""
+    if not cls.config_section or not any(name in whole for name in SECTIONS):
+        return whole, ""
+    for name in whole:
+        if name not in (*SECTIONS, "$schema"):
+            raise ConfigError(f"{name}: no such section{hint_of(str(name), SECTIONS)}")
+    given = whole.get(cls.config_section, {})
+    if not isinstance(given, dict):
+        raise ConfigError(f"{cls.config_section}={given!r:.80}: expected a mapping")
+    return given, cls.config_section

@@ -1,0 +1,83 @@
+"""What a config may say, as a JSON schema: editors complete keys by it and mark mistakes."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamplug.config.fit import in_files, is_list, is_mapping, item_hint
+from streamplug.config.parameters import REQUIRED, is_section, parameters
+
+_TYPES = {
+    str: "string", Path: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",
+}  # fmt: skip
+_ENVIRONMENT = {"$ref": "#/$defs/environment"}
+
+
+def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
+    """Return the schema of a config, of the draft 2020-12.
+
+    Args:
+        sections: The class that each section is about.
+    """
+    nested: dict[str, Any] = {
+        "environment": {"type": "string", "pattern": r"\$\{env:", "title": "${env:NAME:-default}"}
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "streamplug",
+        "type": "object",
+        "properties": {
+            "$schema": {"type": "string"},
+            **{name: _object(cls, nested, sections) for name, cls in sections.items()},
+        },
+        "additionalProperties": False,
+        "$defs": nested,
+    }
+
+
+def _object(cls: type, nested: dict[str, Any], sections: Mapping[str, type]) -> dict[str, Any]:
+    properties, required = {}, []
+    for name, parameter in parameters(cls).items():
+        kinds = [each for each in in_files(parameter.hint) if each is not type(None)]
+        if not kinds or name in sections:
+            continue
+        properties[name] = _of(parameter.hint, nested)
+        if parameter.text:
+            properties[name]["description"] = parameter.text
+        if parameter.default is REQUIRED:
+            required.append(name)
+        elif isinstance(parameter.default, (str, int, float)):
+            properties[name]["default"] = parameter.default
+    found: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        found["required"] = required
+    return {**found, "additionalProperties": False}
+
+
+def _of(hint: Any, nested: dict[str, Any]) -> dict[str, Any]:
+    kinds = in_files(hint)
+    if Any in kinds:
+        return {}
+    found = [part for kind in kinds for part in _alternatives(kind, nested)]
+    if {bool, int, float} & set(kinds) and str not in kinds:
+        found.append(_ENVIRONMENT)
+    return {"anyOf": found} if len(found) > 1 else found[0]
+
+
+def _alternatives(hint: Any, nested: dict[str, Any]) -> list[dict[str, Any]]:
+    if hint in _TYPES:
+        return [{"type": _TYPES[hint]}]
+    if is_mapping(hint):
+        return [{"type": "object", "additionalProperties": _of(typing.get_args(hint)[1], nested)}]
+    if is_list(hint):
+        item = item_hint(hint)
+        lists: dict[str, Any] = {"type": "array", "items": _of(item, nested)}
+        named = {"type": "object", "additionalProperties": lists["items"]}
+        return [lists, named] if is_section(item) else [lists]
+    if hint.__name__ not in nested:
+        nested[hint.__name__] = {}  # it may hold others of its kind
+        nested[hint.__name__] = _object(hint, nested, {})
+    return [{"$ref": f"#/$defs/{hint.__name__}"}]

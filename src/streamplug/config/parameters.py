@@ -1,0 +1,89 @@
+"""The parameters of a class, as its signatures and docstrings tell them: what a config may say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any
+
+REQUIRED = inspect.Parameter.empty
+
+_SECTION = re.compile(r"^(Args|Attributes):\n((?:[ ]+.*\n|\n)+)", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a class takes under a name.
+
+    Attributes:
+        hint: Its type; `object` if that is not known here.
+        default: Its value where it is left out, or `REQUIRED`.
+        text: What its docstring says.
+    """
+
+    hint: Any
+    default: Any
+    text: str
+
+
+def parameters(cls: type) -> dict[str, Parameter]:
+    """Return the parameters of a class by name; ``**kwargs`` are those of the next class in line.
+
+    Args:
+        cls: Any class.
+    """
+    return _parameters(cls)
+
+
+@cache
+def _parameters(cls: type) -> dict[str, Parameter]:
+    found: dict[str, Parameter] = {}
+    texts: dict[str, str] = {}
+    for name, text in (pair for base in cls.__mro__ for pair in _described(base)):
+        texts.setdefault(name, text)
+    for init, owner in _constructors(cls):
+        signature = inspect.signature(init)
+        names = sys.modules[owner.__module__].__dict__
+        for name, given in list(signature.parameters.items())[1:]:
+            if given.kind in (given.POSITIONAL_OR_KEYWORD, given.KEYWORD_ONLY):
+                hint = _resolved(given.annotation, names)
+                found.setdefault(name, Parameter(hint, given.default, texts.get(name, "")))
+        if not any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values()):
+            break
+    return found
+
+
+def _constructors(cls: type) -> Iterator[tuple[Any, type]]:
+    for base in cls.__mro__:
+        if "__init__" in base.__dict__ and base is not object:
+            yield base.__dict__["__init__"], base
+
+
+def _resolved(hint: Any, names: dict[str, Any]) -> Any:
+    if hint is REQUIRED:
+        return Any
+    if not isinstance(hint, str):
+        return hint
+    try:
+        found = eval(hint, dict(names))  # noqa: S307 - the annotation of a class that is used anyway
+        return _resolved(found, names) if isinstance(found, str) else found
+    except (NameError, TypeError):  # imported for type checkers only
+        return object
+
+
+def _described(cls: type) -> Iterator[tuple[str, str]]:
+    # Not inspect.getdoc, which looks at other classes; nor the text that a dataclass makes of itself.
+    text = inspect.cleandoc(cls.__dict__.get("__doc__") or "") + "\n"
+    for section in _SECTION.finditer(text):
+        for entry in _ENTRY.finditer(section[2]):
+            yield entry[1], " ".join(entry[2].split())
+
+
+def is_section(hint: Any) -> bool:
+    """Say whether a type is one whose fields are keys of a config."""
+    return isinstance(hint, type) and is_dataclass(hint)

@@ -1,0 +1,170 @@
+"""Where a config comes from: a mapping, or a file of TOML, YAML or JSON; with values of the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from streamplug.errors import ConfigError
+
+Source: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str]"
+"""A config, or the path of a file that holds one."""
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<what>[^}]*)\}")
+_VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class FromEnvironment(str):
+    """Text that has values of environment variables in it; errors show it as it was written.
+
+    Attributes:
+        written: With the names of the variables in place of their values.
+    """
+
+    __slots__ = ("written",)
+    written: str
+
+
+def load(source: Source) -> dict[str, Any]:
+    """Return a config as plain dicts and lists, with values of the environment.
+
+    Args:
+        source: A mapping, which may be one of OmegaConf, or the path of a ``.toml``, ``.yaml``, ``.yml`` or
+            ``.json`` file.
+
+    Raises:
+        ConfigError: If it cannot be read, or names a variable that is not set.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        source = _read(Path(source))
+    if not isinstance(source, Mapping):
+        raise ConfigError(
+            f"config {source!r:.80}: expected a mapping, or the path of a .toml, .yaml or .json file"
+        )
+    found: dict[str, Any] = _filled_in(source, "")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value without what is known of where its texts come from."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return str(value) if isinstance(value, FromEnvironment) else value
+
+
+def _read(path: Path) -> Any:
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise ConfigError(f"config {path}: expected a file of {', '.join(_PARSERS)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config {path}: {error}") from None
+    try:
+        found = parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"config {path}: {error}") from None
+    return {} if found is None else found
+
+
+def _toml(text: str) -> Any:
+    name = next((name for name in ("tomllib", "tomli") if find_spec(name)), None)
+    if name is None:
+        raise ConfigError("TOML needs Python 3.11, or: pip install tomli")
+    parser = import_module(name)
+    try:
+        return parser.loads(text)
+    except parser.TOMLDecodeError as error:
+        raise ConfigError(f"not TOML: {error}") from None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"not JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ConfigError(f"the key {key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigError("YAML needs PyYAML: pip install 'streamplug[yaml]'") from None
+
+    class Loader(yaml.SafeLoader):
+        """A loader that refuses keys that are there twice."""
+
+    # What merges (<<) bring comes first, and may be replaced: only a mapping's own keys must differ.
+    def checked(loader: Any, node: Any) -> Any:
+        _object(
+            [(loader.construct_object(key), None) for key, _ in node.value if key.tag != _MERGE]
+        )
+        loader.flatten_mapping(node)
+        return dict(loader.construct_pairs(node, deep=True))
+
+    Loader.add_constructor("tag:yaml.org,2002:map", checked)
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, TypeError) as error:
+        raise ConfigError(f"not YAML: {error}") from None
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    ".toml": _toml, ".yaml": _yaml, ".yml": _yaml, ".json": _json,
+}  # fmt: skip
+
+
+def joined(key: str, name: object) -> str:
+    """Return the path of a key that lies below another."""
+    return f"{key}.{name}" if key else str(name)
+
+
+def _filled_in(value: Any, key: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _filled_in(each, joined(key, name)) for name, each in value.items()}
+    if isinstance(value, str):
+        return _text(value, key) if "${" in value else value
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return [_filled_in(each, f"{key}[{number}]") for number, each in enumerate(value)]
+    return value
+
+
+def _text(text: str, key: str) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "$${":
+            return "${"
+        variable = _VARIABLE.fullmatch(found["what"])
+        if variable is None:
+            raise ConfigError(
+                f"{key}: {found[0]} has no meaning; write ${{env:NAME}}, or $${{ for the two characters"
+            )
+        name, default = variable["name"], variable["default"]
+        if name not in os.environ and default is None:
+            raise ConfigError(
+                f"{key}: the environment variable {name} is not set; set it, or write ${{env:{name}:-…}}"
+            )
+        return os.environ.get(name, default or "")
+
+    filled = FromEnvironment(_REFERENCE.sub(value, text))
+    filled.written = text
+    return filled

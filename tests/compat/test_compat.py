@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from streamplug import compat
+from streamplug.errors import ConfigError, StreamplugError
+
+
+@pytest.fixture
+def streaming(monkeypatch):
+    """The alias, for one test."""
+    for name in compat.MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    before = set(sys.modules)
+    compat.install()
+    yield sys.modules["streaming"]
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == "streaming":
+            del sys.modules[name]
+
+
+@pytest.fixture
+def place(streaming, tmp_path):
+    with streaming.MDSWriter(out=str(tmp_path / "set"), columns={"n": "int"}) as out:
+        for n in range(20):
+            out.write({"n": n})
+    return str(tmp_path / "set")
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from streaming import MDSWriter, StreamingDataset
+from streaming.base.util import clean_stale_shared_memory, merge_index
+from torch.utils.data import DataLoader
+import beside
+
+clean_stale_shared_memory()
+with MDSWriter(out="whole", columns={"x": "ndarray:float32:3", "class": "int"}, compression="gz") as out:
+    for number in range(100):
+        out.write({"x": np.full(3, number, np.float32), "class": number % 10})
+
+dataset = StreamingDataset(local="cache", remote="whole", batch_size=10, shuffle=True)
+assert dataset[13]["class"] == 3
+seen = [int(x) for batch in DataLoader(dataset, batch_size=10, num_workers=1) for x in batch["x"][:, 0]]
+assert sorted(seen) == list(range(100))
+print(__name__, sys.argv, seen != sorted(seen))
+"""
+
+
+def test_a_program_runs_as_it_is(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("streamplug_mosaic_shuffles")
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "train.py").write_text(PROGRAM)
+    (tmp_path / "programs" / "beside.py").write_text("")
+    command = ["-m", "streamplug.compat", "programs/train.py", "--an", "argument"]
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "__main__ ['programs/train.py', '--an', 'argument'] True\n"
+    assert "clean_stale_shared_memory() does nothing" in done.stderr
+
+
+def test_a_program_must_be_named():
+    command = [sys.executable, "-m", "streamplug.compat"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("usage: ")
+
+
+def test_all_names_are_there(streaming):
+    pytest.importorskip("torch")
+    pytest.importorskip("streamplug_text")
+    pytest.importorskip("streamplug_spark")
+    for module, names in compat.MODULES.items():
+        code = f"from {module} import {', '.join(names)}"
+        exec(code, {})
+    assert streaming.__version__ == "0.13.0"
+    assert streaming.base.util is sys.modules["streaming.base.util"]
+
+
+def test_looking_for_the_names_imports_nothing():
+    code = """
+        import sys, streamplug.compat
+        streamplug.compat.install()
+        import streaming
+        print("numpy" in sys.modules, "torch" in sys.modules)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_other_names_are_refused_with_those_that_there_are(streaming):
+    with pytest.raises(AttributeError, match=r"streaming\.Spanner: .* it has .*LocalDataset"):
+        _ = streaming.Spanner
+    with pytest.raises(ImportError, match="nothing"):
+        exec("from streaming.base.util import nothing", {})
+    with pytest.raises(ModuleNotFoundError, match=r"streaming\.vision"):
+        exec("import streaming.vision", {})
+
+
+def test_a_library_that_is_imported_already_is_not_replaced(monkeypatch):
+    monkeypatch.setitem(sys.modules, "streaming", type(sys)("streaming"))
+    with pytest.raises(ConfigError, match="has been imported already"):
+        compat.install()
+
+
+def test_installing_twice_is_as_once(streaming):
+    compat.install()
+    assert sys.modules["streaming"] is streaming
+
+
+def test_the_order_is_that_of_the_defaults_there(streaming, place):
+    pytest.importorskip("streamplug_mosaic_shuffles")
+    from streamplug import StreamingDataset
+
+    ours = StreamingDataset(
+        local=place, shuffle=True, shuffle_algo="py1e", partition_algo="relaxed", batch_size=4
+    )
+    theirs = streaming.StreamingDataset(local=place, shuffle=True, batch_size=4)
+    assert [s["n"] for s in theirs] == [s["n"] for s in ours] != list(range(20))
+
+
+def test_get_item_may_be_overridden(streaming, place):
+    class Doubled(streaming.StreamingDataset):
+        def get_item(self, sample_id, retry=7):
+            return 2 * super().get_item(sample_id, retry)["n"]
+
+    class Again(Doubled):
+        pass
+
+    for dataset in (Doubled(local=place, batch_size=4), Again(local=place, batch_size=4)):
+        assert list(dataset) == list(range(0, 40, 2))
+        assert (dataset[3], dataset[-1], dataset[2:4], dataset[[0, 5]]) == (6, 38, [4, 6], [0, 10])
+        with pytest.raises(IndexError, match="there is no sample 20"):
+            _ = dataset[20]
+    assert streaming.StreamingDataset(local=place)[4:6] == [{"n": 4}, {"n": 5}]
+
+
+def test_registries_of_streams_are_refused(streaming, place):
+    with pytest.raises(ConfigError, match="stream_name='mine': there is no registry"):
+        streaming.StreamingDataset(local=place, stream_name="mine")
+    assert streaming.StreamingDataset(stream_config={"local": place}).size == 20
+    with pytest.raises(ConfigError, match=r"local=.*, but stream_config says 'b'"):
+        streaming.StreamingDataset(local="a", stream_config={"local": "b"})
+
+
+def test_what_has_no_meaning_is_refused(streaming, place):
+    with pytest.raises(TypeError, match="samples_per_epoch"):
+        streaming.StreamingDataset(local=place, samples_per_epoch=5)
+    with pytest.raises(StreamplugError, match="py1b"):
+        streaming.StreamingDataset(local=place, shuffle=True, shuffle_algo="py1b")
+
+
+def test_local_data_sets_are_read_by_number(streaming, place):
+    dataset = streaming.LocalDataset(place)
+    assert len(dataset) == dataset.size == 20
+    assert (dataset[3], dataset[-1], dataset[18:]) == ({"n": 3}, {"n": 19}, [{"n": 18}, {"n": 19}])
+    assert [sample["n"] for sample in dataset] == list(range(20))
+    with pytest.raises(IndexError):
+        _ = dataset[20]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_parts_are_joined_as_there(streaming, tmp_path, named):
+    for part in range(2):
+        with streaming.MDSWriter(out=str(tmp_path / str(part)), columns={"n": "int"}) as out:
+            out.write({"n": part})
+    merge_index = sys.modules["streaming.base.util"].merge_index
+    parts = [str(tmp_path / str(part) / "index.json") for part in (1, 0)]
+    if named:
+        assert merge_index(index_file_urls=parts, out=str(tmp_path), keep_local=True) is None
+    else:
+        merge_index(parts, str(tmp_path), True, 30)
+    assert [sample["n"] for sample in streaming.LocalDataset(str(tmp_path))] == [1, 0]
+    merge_index(str(tmp_path), True)
+    assert [sample["n"] for sample in streaming.LocalDataset(str(tmp_path))] == [0, 1]
+
+
+def test_helpers_understand_sizes_and_counts(streaming):
+    util = sys.modules["streaming.base.util"]
+    assert (util.bytes_to_int("64kb"), util.number_abbrev_to_int("100k")) == (65536, 100_000)
+
+
+def test_without_a_plugin_its_names_say_what_to_install(streaming, monkeypatch):
+    monkeypatch.setitem(sys.modules, "streamplug_text", None)
+    with pytest.raises(
+        ImportError, match="JSONWriter comes with a plugin: pip install streamplug-t"
+    ):
+        _ = streaming.JSONWriter

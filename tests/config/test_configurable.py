@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from click.testing import CliRunner
+
+import streamplug
+from streamplug import MDSWriter, Stream, Writer, config
+from streamplug.cli import main
+from streamplug.config import json_schema
+from streamplug.config.parameters import parameters
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError
+from streamplug.types import World
+
+
+@pytest.fixture
+def place(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        for n in range(40):
+            out.write({"n": n})
+    return str(tmp_path / "set")
+
+
+TOML = 'local = "{}"\nbatch_size = 4\nshuffle = true\nshuffle_algo = "global"\n'
+YAML = "local: {}\nbatch_size: 4\nshuffle: true\nshuffle_algo: global\n"
+JSON = '{{"local": "{}", "batch_size": 4, "shuffle": true, "shuffle_algo": "global"}}'
+
+
+@pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("json", JSON)])
+def test_files_of_all_kinds_say_what_arguments_say(place, tmp_path, ending, text):
+    if ending == "yaml":
+        pytest.importorskip("yaml")
+    path = tmp_path / f"c.{ending}"
+    path.write_text(text.format(place))
+    arguments = {"batch_size": 4, "shuffle": True, "shuffle_algo": "global"}
+    expected = [sample["n"] for sample in StreamingDataset(local=place, **arguments)]
+    assert [sample["n"] for sample in StreamingDataset.from_config(path)] == expected
+    assert StreamingDataset.from_config(str(path), batch_size=8).batch_size == 8
+
+
+class Odd(Mapping):
+    """A mapping that is no dict, as those of OmegaConf."""
+
+    def __init__(self, **values):
+        self.values_ = values
+
+    def __getitem__(self, key):
+        return self.values_[key]
+
+    def __iter__(self):
+        return iter(self.values_)
+
+    def __len__(self):
+        return len(self.values_)
+
+
+def test_any_mapping_will_do(place):
+    given = Odd(streams=Odd(a=Odd(local=place)), world=Odd(ranks_per_node=2, rank=1), batch_size=5)
+    dataset = StreamingDataset.from_config(given)
+    assert [stream.local for stream in dataset.streams] == [place]
+    assert dataset.batch_size == 5
+    assert len(dataset) == 20
+
+
+def test_configs_of_omegaconf_will_do(place, monkeypatch):
+    omegaconf = pytest.importorskip("omegaconf")
+    monkeypatch.setenv("BATCH", "5")
+    given = omegaconf.OmegaConf.create(
+        {"data": {"streams": [{"local": place}], "batch_size": "${oc.decode:${oc.env:BATCH}}"}}
+    )
+    assert StreamingDataset.from_config(given.data).batch_size == 5
+
+
+def test_sections_are_of_their_classes(place, tmp_path):
+    whole = {
+        "$schema": "x",
+        "dataset": {"local": place, "batch_size": 4},
+        "writer": {"out": str(tmp_path / "new"), "columns": {"n": "int"}, "hashes": ["sha1"]},
+    }
+    assert StreamingDataset.from_config(whole).batch_size == 4
+    with Writer.from_config(whole) as out:
+        out.write({"n": 1})
+    index = json.loads((tmp_path / "new" / "index.json").read_text())
+    assert index["shards"][0]["hashes"] == ["sha1"]
+    assert MDSWriter.from_config({"out": str(tmp_path / "o"), "columns": {"n": "int"}})
+    assert Stream.from_config({"local": place, "repeat": 2}).repeat == 2
+
+
+def test_a_loader_is_made_with_its_data_set(place):
+    pytest.importorskip("torch")
+    whole = {"dataset": {"local": place, "batch_size": 4}, "loader": {"drop_last": True}}
+    loader = streamplug.StreamingDataLoader.from_config(whole)
+    assert len(list(loader)) == 10
+    other = streamplug.StreamingDataset(local=place)
+    loader = streamplug.StreamingDataLoader.from_config({"batch_size": 8}, dataset=other)
+    assert loader.dataset is other
+    with pytest.raises(ConfigError, match=r"^loader\.num_worker: .*Did you mean 'num_workers'"):
+        streamplug.StreamingDataLoader.from_config({**whole, "loader": {"num_worker": 1}})
+    with pytest.raises(ConfigError, match=r"^dataset: missing. It is: A `StreamingDataset`"):
+        streamplug.StreamingDataLoader.from_config({"batch_size": 8})
+
+
+WRONG = [
+    ({"streams": {"code": {"remot": "x"}}}, "streams.code.remot: no such key. Did you mean 'remote'?"),
+    ({"streams": [{"local": 3}]}, "streams[0].local=3: expected text or null"),
+    ({"streams": [{}]}, "streams[0]: a stream needs remote=, local= or both"),
+    ({"streams": "a"}, "streams='a': expected a list or null"),
+    ({"dataset": {"shufle": True}}, "dataset.shufle: no such key. Did you mean 'shuffle'?"),
+    ({"dataset": {}, "lodaer": {}}, "lodaer: no such section. Did you mean 'loader'?"),
+    ({"dataset": 3}, "dataset=3: expected a mapping"),
+    ({"batch_size": "32"}, "batch_size='32': expected a whole number or null"),
+    ({"batch_size": True}, "batch_size=True: expected a whole number or null"),
+    ({"batch_size": 1.5}, "batch_size=1.5: expected a whole number or null"),
+    ({"shuffle": "yes"}, "shuffle='yes': expected true or false"),
+    ({"shuffle": 1}, "shuffle=1: expected true or false"),
+    ({"columns": ["a", 3]}, "columns[1]=3: expected text"),
+    ({"columns": "n"}, "columns='n': expected a list or null"),
+    ({"curriculum": {"0": ["x"]}}, "curriculum.0[0]='x': expected a number"),
+    ({"storage_options": 3}, "storage_options=3: expected a mapping or null"),
+    ({"decoders": {"a": 3}}, "decoders.a=3: a file cannot say it; pass an object to from_config"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "error"), WRONG, ids=lambda value: str(value)[:40])
+def test_mistakes_are_told_by_the_path_of_the_key(given, error):
+    with pytest.raises(ConfigError) as caught:
+        StreamingDataset.from_config(given)
+    assert str(caught.value) == error
+
+
+def test_a_key_like_no_other_is_told_with_all_that_there_are():
+    with pytest.raises(ConfigError, match=r"^xyz: no such key; there are .*, batch_size, "):
+        StreamingDataset.from_config({"xyz": 1})
+
+
+def test_what_is_needed_is_asked_for():
+    with pytest.raises(ConfigError, match=r"^columns: missing. It is: Encoding of each column"):
+        Writer.from_config({"out": "x"})
+
+
+def test_objects_may_be_in_mappings(place):
+    whole = StreamingDataset.from_config({"streams": [Stream(local=place)], "world": World()})
+    assert whole.num_samples == 40
+
+
+def test_variables_of_the_environment_are_filled_in(place, monkeypatch):
+    monkeypatch.setenv("ROOT_OF_SET", place.removesuffix("/set"))
+    monkeypatch.setenv("MIX", "TRUE")
+    given = {
+        "local": "${env:ROOT_OF_SET}/${env:NOT_SET_NAME:-set}",
+        "batch_size": "${env:NOT_SET_NAME:-4}",
+        "shuffle": "${env:MIX}",
+        "download_timeout": "${env:NOT_SET_NAME:-2.5}",
+        "cache_limit": None,
+    }
+    dataset = StreamingDataset.from_config(given)
+    assert (dataset.batch_size, dataset.streams[0].download_timeout) == (4, 2.5)
+    assert type(dataset.streams[0].local) is str
+    assert [sample["n"] for sample in dataset] != list(range(40))
+    assert config.load({"a": ["$${env:X}", "$5"]}) == {"a": ["${env:X}", "$5"]}
+
+
+def test_texts_in_options_of_storages_are_plain(monkeypatch):
+    monkeypatch.setenv("SECRET", "s")
+    given = {"remote": "memory://x", "storage_options": {"a": {"b": ["${env:SECRET}"]}}}
+    options = Stream.from_config(given).storage_options
+    assert options == {"a": {"b": ["s"]}}
+    assert type(options["a"]["b"][0]) is str
+
+
+def test_a_variable_that_is_not_set_is_an_error_with_its_key_and_name():
+    with pytest.raises(ConfigError, match=r"^streams\.a\.remote: the environment variable NOPE_"):
+        StreamingDataset.from_config({"streams": {"a": {"remote": "s3://${env:NOPE_}/x"}}})
+    with pytest.raises(ConfigError, match=r"^remote: \$\{HOME\} has no meaning"):
+        StreamingDataset.from_config({"remote": "${HOME}"})
+
+
+def test_errors_do_not_show_what_is_in_variables(monkeypatch):
+    monkeypatch.setenv("SECRET", "hunter2")
+    with pytest.raises(ConfigError, match=r"^batch_size='\$\{env:SECRET\}': expected a whole"):
+        StreamingDataset.from_config({"batch_size": "${env:SECRET}"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.toml", "x = ", "not TOML"),
+        ("a.json", "{", "not JSON"),
+        ("a.json", '{"local": "a", "local": "b"}', "the key 'local' is there twice"),
+        ("a.json", "[1]", "expected a mapping"),
+        ("a.yaml", "a: [", "not YAML"),
+        ("a.yaml", "local: a\nlocal: b\n", "the key 'local' is there twice"),
+        ("a.yaml", "local: !!python/object:os.system x\n", "not YAML"),
+        ("a.ini", "", r"expected a file of \.toml, \.yaml"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(tmp_path, name, text, error):
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=error):
+        StreamingDataset.from_config(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"config .*a\.toml: .*No such file"):
+        StreamingDataset.from_config(tmp_path / "a.toml")
+
+
+def test_yaml_may_merge_and_replace(tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "a.yaml").write_text(
+        "dataset:\n  streams:\n    a: &a {local: x, proportion: 1}\n    b: {<<: *a, local: y}\n"
+    )
+    assert config.load(tmp_path / "a.yaml")["dataset"]["streams"] == {
+        "a": {"local": "x", "proportion": 1},
+        "b": {"local": "y", "proportion": 1},
+    }
+
+
+def test_yaml_without_its_library_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    (tmp_path / "a.yaml").write_text("a: 1")
+    with pytest.raises(ConfigError, match=r"pip install 'streamplug\[yaml\]'"):
+        config.load(tmp_path / "a.yaml")
+
+
+CLASSES = {"dataset": StreamingDataset, "writer": Writer}
+
+
+@pytest.mark.parametrize("cls", [StreamingDataset, Stream, Writer, World])
+def test_every_parameter_is_described(cls):
+    assert [name for name, parameter in parameters(cls).items() if not parameter.text] == []
+
+
+def test_the_schema_has_what_the_classes_take():
+    schema = json_schema(CLASSES)
+    found = schema["properties"]["dataset"]["properties"]
+    assert set(parameters(StreamingDataset)) - set(found) == {"decoders"}
+    assert found["shuffle_seed"]["default"] == 9176
+    assert schema["properties"]["writer"]["required"] == ["columns", "out"]
+    assert set(schema["$defs"]) == {"Stream", "World", "environment"}
+
+
+# What only the classes themselves know: that a stream lies somewhere.
+OF_SCHEMA = [given for given, error in WRONG if not error.startswith("streams[0]: a stream")]
+
+
+@pytest.mark.parametrize("given", OF_SCHEMA, ids=lambda value: str(value)[:40])
+def test_the_schema_refuses_what_is_refused(given):
+    jsonschema = pytest.importorskip("jsonschema")
+    whole = given if "dataset" in given else {"dataset": given}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(whole, json_schema(CLASSES))
+
+
+def test_the_schema_takes_what_is_taken():
+    jsonschema = pytest.importorskip("jsonschema")
+    given = {
+        "streams": {"a": {"local": "x", "repeat": 2}},
+        "batch_size": "${env:B}",
+        "columns": None,
+    }
+    given |= {"cache_limit": "10gb", "curriculum": {"0": [1, 0.5]}, "storage_options": {"a": [1]}}
+    writer = {"out": ["a", "s3://b"], "columns": {"n": "int"}, "size_limit": 5}
+    jsonschema.validate({"dataset": given, "writer": writer}, json_schema(CLASSES))
+
+
+def test_commands_check_files_and_print_the_schema(place, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"dataset": {"local": place}}))
+    result = CliRunner().invoke(main, ["config", "check", str(path), "--open"])
+    assert (result.exit_code, result.stdout) == (0, f"{path}: dataset: right\n")
+    path.write_text(json.dumps({"local": place, "shuffle_alg": "x"}))
+    result = CliRunner().invoke(main, ["config", "check", str(path)])
+    assert result.exit_code == 1
+    assert result.stderr == "error: shuffle_alg: no such key. Did you mean 'shuffle_algo'?\n"
+    result = CliRunner().invoke(main, ["config", "schema"])
+    assert json.loads(result.stdout)["properties"]["writer"]
+    assert CliRunner().invoke(main, ["config", "schema", str(path)]).exit_code == 2
+    assert CliRunner().invoke(main, ["config", "check"]).exit_code == 2
+
+
+def test_a_file_may_be_checked_where_nothing_of_it_is_there(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(
+        '{"dataset": {"remote": "s3://nowhere/x", "local": "y"}, "writer": {"out": "z"}}'
+    )
+    result = CliRunner().invoke(main, ["config", "check", str(path)])
+    assert result.stderr == (
+        "error: writer.columns: missing. It is: Encoding of each column by its name.\n"
+    )
