@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from streamplug.fetch.derived import Deriver
 from streamplug.fetch.listing import raw_name
 from streamplug.fetch.patterns import file_set
 from streamplug.fetch.retry import retrying
+from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import INDEX_NAME, index_bytes, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path, open_storage
@@ -69,11 +69,11 @@ def scan_index(
         raise OutputExistsError(
             f"{storage.url_of(INDEX_NAME)} is there already; pass exist_ok=True (--force) to replace it"
         )
-    with tempfile.TemporaryDirectory(prefix="streamplug-") as folder:
+    with TemporaryDirectory() as folder:
         deriver = Deriver(storage, near, format, _RETRIES)
         made = deriver.derive(
             files,
-            Path(folder),
+            folder,
             lambda done, total: report(f"{done} of {total} files looked through"),
         )
         entries = json.loads(made.data)["shards"]

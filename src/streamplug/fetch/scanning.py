@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import Found
 from streamplug.fetch.ranged import open_interruptible
 from streamplug.fetch.retry import retrying
+from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.interfaces import Compression, Format, ScanFile, Scanned, Storage
 from streamplug.plugin.registry import make
 
@@ -78,17 +78,14 @@ def _opened(
     if found.compression is None and retrying(lambda: storage.serves_ranges(name), retries):
         yield _Far(storage, name, url, size, folder_of)
         return
-    with (
-        local_errors(Path(tempfile.gettempdir())),
-        tempfile.TemporaryDirectory(prefix="streamplug-") as folder,
-    ):
-        path = Path(folder, "stored")
+    with TemporaryDirectory() as folder, local_errors(folder):
+        path = folder / "stored"
         if near is None:
             retrying(lambda: storage.download(name, path), retries)
         else:
             path = near / name
         if found.compression is not None:
-            stored, path = path, Path(folder, "raw")
+            stored, path = path, folder / "raw"
             _unpack(stored, path, found.compression)
         with _mapped(path, url, folder_of) as file:
             yield file
