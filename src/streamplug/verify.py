@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +14,7 @@ import numpy as np
 from streamplug.errors import StreamplugError
 from streamplug.fetch import ShardStore
 from streamplug.fetch.files import check_file
+from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import Index
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.mapped import MappedFiles
@@ -89,11 +89,11 @@ def verify(
         StorageError: If the index cannot be had; what goes wrong later is a problem in the result.
         InvalidIndexError: If it cannot be used.
     """
-    with tempfile.TemporaryDirectory(prefix="streamplug-verify-", ignore_cleanup_errors=True) as to:
+    with TemporaryDirectory() as to:
         fetched = replace(
             stream,
             remote=stream.remote or stream.local,
-            local=to,
+            local=str(to),
             keep_zip=True,
             validate_hash=None,
             cache_limit=None,
@@ -101,7 +101,7 @@ def verify(
         )
         opened = fetched.open()
         index, store = opened.index, cast("ShardStore", opened.store)
-        folder = Path(to, stream.split or "")
+        folder = to / (stream.split or "")
         check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
         problems: list[Problem] = []
         stored = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from streamplug.errors import InvalidIndexError
 from streamplug.fetch.files import local_errors, partial_file
 from streamplug.fetch.retry import retrying
+from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import (
     COMPANION_NAME,
     INDEX_NAME,
@@ -124,11 +124,11 @@ def _files(
     if near is not None:
         yield near
         return
-    with tempfile.TemporaryDirectory(prefix="streamplug-") as folder:
+    with TemporaryDirectory() as folder:
         for name in names:
             report(f"downloading {storage.url_of(name)}")
-            _download(storage, name, Path(folder, name))
-        yield Path(folder)
+            _download(storage, name, folder / name)
+        yield folder
 
 
 def _download(storage: Storage, name: str, path: Path) -> None:

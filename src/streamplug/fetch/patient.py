@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamplug.fetch.download import attempt
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.stall import unless_stalled
+from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.interfaces import Storage
 from streamplug.types import Buffer, ObjectInfo
 
@@ -32,12 +32,9 @@ class _Patient(Storage):
 
     def read(self, key: str) -> bytes:
         # In a file, a long object that comes slowly is told from one that does not come.
-        with (
-            local_errors(Path(tempfile.gettempdir())),
-            tempfile.TemporaryDirectory(prefix="streamplug-", ignore_cleanup_errors=True) as folder,
-        ):
-            self.download(key, Path(folder, "part"))
-            return Path(folder, "part").read_bytes()
+        with TemporaryDirectory() as folder, local_errors(folder):
+            self.download(key, folder / "part")
+            return (folder / "part").read_bytes()
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return unless_stalled(

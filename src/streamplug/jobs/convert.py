@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import Input, columns_for, copy
+from streamplug.jobs.opened import opened
 from streamplug.jobs.orders import InOrder
 from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
-from streamplug.jobs.sources import streams
-from streamplug.jobs.table import Table, near
 
 
 def convert(
@@ -35,18 +32,6 @@ def convert(
     Raises:
         StreamplugError: If a set cannot be read, a column cannot be written, or something is there.
     """
-    with TemporaryDirectory() as folder:
-        read = near(streams(sources), folder, whole=False)
-        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
-        output = output.like(table)
-        first, last, _ = slice(begin, end).indices(table.size)
-        order = InOrder(max(last - first, 0), first)
-        source = Input(read, order, columns_for(table, output, columns))
-        return copy(
-            [source],
-            [table],
-            output,
-            what=["convert", first, last],
-            report=report,
-            allow_unsafe_types=columns.allow_unsafe_types,
-        )
+    with opened(sources, columns, report) as read:
+        first, last, _ = slice(begin, end).indices(read.table.size)
+        return read.write(InOrder(max(last - first, 0), first), output, ["convert", first, last])

@@ -19,12 +19,11 @@ from streamplug.jobs.orders import Order
 from streamplug.jobs.settings import Columns, Output, Report, Written
 from streamplug.jobs.stored import PassingOn, decoded
 from streamplug.jobs.table import Batch, Table, stored_bytes
-from streamplug.plugin.location import local_path, open_storage
+from streamplug.plugin.location import local_path, open_storage, places_of
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug.write import write_parts
 from streamplug.write.part import PLAN_NAME
-from streamplug.write.target import places_of
 
 _RETRIES = 2
 _SHARDS = 8
@@ -253,8 +252,7 @@ def _digest(what: object) -> str:
 
 def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
     """Check that nothing is written where something is read, or above it, or among files of others."""
-    places = [place for place in places_of(output.out) if place is not None]
-    for place in places:
+    for place in places_of(output.out):
         storage = open_storage(place, output.storage_options)
         url = _real(storage.url)
         for stream in (stream for each in inputs for stream in each.streams):
@@ -276,7 +274,6 @@ def _real(url: str) -> str:
 
 
 def _written(output: Output) -> Written:
-    place = next(place for place in reversed(places_of(output.out)) if place is not None)
-    storage = open_storage(place, output.storage_options)
+    storage = open_storage(places_of(output.out)[-1], output.storage_options)
     index = read_index(storage, _RETRIES)
     return Written(storage.url, len(index), index.size, stored_bytes(index))

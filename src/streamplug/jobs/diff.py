@@ -115,7 +115,7 @@ def _only(one: Table, other: Table) -> tuple[str, ...]:
 
 def _alike(tables: Sequence[Table], name: str) -> bool:
     """Say whether the stored values of a column tell whether the values differ."""
-    if any(schema.format.encodings for t in tables for i in t.indexes for schema in i.schemas):
+    if any(table.own_encodings for table in tables):
         return False
     first, *others = [column for table in tables for column in table.columns[name]]
     return all(same_encoding(first.encoding, each.encoding) for each in others)

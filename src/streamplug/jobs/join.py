@@ -13,10 +13,9 @@ from streamplug.errors import ConfigError
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
-from streamplug.jobs.keys import Keyed, evaluated, sorted_keys
+from streamplug.jobs.keys import Keyed, evaluated, numbered, sorted_keys
 from streamplug.jobs.mapping import Mapped
 from streamplug.jobs.orders import Lists
-from streamplug.jobs.reorder import keys
 from streamplug.jobs.settings import ALL, Columns, Output, Place, Report, Written, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
@@ -63,7 +62,7 @@ def join(
         taken = _columns(tables, output, columns, expression)
         sorts = [
             sorted_keys(
-                keys(
+                numbered(
                     evaluated(
                         each,
                         expression,

@@ -55,6 +55,12 @@ def evaluated(
         yield ids, list(map(expression, numbers, samples(batch)))
 
 
+def numbered(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[Keyed]:
+    """Yield what `evaluated` does sample by sample: each value, with the number of its sample."""
+    for ids, found in values:
+        yield from zip(found, ids.tolist())
+
+
 def samples(batch: Batch) -> list[dict[str, Any]]:
     """Return the samples of a batch; numbers are those of Python."""
     columns: list[Any] = [

@@ -39,7 +39,7 @@ def as_lines(
         read = near(streams(sources), folder, whole=False)
         table = Table(read, select, allow_unsafe_types=True)  # nothing is read of it
         check_names(f"drop={list(drop)}", table.url, drop, table.columns)
-        own = any(schema.format.encodings for index in table.indexes for schema in index.schemas)
+        own = table.own_encodings
         names = [n for n in table.columns if (select is None or n in select) and n not in drop]
         stored = [n for n in names if not all(readable(c, own=own) for c in table.columns[n])]
         table = Table(read, names, stored=stored)

@@ -11,18 +11,17 @@ from threading import Thread
 from typing import IO
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format
-from streamplug.jobs.copying import Input, columns_for, copy
+from streamplug.jobs.copying import columns_for
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.jsonlines import lines, readable, values
 from streamplug.jobs.keys import samples
 from streamplug.jobs.mapping import Mapped
+from streamplug.jobs.opened import opened
 from streamplug.jobs.orders import InOrder
 from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
-from streamplug.jobs.sources import streams
-from streamplug.jobs.table import Batch, Table, near
+from streamplug.jobs.table import Batch, Table
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
 
@@ -77,10 +76,8 @@ def process(
     if not expressions:
         raise ConfigError("no expression is given: there is nothing to change")
     compiled = {name: Expression(text) for name, text in expressions.items()}
-    with TemporaryDirectory() as folder:
-        read = near(streams(sources), folder, whole=False)
-        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
-        output = output.like(table)
+    with opened(sources, columns, report) as read:
+        table, output = read.table, output.like(read.table)
         others = {n: e for n, e in columns.encodings.items() if n not in compiled}
         kept = columns_for(table, output, replace(columns, encodings=others))
         specs = {column.name: column.spec for column in kept}
@@ -89,15 +86,13 @@ def process(
             raise ConfigError(f"column {missing[0]!r} is new: name an encoding for it")
         used = sorted({n for each in compiled.values() for n in each.columns(table.columns)})
         kept = [column for column in kept if column.name not in compiled]
-        return copy(
-            [Input(read, InOrder(table.size), kept)],
-            [table],
+        return read.copy(
+            InOrder(table.size),
+            kept,
             output,
-            what=["process", dict(expressions)],
-            report=report,
+            ["process", dict(expressions)],
             change=_Computed(compiled, used),
             encodings=specs,
-            allow_unsafe_types=columns.allow_unsafe_types,
         )
 
 
@@ -152,10 +147,8 @@ def process_by(
     """
     if not command:
         raise ConfigError("no program is given: there is nothing to change samples")
-    with TemporaryDirectory() as folder:
-        read = near(streams(sources), folder, whole=False)
-        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
-        output = output.like(table)
+    with opened(sources, columns, report) as read:
+        table, output = read.table, output.like(read.table)
         format_: Format = make("format", str(output.format))
         given = columns_for(table, output, replace(columns, encodings={}))
         given = [_told(table, column) for column in given]
@@ -165,22 +158,19 @@ def process_by(
                 f"format {output.format} needs the column {format_.key!r}: have the program give it, or "
                 "write another format first"
             )
-        return copy(
-            [Input(read, InOrder(table.size), given)],
-            [table],
+        return read.copy(
+            InOrder(table.size),
+            given,
             output,
-            what=["process by", list(command)],
-            report=report,
+            ["process by", list(command)],
             change=_Piped(tuple(command), specs, str(output.format)),
             encodings=specs,
-            allow_unsafe_types=columns.allow_unsafe_types,
         )
 
 
 def _told(table: Table, column: Mapped) -> Mapped:
     """Return a column that is decoded if JSON can tell its values, or else is as it is stored."""
-    own = any(schema.format.encodings for index in table.indexes for schema in index.schemas)
-    if readable(table.columns[column.source][0], own=own):
+    if readable(table.columns[column.source][0], own=table.own_encodings):
         return replace(column, stored=False)
     return column
 

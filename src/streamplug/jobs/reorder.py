@@ -2,79 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
-from streamplug.jobs.keys import Keyed, evaluated, sorted_keys
-from streamplug.jobs.orders import InOrder, Listed, Lists, Order, Shuffled
+from streamplug.jobs.keys import numbered, sorted_keys
+from streamplug.jobs.opened import Opened, opened
+from streamplug.jobs.orders import InOrder, Listed, Lists, Shuffled
 from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
-from streamplug.jobs.sources import streams
-from streamplug.jobs.table import Table, near, raw_sizes
-from streamplug.stream import Stream
-from streamplug.types import Int64
+from streamplug.jobs.table import Table, raw_sizes
 
 _AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """What a job reads.
-
-    Attributes:
-        streams: The sets.
-        table: Their samples.
-        folder: For temporary files.
-        columns: Which columns are written.
-        report: Told of what is done.
-    """
-
-    streams: Sequence[Stream]
-    table: Table
-    folder: Path
-    columns: Columns
-    report: Report
-
-    def write(self, order: Order, output: Output, what: object) -> Written:
-        """Write some samples in some order."""
-        output = output.like(self.table)
-        return copy(
-            [Input(self.streams, order, columns_for(self.table, output, self.columns))],
-            [self.table],
-            output,
-            what=what,
-            report=self.report,
-            allow_unsafe_types=self.columns.allow_unsafe_types,
-        )
-
-    def values(self, expression: Expression, what: str) -> Iterator[tuple[Int64, list[Any]]]:
-        """Yield the values of an expression for all samples."""
-        return evaluated(
-            self.streams,
-            expression,
-            allow_unsafe_types=self.columns.allow_unsafe_types,
-            report=self.report,
-            what=what,
-        )
-
-
-@contextmanager
-def _opened(
-    sources: Sources, columns: Columns, report: Report, *, whole: bool
-) -> Iterator[_Opened]:
-    with TemporaryDirectory() as folder:
-        read = near(streams(sources), folder, whole=whole)
-        table = Table(read, allow_unsafe_types=True)  # nothing is read of it
-        yield _Opened(read, table, folder, columns, report)
 
 
 def shuffle(
@@ -100,7 +41,7 @@ def shuffle(
     Raises:
         StreamplugError: As for `convert`.
     """
-    with _opened(sources, columns, report, whole=True) as read:
+    with opened(sources, columns, report, whole=True) as read:
         return read.write(Shuffled(read.table.size, seed), output, ["shuffle", seed])
 
 
@@ -129,25 +70,19 @@ def sort(
         StreamplugError: As for `convert`, or if values cannot be compared.
     """
     expression = Expression(by)
-    with _opened(sources, columns, report, whole=True) as read:
+    with opened(sources, columns, report, whole=True) as read:
         order = _sorted(read, expression, descending=descending)
         return read.write(order, output, ["sort", by, descending])
 
 
-def _sorted(read: _Opened, expression: Expression, *, descending: bool) -> Listed:
+def _sorted(read: Opened, expression: Expression, *, descending: bool) -> Listed:
     lists = Lists(read.folder, [""])
     found = sorted_keys(
-        keys(read.values(expression, "reading keys")), read.folder, reverse=descending
+        numbered(read.values(expression, "reading keys")), read.folder, reverse=descending
     )
     while some := [number for _, number in islice(found, _AT_ONCE)]:
         lists.add("", np.array(some, np.int64))
     return lists.orders[""]
-
-
-def keys(values: Iterator[tuple[Int64, list[Any]]]) -> Iterator[Keyed]:
-    """Yield values of samples with their numbers."""
-    for ids, found in values:
-        yield from zip(found, ids.tolist())
 
 
 def select(
@@ -173,7 +108,7 @@ def select(
         StreamplugError: As for `convert`, or if the expression has no value.
     """
     expression = Expression(where)
-    with _opened(sources, columns, report, whole=False) as read:
+    with opened(sources, columns, report) as read:
         lists = Lists(read.folder, [""])
         for ids, found in read.values(expression, "selecting"):
             lists.add("", ids[np.fromiter(map(bool, found), bool, len(found))])
@@ -208,7 +143,7 @@ def split_by_fractions(
     total = sum(fractions.values())
     if not fractions or min(fractions.values()) < 0 or not 0 < total < 1 + 1e-9:
         raise ConfigError(f"fractions={fractions}: must be 0 or more, and 1 or less together")
-    with _opened(sources, columns, report, whole=False) as read:
+    with opened(sources, columns, report) as read:
         size = read.table.size
         bounds = [round(size * float(share)) for share in np.cumsum([0.0, *fractions.values()])]
         lists, ranks = Lists(read.folder, fractions), Shuffled(size, seed)
@@ -247,7 +182,7 @@ def split_by_size(
     """
     if (samples is None) == (bytes is None) or (samples or bytes or 0) < 1:
         raise ConfigError("give samples= or bytes=, of at least 1")
-    with _opened(sources, columns, report, whole=False) as read:
+    with opened(sources, columns, report) as read:
         starts = (
             list(range(0, read.table.size, samples))
             if samples is not None

@@ -78,6 +78,11 @@ class Table:
         return [each.index for each in self._opened]
 
     @property
+    def own_encodings(self) -> bool:
+        """Whether values are stored as a format of its own has them, such as text."""
+        return any(schema.format.encodings for index in self.indexes for schema in index.schemas)
+
+    @property
     def url(self) -> str:
         """Where the first of the sets lies."""
         return self._opened[0].stream.url

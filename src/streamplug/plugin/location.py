@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
+from streamplug.errors import ConfigError
 from streamplug.interfaces.storage import Storage
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import known, resolve
@@ -31,6 +33,26 @@ def local_path(location: str) -> Path | None:
 def join(location: str, *parts: str) -> str:
     """Append path parts to a location."""
     return "/".join([location.rstrip("/"), *(part for part in parts if part)])
+
+
+def absolute(location: str) -> str:
+    """Return a location that means the same in processes that run in other directories."""
+    path = local_path(location)
+    return location if path is None else str(path.absolute())
+
+
+def places_of(out: object) -> tuple[str, ...]:
+    """Return the one place that a writer's `out` names, or both: the near one and the far one.
+
+    Raises:
+        ConfigError: If it is neither a path, nor a URL, nor a pair of both.
+    """
+    places = out if isinstance(out, tuple) else (out,)
+    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
+        raise ConfigError(f"out={out!r:.200}: expected a path, a URL, or a pair of both")
+    if not all(map(str, places)):
+        raise ConfigError(f"out={out!r:.200}: a place is empty")
+    return tuple(map(str, places))
 
 
 def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Storage:

@@ -19,12 +19,11 @@ from streamplug.errors import ConfigError, NotFound, OutputExistsError
 from streamplug.hashing import new_hash
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Engine, Storage
-from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
 from streamplug.write.merge import merge_index
 from streamplug.write.part import PLAN_NAME, Make, PartTask, forget_attempts, part_folder
-from streamplug.write.target import places_of
 
 
 def write_parts(
@@ -102,7 +101,7 @@ def write_parts(
     forget_attempts(whole.places)
     return merge_index(
         [join(whole.places[-1], part_folder(number)) for number in range(len(parts))],
-        whole.places if len(whole.places) > 1 else whole.places[0],
+        whole.places,
         keep_local=bool(options.get("keep_local")) or len(whole.places) == 1,
         storage_options=storage_options,
     )
@@ -127,7 +126,7 @@ class _Whole:
 
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
         # The folder in which this process runs is not that of its workers.
-        self.places = tuple(map(_absolute, filter(None, places_of(out))))
+        self.places = tuple(map(absolute, places_of(out)))
         if len(self.places) > 1 and local_path(self.places[0]) is None:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
         self._storage: Storage = open_storage(self.places[-1], options)
@@ -159,11 +158,6 @@ class _Whole:
         """Return the numbers of the parts that are whole."""
         there = {info.key for info in self._storage.list("part-")}
         return {n for n in range(count) if f"{part_folder(n)}/{INDEX_NAME}" in there}
-
-
-def _absolute(place: str) -> str:
-    path = local_path(place)
-    return place if path is None else str(path.absolute())
 
 
 def _plan(

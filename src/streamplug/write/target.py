@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path, open_storage
+from streamplug.plugin.location import local_path, open_storage, places_of
 
 
 class Target:
@@ -38,13 +37,13 @@ class Target:
             OutputExistsError: If there is something in one of the places and not `exist_ok`.
             ConfigError: If `out` is not a path, a URL, or a pair of both.
         """
-        near, far = places_of(out)
-        path = local_path(near)
-        if path is None and far is not None:
+        places = places_of(out)
+        path = local_path(places[0])
+        if path is None and len(places) > 1:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
         self.storage: Storage | None = None
-        if path is None or far is not None:
-            self.storage = open_storage(near if far is None else far, storage_options)
+        if path is None or len(places) > 1:
+            self.storage = open_storage(places[-1], storage_options)
         self.temporary: TemporaryDirectory | None = None
         if path is None:
             self.temporary = TemporaryDirectory()
@@ -85,18 +84,3 @@ class Target:
         """Remove the local directory if it was only made for the upload."""
         if self.temporary is not None:
             self.temporary.close()
-
-
-def places_of(out: object) -> tuple[str, str | None]:
-    """Return the one place of a writer's `out`, or both.
-
-    Raises:
-        ConfigError: If it is neither a path, nor a URL, nor a pair of both.
-    """
-    places = out if isinstance(out, tuple) else (out,)
-    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
-        raise ConfigError(f"out={out!r}: expected a path, a URL, or a pair of both")
-    near, far = str(places[0]), str(places[1]) if len(places) > 1 else None
-    if not near or far == "":
-        raise ConfigError(f"out={out!r}: a place is empty")
-    return near, far

@@ -23,17 +23,16 @@ from streamplug.interfaces import (
     Compression,
     Format,
     ShardWriter,
-    Storage,
     WriteSettings,
 )
-from streamplug.plugin.location import open_storage
+from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
 from streamplug.types import Buffer
 from streamplug.write.existing import Existing
 from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
-from streamplug.write.target import Target, places_of
+from streamplug.write.target import Target
 from streamplug.write.upload import Uploader
 
 _COMPLETE = "the data set is complete"
@@ -96,7 +95,8 @@ class Writer(Configurable, section="writer"):
             )
         self._before: Existing | None = None
         if append:
-            self._before = Existing.read(_home(out, storage_options), max(retry, 0))
+            home = open_storage(places_of(out)[-1], storage_options)
+            self._before = Existing.read(home, max(retry, 0))
             columns = self._before.columns(columns, self._format)
         made = _columns(columns, self._format)
         if retry < 0 or (max_workers is not None and max_workers < 1):
@@ -332,12 +332,6 @@ def format_of(given: object) -> Format:
     if not isinstance(given, Format):
         raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
     return given
-
-
-def _home(out: object, storage_options: Mapping[str, Any] | None) -> Storage:
-    """Return where the index is that counts: that of the far place, if there are two."""
-    near, far = places_of(out)
-    return open_storage(near if far is None else far, storage_options)
 
 
 def _columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:

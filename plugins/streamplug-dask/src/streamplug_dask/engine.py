@@ -8,7 +8,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task, attempt, packed
+from streamplug.interfaces.engine import Task, attempt, packed, what_went_wrong
 
 _MISSING = "the engine 'dask' needs distributed, in the version that the cluster has: pip install distributed"
 
@@ -56,9 +56,7 @@ class Dask(Engine):
                     try:
                         told = call.result()
                     except Exception as error:  # its own, such as workers that were lost over it
-                        raise WriterError(
-                            f"part {number}: {type(error).__name__}: {error}"
-                        ) from error
+                        raise WriterError(what_went_wrong(number, error)) from error
                     call.release()
                     if told is not None:
                         raise WriterError(told)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, ShardHead, ShardReader
 from streamplug.interfaces.bundle import Bundle
+from streamplug.interfaces.decoding import decoded, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _SLASH = ord("/")
@@ -85,24 +85,15 @@ class FilesHead(ShardHead):
         stored = self.stored(column.name)
         if stored.data is not None:
             data, starts = stored.data, stored.starts[rows]
-        sizes = stored.sizes[rows]
-        try:
-            return column.encoding.decode_batch(data, starts, sizes)
-        except Exception as error:
-            for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist()):
-                try:
-                    column.encoding.decode(memoryview(data[start : start + size]))  # type: ignore[arg-type]  # an array is a buffer
-                except Exception as single:  # whatever it raises, this is the one
-                    raise self.undecodable(row, column.name, single) from single
-            raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
 
-    def undecodable(self, row: int, column: str, error: Exception) -> DecodeError:
-        """Return the error for a value that cannot be decoded."""
-        reason = (
-            str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-        )
-        name = self._bundle.name(row)
-        return DecodeError(f"sample {row} ({name}), column {column!r}: {reason}")
+        def where(row: int) -> str:
+            return self.named(row, column.name)
+
+        return decoded(column, rows, data, starts, stored.sizes[rows], where=where)
+
+    def named(self, row: int, column: str) -> str:
+        """Return what errors call a value."""
+        return f"sample {row} ({self._bundle.name(row)}), column {column!r}"
 
 
 class FilesReader(ShardReader):
@@ -132,7 +123,7 @@ class FilesReader(ShardReader):
                 start = starts[index]
                 sample[name] = decode(view[start : start + sizes[index]])
         except Exception as error:
-            raise self._head.undecodable(index, name, error) from error
+            raise undecodable(self._head.named(index, name), error) from error
         return sample
 
     def _planned(self, column: Column) -> tuple[Any, ...]:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import CorruptShardError, DecodeError
-from streamplug.interfaces import Column, ShardHead, ShardReader
-from streamplug.interfaces.encoding import slices, windows
+from streamplug.errors import CorruptShardError
+from streamplug.interfaces import Column, ShardHead, ShardReader, decoding
+from streamplug.interfaces.encoding import windows
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.specs import Spec, leaves
 
@@ -168,21 +168,7 @@ def decoded(
         raise CorruptShardError(
             f"sample {rows[at]}, column {column.name!r}: a leaf of {sizes[at]} bytes, not {fixed}"
         )
-    try:
-        return column.encoding.decode_batch(data, begins, sizes)
-    except Exception as error:
-        for row, value in zip(rows.tolist(), slices(data, begins, sizes)):
-            try:
-                column.encoding.decode(value)
-            except Exception as single:
-                raise undecodable(row, column.name, single) from single
-        raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
-
-
-def undecodable(row: int, name: str, error: Exception) -> DecodeError:
-    """Return the error for a value that cannot be decoded."""
-    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-    return DecodeError(f"sample {row}, column {name!r}: {reason}")
+    return decoding.decoded(column, rows, data, begins, sizes)
 
 
 def _corrupt(row: int, how: str) -> CorruptShardError:

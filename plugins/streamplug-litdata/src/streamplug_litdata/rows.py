@@ -11,9 +11,10 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardReader
+from streamplug.interfaces.decoding import undecodable
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
-from streamplug_litdata.items import decoded, head_size, offsets_of, undecodable
+from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.specs import Options, Spec
 
 MARK = b"LDARW01\0"
@@ -183,7 +184,7 @@ class RowsReader(ShardReader):
             try:
                 found.append(column.encoding.decode(memoryview(own.encode(value))))
             except Exception as error:
-                raise undecodable(row, column.name, error) from error
+                raise undecodable(f"sample {row}, column {column.name!r}", error) from error
         return found
 
     def _column(self, name: str) -> _Column | None:

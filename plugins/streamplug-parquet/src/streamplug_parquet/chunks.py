@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces import Column, Encoding
+from streamplug.interfaces import Column, Encoding, decoding
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of, is_file
 
@@ -260,17 +260,11 @@ def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
     have = [place for place, value in enumerate(values) if value is not None]
     sizes = np.array([len(values[place]) for place in have], np.int64)
     data = np.frombuffer(b"".join([values[place] for place in have]), np.uint8)
-    encoding = column.encoding
-    try:
-        batch = encoding.decode_batch(data, np.cumsum(sizes) - sizes, sizes)
-    except Exception as error:
-        for place in have:
-            decoded_one(column, values[place], int(rows[place]))
-        raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
+    batch = decoding.decoded(column, rows[have], data, np.cumsum(sizes) - sizes, sizes)
     if len(have) == len(values):
         return batch
     found: list[Any] = [None] * len(values)
-    for place, value in zip(have, encoding.split(batch)):
+    for place, value in zip(have, column.encoding.split(batch)):
         found[place] = value
     return found
 
@@ -290,5 +284,4 @@ def decoded_one(column: Column, value: Any, row: int) -> Any:
 
 def undecodable(column: Column, row: int, error: Exception) -> DecodeError:
     """Return the error for a value that cannot be decoded."""
-    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-    return DecodeError(f"sample {row}, column {column.name!r}: {reason}")
+    return decoding.undecodable(f"sample {row}, column {column.name!r}", error)

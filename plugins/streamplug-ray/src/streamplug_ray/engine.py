@@ -9,7 +9,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task, attempt, packed
+from streamplug.interfaces.engine import Task, attempt, packed, what_went_wrong
 from streamplug_ray.cluster import connected
 
 _AHEAD = 2
@@ -78,5 +78,5 @@ def _answer(ray: Any, ended: Any, number: int) -> str | None:
     try:
         told: str | None = ray.get(ended)
     except ray.exceptions.RayError as error:  # the worker was lost, and so were those after it
-        return f"part {number}: {type(error).__name__}: {error}"
+        return what_went_wrong(number, error)
     return told

@@ -13,7 +13,7 @@ from typing import Any
 from streamplug import Storage, merge_index
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.plugin import open_storage
-from streamplug.plugin.location import join, local_path
+from streamplug.plugin.location import absolute, join, local_path, places_of
 from streamplug_spark.partition import MARK, PartitionWriter
 from streamplug_spark.schema import encodings_of
 
@@ -67,7 +67,7 @@ def write_dataframe(
         dataframe = dataframe.select(*names)
     elif columns is None:
         raise ConfigError("columns= is needed: only udf_iterable= knows what it makes of the rows")
-    places = _places(out)
+    places = tuple(map(absolute, places_of(out)))  # executors run in other directories
     home = open_storage(places[-1], storage_options)
     mark = _begin(home, exist_ok=exist_ok)
     udf = partial(udf_iterable, **(udf_kwargs or {})) if udf_iterable else None
@@ -83,8 +83,7 @@ def write_dataframe(
     parts = [join(places[-1], folder) for folder in folders]
     if merge:
         keep = len(places) == 1 or bool(options.get("keep_local"))
-        whole = places if len(places) > 1 else places[0]
-        merge_index(parts, whole, keep_local=keep, storage_options=storage_options)
+        merge_index(parts, places, keep_local=keep, storage_options=storage_options)
     home.delete(MARK)
     return parts
 
@@ -117,7 +116,7 @@ def dataframe_to_mds(
     write_dataframe(
         dataframe, merge=merge_index, udf_iterable=udf_iterable, udf_kwargs=udf_kwargs, **given
     )
-    places = _places(given["out"])
+    places = tuple(map(absolute, places_of(given["out"])))
     if len(places) > 1:
         return places[0], places[1]
     return (places[0], "") if local_path(places[0]) is not None else ("", places[0])
@@ -132,18 +131,6 @@ def _checked(dataframe: Any, columns: Mapping[str, str] | None) -> Mapping[str, 
             f"{', '.join(map(repr, dataframe.schema.names))}"
         )
     return columns
-
-
-def _places(out: Any) -> tuple[str, ...]:
-    places = out if isinstance(out, tuple) else (out,)
-    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
-        raise ConfigError(f"out={out!r:.80}: expected a path, a URL, or a pair of both")
-    return tuple(_absolute(str(place)) for place in places)
-
-
-def _absolute(place: str) -> str:
-    path = local_path(place)  # the folder in which the driver runs is not that of its executors
-    return place if path is None else str(path.absolute())
 
 
 def _begin(home: Storage, *, exist_ok: bool) -> bytes:

@@ -15,12 +15,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from streamplug.errors import CorruptShardError, DataError, DecodeError, InvalidIndexError
+from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Format,
@@ -30,6 +31,7 @@ from streamplug.interfaces import (
     ShardInfo,
     ShardReader,
 )
+from streamplug.interfaces.decoding import decoded, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_text.values import Value
 
@@ -183,20 +185,16 @@ class SplitHead(ShardHead):
         try:
             return column.encoding.decode(memoryview(value))
         except Exception as error:
-            reason = (
-                str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-            )
-            raise DecodeError(f"{self.called(index)}, column {column.name!r}: {reason}") from error
+            raise undecodable(self._named(index, column), error) from error
 
     def _decoded(self, column: Column, rows: Int64, values: Sequence[bytes]) -> ColumnValues:
         sizes = np.fromiter(map(len, values), np.int64, len(values))
-        try:
-            data = np.frombuffer(b"".join(values), np.uint8)
-            return column.encoding.decode_batch(data, np.cumsum(sizes) - sizes, sizes)
-        except Exception as error:
-            for row, value in zip(rows.tolist(), values):
-                self.decoded(column, row, value)
-            raise DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}") from error
+        data, starts = np.frombuffer(b"".join(values), np.uint8), np.cumsum(sizes) - sizes
+        where = partial(self._named, column=column)
+        return decoded(column, rows, data, starts, sizes, where=where)
+
+    def _named(self, index: int, column: Column) -> str:
+        return f"{self.called(index)}, column {column.name!r}"
 
 
 class SplitReader(ShardReader):

@@ -121,7 +121,7 @@ def gzfilter(key: str, data: bytes) -> Continue | None:
     """Unpack what ends with ``.gz``."""
     if not key.endswith(".gz"):
         return None
-    return Continue(key[:-3], _encoding("gzipped:bytes").decode(memoryview(data)))
+    return Continue(key[:-3], encoding("gzipped:bytes").decode(memoryview(data)))
 
 
 def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
@@ -133,19 +133,20 @@ def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
     spec = encoding_of(key.rpartition(".")[2])
     if spec == "bytes":
         return None
-    encoding = _encoding(spec)
-    if encoding.unsafe and not unsafe:
+    own = encoding(spec)
+    if own.unsafe and not unsafe:
         raise UnsafeTypeError(
             f"decoding {key!r} can run code from the data; pass allow_unsafe_types=True to WebDataset if you "
             "trust its writer, or name what to decode with only="
         )
-    return encoding.decode(memoryview(data))
+    return own.decode(memoryview(data))
 
 
 @cache
-def _encoding(spec: str) -> Encoding:
-    encoding: Encoding = make("encoding", spec)
-    return encoding
+def encoding(spec: str) -> Encoding:
+    """Return the encoding that a spec names."""
+    made: Encoding = make("encoding", spec)
+    return made
 
 
 def handle_extension(extensions: str, decode: Callable[[bytes], Any]) -> Decode:

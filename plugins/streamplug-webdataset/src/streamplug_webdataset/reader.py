@@ -9,6 +9,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces.decoding import decoded, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY
@@ -101,50 +102,16 @@ class TarHead(ShardHead):
     def _decoded(
         self, column: Column, rows: Int64, data: Bytes1D, begins: Int64, sizes: Int64
     ) -> ColumnValues:
-        try:
-            fixed = column.encoding.size
-            if fixed is not None and (sizes != fixed).any():
-                raise DecodeError(f"values have {fixed} bytes each")
-            return column.encoding.decode_batch(data, begins, sizes)
-        except Exception as error:
-            values = _slices(data, begins, sizes)
-            raise self._blame(column, rows, values, error) from error
+        def where(row: int) -> str:
+            return self.named(row, column.name)
 
-    def _blame(
-        self, column: Column, rows: Int64, values: Sequence[memoryview], error: Exception
-    ) -> DecodeError:
-        """Find the sample that made a batch fail."""
-        for row, value in zip(rows.tolist(), values):
-            try:
-                _decoded_one(column, value)
-            except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
-                return self.undecodable(row, column.name, single)
-        return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
+        return decoded(column, rows, data, begins, sizes, where=where)
 
-    def undecodable(self, row: int, name: str, error: Exception) -> DecodeError:
-        """Return the error for a value that cannot be decoded."""
-        reason = (
-            str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-        )
+    def named(self, row: int, name: str) -> str:
+        """Return what errors call a value."""
         values, text = self.of(name)
         at = f" at byte {int(values.begins[row])}" if text is None else ""
-        return DecodeError(f"sample {row} (key {self.key(row)!r}), column {name!r}{at}: {reason}")
-
-
-def _slices(data: Bytes1D, begins: Int64, sizes: Int64) -> list[memoryview]:
-    view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
-    return [view[begin : begin + size] for begin, size in zip(begins.tolist(), sizes.tolist())]
-
-
-def _decoded_one(column: Column, data: memoryview) -> Any:
-    """Return a single value.
-
-    Raises:
-        DecodeError: If it has another size than all must have; else what decoding raises.
-    """
-    if column.encoding.size is not None and column.encoding.size != len(data):
-        raise DecodeError(f"a value has {column.encoding.size} bytes, this one has {len(data)}")
-    return column.encoding.decode(data)
+        return f"sample {row} (key {self.key(row)!r}), column {name!r}{at}"
 
 
 class TarReader(ShardReader):
@@ -182,7 +149,7 @@ class TarReader(ShardReader):
                     raise DecodeError(f"a value has {fixed} bytes, this one has {size}")
                 sample[name] = decode(view[begin : begin + size])
         except Exception as error:
-            raise self._head.undecodable(index, name, error) from error
+            raise undecodable(self._head.named(index, name), error) from error
         return sample
 
     def _planned(self, column: Column) -> tuple[Any, ...]:

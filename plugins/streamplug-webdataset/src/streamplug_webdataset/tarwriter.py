@@ -8,15 +8,13 @@ import logging
 import lzma
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from streamplug.config import parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, WriterError
-from streamplug.interfaces import Encoding
-from streamplug.plugin.registry import make
+from streamplug_webdataset.decoding import encoding
 from streamplug_webdataset.headers import Headers
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, extension_problem, key_problem
@@ -274,17 +272,11 @@ def _encoded(name: str, value: Any) -> Any:
         raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}")
     try:
         number = spec == "str_int" and isinstance(value, str)
-        return _encoding(spec).encode(int(value) if number else value)
+        return encoding(spec).encode(int(value) if number else value)
     except EncodeError as error:
         raise type(error)(f"{name!r}: {error}") from error
     except Exception as error:
         raise EncodeTypeError(f"{name!r}: {type(error).__name__}: {error}") from error
-
-
-@cache
-def _encoding(spec: str) -> Encoding:
-    found: Encoding = make("encoding", spec)
-    return found
 
 
 _ENDINGS = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}

@@ -12,6 +12,7 @@ from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSL
 from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces.decoding import blamed, undecodable
 from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
@@ -74,7 +75,7 @@ class MDSHead(ShardHead):
         except ColumnError as failed:
             begins, sizes = layout.place(located, failed.column)
             values = slices(data, begins, sizes)
-            raise _blame(failed.column, rows, values, failed.__cause__) from failed.__cause__
+            raise blamed(failed.column, rows, values, failed.__cause__) from failed.__cause__
 
     def corrupt(self, index: int) -> CorruptShardError:
         """Return the error for a sample whose length is wrong."""
@@ -132,24 +133,12 @@ class MDSReader(ShardReader):
                 try:
                     sample[column.name] = column.encoding.decode(data[begin : begin + size])
                 except Exception as error:
-                    raise _undecodable(index, column.name, error) from error
+                    raise undecodable(f"sample {index}, column {column.name!r}", error) from error
         return sample
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         starts = self._head.offsets[rows].astype(np.int64)
         return self._head.take(rows, self._data, starts, columns)
-
-
-def _blame(
-    column: Column, rows: Int64, values: Sequence[memoryview], error: BaseException | None
-) -> DecodeError:
-    """Find the sample that made a batch fail."""
-    for row, value in zip(rows.tolist(), values):
-        try:
-            column.encoding.decode(value)
-        except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
-            return _undecodable(row, column.name, single)
-    return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
 
 
 def _offsets(data: Bytes1D, samples: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -167,8 +156,3 @@ def _offsets(data: Bytes1D, samples: int, size: int) -> np.ndarray[Any, np.dtype
     if samples and (wrong := offsets[1:] < offsets[:-1]).any():
         raise CorruptShardError(f"sample {int(wrong.argmax())} ends before it begins")
     return offsets
-
-
-def _undecodable(index: int, column: str, error: Exception) -> DecodeError:
-    reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-    return DecodeError(f"sample {index}, column {column!r}: {reason}")
