@@ -265,3 +265,11 @@ def test_an_engine_is_named(sets, tmp_path):
     assert "'local'" in done.stderr
     done = run("convert", sets[0], tmp_path / "other", "--engine", "dask", "--processes", 2)
     assert "processes=2" in done.stderr
+
+
+def test_inspect_tells_how_many_bytes_a_value_has(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"x": "bytes"}) as writer:
+        for size in range(4):
+            writer.write({"x": b"a" * size})
+    shown = run("inspect", tmp_path / "set", "--samples", 4).stdout
+    assert [line.strip() for line in shown.splitlines()[-4:]] == [f"{n} bytes" for n in range(4)]
