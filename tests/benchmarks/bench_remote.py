@@ -9,7 +9,8 @@ the process on and without it, of the later times, and of the time of processors
 of the later times, of which the rates are: what else the machine does can only add to it.
 
 - shards: all samples of whole shards, beside downloading the files, eight at a time.
-- ranges: half of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
+- shards by a network: the same where the server gives each connection 50 MB/s, 400 MB/s in all.
+- ranges: 1,000 of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
 - epoch by ranges: all samples, by ranges.
 - first batch: eight shuffled samples from a server that is 20 ms away, beside a request for the index and
   one for 100 kB.
@@ -36,8 +37,9 @@ from typing import Any
 import numpy as np
 import remote_sides
 import servers
+from remote_sides import NETWORK
 
-SAMPLE, SHARD_BYTES = 100_000, 1 << 24
+SAMPLE, SHARD_BYTES, PICKED, PACE = 100_000, 1 << 24, 1000, 50_000_000
 NEEDS = {
     "mosaicml-streaming": "streaming",
     "litdata": "litdata",
@@ -72,7 +74,7 @@ def write(root: Path, samples: int) -> None:
     with MDSWriter(out=bench / "fixed", columns=columns, size_limit=SHARD_BYTES) as out:
         for n in range(samples):
             out.write({"x": data[n : n + SAMPLE]})
-    ids = np.random.default_rng(1).permutation(samples)[: samples // 2]
+    ids = np.random.default_rng(1).permutation(samples)[:PICKED]
     np.save(root / "ids.npy", ids)
     dataset = StreamingDataset(local=str(bench / "variable"))
     places = []
@@ -126,19 +128,24 @@ def measure(samples: int, rounds: int, groups: list[str]) -> dict[str, Any]:
     found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     try:
         write(root, samples)
-        with servers.files(root) as (server, near), servers.distant(near, 0.02) as far:
+        with servers.files(root, PACE) as (server, *ports), servers.distant(ports[0], 0.02) as far:
             for turn in range(rounds):
                 for group, members in remote_sides.sides().items():
                     for name in members if group in groups else ():
                         if not all(find_spec(NEEDS[n]) for n in NEEDS if n in name):
                             continue
-                        port, passes = (far, 6) if group == "first batch" else (near, 4)
+                        port, passes = ports[group == NETWORK], 4
+                        if group == "first batch":
+                            port, passes = far, 6
+                        if port is None:
+                            continue
                         found[group][name].append(in_process(group, name, port, root, passes))
                 print(f"round {turn + 1} of {rounds}", file=sys.stderr)
     finally:
         shutil.rmtree(root)
     total = sum(noise(samples)[1])
-    amounts = {"shards": total, "epoch by ranges": total, "ranges": total // 2}
+    amounts = dict.fromkeys(("shards", NETWORK, "epoch by ranges"), total)
+    amounts["ranges"] = total * min(PICKED, samples) // samples
     figures = {
         group: {name: figure(members[name], amounts.get(group)) for name in members}
         for group, members in found.items()
@@ -160,7 +167,7 @@ def figure(turns: list[dict[str, Any]], amount: int | None) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=6000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--groups", nargs="+", default=list(remote_sides.sides()))
     parser.add_argument("--json", type=Path)

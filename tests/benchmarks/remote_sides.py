@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 BATCH, FIRST, SHARDS_AT_ONCE, RANGES_AT_ONCE = 32, 8, 8, 16
+NETWORK = "shards by a network"
 BLOCK = 512  # samples that are shuffled together: some shards, so that others arrive meanwhile
 KEYS = {"key": "test", "secret": "test"}
 
@@ -246,6 +247,7 @@ def sides() -> dict[str, dict[str, Side]]:
     """Return what is compared, by what is done and who does it; what belongs together is side by side."""
     found: dict[str, dict[str, Side]] = {"shards": {}, "ranges": {}, "epoch by ranges": {}}
     shards, ranges, epoch = found.values()
+    found[NETWORK] = shards
     first: dict[str, Side] = {}
     found["first batch"] = first
     for client in OURS:

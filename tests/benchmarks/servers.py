@@ -26,30 +26,33 @@ http {{
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
   server {{ listen 127.0.0.1:{port}; root {root}; }}
+  server {{ listen 127.0.0.1:{paced}; root {root}; limit_rate {rate}; }}
 }}
 """
 
 
 @contextmanager
-def files(root: Path) -> Iterator[tuple[str, int]]:
-    """Serve a directory in a process of its own; yields the server's name and its port.
+def files(root: Path, rate: int) -> Iterator[tuple[str, int, int | None]]:
+    """Serve a directory in a process of its own; yields the server's name, its port, and a slower one.
 
-    Whoever asks for s3://bucket/key at this address, path style, gets the file bucket/key.
+    Whoever asks for s3://bucket/key at this address, path style, gets the file bucket/key. The slower port
+    gives each connection so many bytes in a second as `rate` says; without nginx there is none.
     """
     program = shutil.which("nginx")
     if program is None:
         with _process(_serve, str(root)) as port:
-            yield "the server of the tests", port
+            yield "the server of the tests", port, None
         return
-    folder, port = Path(tempfile.mkdtemp()), _free_port()
+    folder, port, paced = Path(tempfile.mkdtemp()), _free_port(), _free_port()
     user = "user root;" if Path.home() == Path("/root") else ""
-    (folder / "conf").write_text(_NGINX.format(folder=folder, root=root, port=port, user=user))
+    places = {"folder": folder, "root": root, "port": port, "paced": paced}
+    (folder / "conf").write_text(_NGINX.format(**places, rate=rate, user=user))
     server = subprocess.Popen(
         [program, "-p", folder, "-c", folder / "conf"], stderr=subprocess.DEVNULL
     )
     try:
         _wait_for(port)
-        yield "nginx", port
+        yield "nginx", port, paced
     finally:
         server.terminate()
         server.wait(10)

@@ -137,8 +137,8 @@ def test_a_key_like_no_other_is_told_with_all_that_there_are():
 
 
 def test_what_is_needed_is_asked_for():
-    with pytest.raises(ConfigError, match=r"^columns: missing. It is: Encoding of each column"):
-        Writer.from_config({"out": "x"})
+    with pytest.raises(ConfigError, match=r"^out: missing. It is: A local path"):
+        Writer.from_config({"columns": {"n": "int"}})
 
 
 def test_objects_may_be_in_mappings(place):
@@ -241,7 +241,7 @@ def test_the_schema_has_what_the_classes_take():
     found = schema["properties"]["dataset"]["properties"]
     assert set(parameters(StreamingDataset)) - set(found) == {"decoders"}
     assert found["shuffle_seed"]["default"] == 9176
-    assert schema["properties"]["writer"]["required"] == ["columns", "out"]
+    assert schema["properties"]["writer"]["required"] == ["out"]
     assert set(schema["$defs"]) == {"Stream", "World", "environment"}
 
 
@@ -287,9 +287,9 @@ def test_commands_check_files_and_print_the_schema(place, tmp_path):
 def test_a_file_may_be_checked_where_nothing_of_it_is_there(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(
-        '{"dataset": {"remote": "s3://nowhere/x", "local": "y"}, "writer": {"out": "z"}}'
+        '{"dataset": {"remote": "s3://nowhere/x", "local": "y"}, "writer": {"size_limit": 9}}'
     )
     result = CliRunner().invoke(main, ["config", "check", str(path)])
     assert result.stderr == (
-        "error: writer.columns: missing. It is: Encoding of each column by its name.\n"
+        "error: writer.out: missing. It is: A local path, a URL, or a pair (local path, URL).\n"
     )

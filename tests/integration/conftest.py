@@ -159,7 +159,9 @@ class Group:
         for path in SHARED_MEMORY.glob("torch_*"):
             with contextlib.suppress(FileNotFoundError):
                 age = self._killed_at - path.stat().st_mtime
-                if tuple(path.name.split("_")[:2]) in owners and age > 0.1:
+                if (
+                    tuple(path.name.split("_")[:2]) in owners and age > 2
+                ):  # it may have waited long for a processor
                     left.add(path.name)
         killed = any(rank.process.exitcode for rank in self.ranks)
         return left | {
