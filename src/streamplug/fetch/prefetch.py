@@ -110,7 +110,7 @@ def prefetched(
             if makers and (makers.busy or not window.ready()):
                 window.forget((yield from makers.next()))
                 continue
-            block, wanted, failed = window.pop()
+            block, wanted, failed = window.pop(alone=not begun)
             if begun:
                 window.fill()
             if begun and makers.worthwhile and not failed:
@@ -154,11 +154,7 @@ class _Window(Generic[T, K]):
 
     def look(self) -> bool:
         """Look at the next block, if that has not been done; returns whether there is one."""
-        if not self._ahead:
-            block = next(self._blocks, None)
-            if block is not None:
-                self._append(block)
-        return bool(self._ahead)
+        return bool(self._ahead) or self._look_further()
 
     def ready(self) -> bool:
         """Say whether there is a next block, and all that it needs."""
@@ -168,12 +164,15 @@ class _Window(Generic[T, K]):
         """Look at as many of the blocks after the current one as it takes."""
         most = self._most if self._limits.samples is None else sys.maxsize
         self._most = min(2 * self._most, _BLOCKS)
-        while most > 0 and self._short():
-            block = next(self._blocks, None)
-            if block is None:
-                break
-            self._append(block)
+        while most > 0 and self._short() and self._look_further():
             most -= 1
+
+    def _look_further(self) -> bool:
+        """Look at one more block; returns whether there was one."""
+        block = next(self._blocks, None)
+        if block is not None:
+            self._append(block)
+        return block is not None
 
     def _short(self) -> bool:
         """Say whether less is on its way than should be."""
@@ -199,8 +198,11 @@ class _Window(Generic[T, K]):
         self._ahead.append((block, wanted))
         self._samples += self._needs.samples(block)
 
-    def pop(self) -> tuple[T, Sequence[K], dict[K, BaseException]]:
-        """Return the next block when its needs have been seen to, these, and what failed of them."""
+    def pop(self, *, alone: bool) -> tuple[T, Sequence[K], dict[K, BaseException]]:
+        """Return the next block when its needs have been seen to, these, and what failed of them.
+
+        While it waits it looks at more blocks, unless nothing is to compete with this one.
+        """
         block, wanted = self._ahead.popleft()
         self._samples -= self._needs.samples(block)
         failed = {}
@@ -209,6 +211,8 @@ class _Window(Generic[T, K]):
             if not job.done:
                 self._busy = min(2 * self._busy, self._limits.bytes)
                 with self._needs.waiting(key):
+                    while not (alone or job.done) and self._short() and self._look_further():
+                        pass
                     job.wait()
             if job.error is not None:
                 failed[key] = job.error
