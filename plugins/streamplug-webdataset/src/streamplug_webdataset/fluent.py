@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class Fluent(abc.ABC):
     """What stages can be added to. Each method returns another pipeline and leaves this one as it is."""
 
+    _length: int | None
+    """What `with_length` said."""
+
     @abc.abstractmethod
     def compose(self, *stages: Any) -> Self:
         """Add stages: of this package, or functions that take an iterator and return one.
@@ -148,6 +151,24 @@ class Fluent(abc.ABC):
     @abc.abstractmethod
     def with_length(self, n: int, silent: bool = False) -> Self:
         """Let ``len()`` be `n`, whatever comes; warns of another length that is known, unless `silent`."""
+
+    @abc.abstractmethod
+    def _known_length(self) -> int | None:
+        """Return how many outputs a loop has, or None if that is not known before."""
+
+    def __len__(self) -> int:
+        """Return how many outputs of this rank a loop has.
+
+        Raises:
+            TypeError: If that is not known.
+        """
+        length = self._length if self._length is not None else self._known_length()
+        if length is None:
+            raise TypeError("the number of outputs is known after a loop only; see with_length()")
+        return length
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class _Then:

@@ -58,7 +58,7 @@ class WebLoader(Fluent):
         self._inner, self._kwargs = dataset, kwargs
         self._stages: tuple[Stage, ...] = ()
         self._epoch: int | None = None
-        self._length: int | None = None
+        self._length = None
         self._begin()
 
     def _begin(self) -> None:
@@ -113,20 +113,6 @@ class WebLoader(Fluent):
         if self._epoch is not None:
             return self._epoch
         return None if self._stages else self._pipeline._known_length()
-
-    def __len__(self) -> int:
-        """Return how many outputs a loop has.
-
-        Raises:
-            TypeError: If that is not known.
-        """
-        length = self._length if self._length is not None else self._known_length()
-        if length is None:
-            raise TypeError("the number of outputs is known after a loop only; see with_length()")
-        return length
-
-    def __bool__(self) -> bool:
-        return True
 
     # -- iteration --------------------------------------------------------------------
 

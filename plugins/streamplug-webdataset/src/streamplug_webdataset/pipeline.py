@@ -65,7 +65,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Open the archives."""
         self._wish = wish
         self._stages: tuple[Stage, ...] = ()
-        self._length: int | None = None
+        self._length = None
         self._open(World().ranks, 0)
         if wish.passes != 1:
             self._open(self.dataset.place.ranks, self.dataset.size)
@@ -178,20 +178,6 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         last = next((s for s in self._stages if isinstance(s, Batched)), None)
         short = last is not None and not last.partial
         return (total // batch if short else -(-total // each)) or None
-
-    def __len__(self) -> int:
-        """Return how many outputs of this rank a loop has.
-
-        Raises:
-            TypeError: If that is not known.
-        """
-        length = self._length if self._length is not None else self._known_length()
-        if length is None:
-            raise TypeError("the number of outputs is known after a loop only; see with_length()")
-        return length
-
-    def __bool__(self) -> bool:
-        return True
 
     # -- iteration --------------------------------------------------------------------
 
