@@ -250,7 +250,8 @@ def ranging(
 ) -> Iterator[None]:
     """Let an observer know of the parts of a file that a block fetches."""
     began = time.monotonic()
-    with observing(observer, url):
+    with helping(Task(observer, url)):
         yield
+    if observer is not None:
         size = sum(stop - start for start, stop in ranges)
-        emit(Ranged(url, len(ranges), size, time.monotonic() - began))
+        observer.emit(Ranged(url, len(ranges), size, time.monotonic() - began))

@@ -40,6 +40,16 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
             there were, or any that is not `Transient`.
         CorruptShardError: Likewise, if the operation raises it.
     """
+    try:
+        return operation()  # most do not fail: what follows takes longer to set up than some take
+    except _PASSING as error:
+        failed: list[Exception] = [error]
+
+    def again() -> T:
+        if failed:
+            raise failed.pop()
+        return operation()
+
     attempts = Retrying(
         retry=retry_if_exception_type(_PASSING),
         stop=stop_after_attempt(retries + 1),
@@ -49,7 +59,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
         reraise=True,
     )
     try:
-        return attempts(operation)
+        return attempts(again)
     except _PASSING as error:
         made = f"{retries + 1} attempt{'s'[: retries > 0]}"
         error.args = (f"{error}; gave up after {made}, see download_retry=",)

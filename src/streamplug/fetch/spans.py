@@ -26,7 +26,9 @@ def coalesced(ranges: Int64, gap: int) -> Int64:
     first = np.ones(len(order), bool)
     first[1:] = starts[1:] - reach[:-1] > gap
     begins = np.flatnonzero(first)
-    return np.stack([starts[begins], reach[np.append(begins[1:], len(order)) - 1]], axis=1)
+    found = np.empty((len(begins), 2), np.int64)
+    found[:, 0], found[:-1, 1], found[-1, 1] = starts[begins], reach[begins[1:] - 1], reach[-1]
+    return found
 
 
 def located(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:

@@ -11,7 +11,9 @@ from typing import TypeVar
 
 from streamplug.errors import Transient
 from streamplug.fetch.observe import current, helping
+from streamplug.fetch.threads import end_idle, on_thread
 from streamplug.interfaces.cancel import Scope, check, ending, inside
+from streamplug.interfaces.cancel import current as current_scope
 
 T = TypeVar("T")
 _GLANCE = 1.0
@@ -38,7 +40,7 @@ def unless_stalled(
     """
     results: list[T] = []
     errors: list[BaseException] = []
-    scope, task = Scope(), current()
+    scope, task, running = Scope(), current(), threading.Lock()
 
     def run() -> None:
         try:
@@ -48,10 +50,11 @@ def unless_stalled(
             errors.append(error)
 
     with ending(scope):
-        # A client that hangs may not listen to its scope; as a daemon, it keeps no process from ending.
-        thread = threading.Thread(target=run, name="streamplug-request", daemon=True)
-        thread.start()
-        _wait(thread, url, timeout, arrived)
+        running.acquire()
+        on_thread("streamplug-request", run, running.release)
+        _wait(running, url, timeout, arrived)
+    if current_scope() is None:
+        end_idle()  # nobody else will: whoever works in a scope does it for all of that
     if errors:
         try:
             raise errors.pop()
@@ -70,12 +73,9 @@ def bytes_of(part: Path) -> int:
     return total
 
 
-def _wait(thread: threading.Thread, url: str, timeout: float, arrived: Callable[[], int]) -> None:
+def _wait(running: threading.Lock, url: str, timeout: float, arrived: Callable[[], int]) -> None:
     size, since = 0, time.monotonic()
-    while True:
-        thread.join(min(_GLANCE, timeout / 4))
-        if not thread.is_alive():
-            return
+    while not running.acquire(timeout=min(_GLANCE, timeout / 4)):
         check()
         there, now = arrived(), time.monotonic()
         if there != size:

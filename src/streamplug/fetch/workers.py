@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from streamplug.fetch.threads import end_idle, on_thread
 from streamplug.interfaces.cancel import Cancelled, Scope, inside
 
 _MAX_THREADS = 64
@@ -78,9 +78,8 @@ class Workers:
                 bound.
         """
         self._active, self._most = active, most
-        self._running = self._waiting = self._carried = 0
+        self._running = self._waiting = self._carried = self._threads = 0
         self._queue: deque[Job] = deque()
-        self._threads: list[threading.Thread] = []
         self._change = threading.Condition()
         self._scope = _WorkersScope(self._add_running)
         self._pid = os.getpid()
@@ -97,8 +96,12 @@ class Workers:
             self._summon()
         return job
 
-    def stop(self) -> None:
-        """Drop what has not begun, interrupt what has, and wait for the threads to end."""
+    def stop(self, *, for_now: bool = False) -> None:
+        """Drop what has not begun, interrupt what has, and wait for the threads to end.
+
+        Args:
+            for_now: There will soon be others: let them have the threads, if they begin in a moment.
+        """
         if os.getpid() != self._pid:
             return  # a fork's copy: the threads are the parent's
         self._at_exit()
@@ -106,9 +109,9 @@ class Workers:
             self._queue.clear()
             self._scope.stop()
             self._change.notify_all()
-        deadline = time.monotonic() + _STOP_SECONDS
-        for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0))
+            self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
+        if not for_now:
+            end_idle()
 
     def _summon(self) -> None:
         """Have a thread look at the queue, if another job may run."""
@@ -116,10 +119,9 @@ class Workers:
             return
         if self._waiting:
             self._change.notify()
-        elif len(self._threads) < _MAX_THREADS and not self._scope.stopped:
-            thread = threading.Thread(target=self._work, name="streamplug-prefetch", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        elif self._threads < _MAX_THREADS and not self._scope.stopped:
+            on_thread("streamplug-prefetch", self._work, self._ended)
+            self._threads += 1
 
     def _may_begin(self) -> bool:
         if not self._queue or self._running >= self._active:
@@ -144,6 +146,11 @@ class Workers:
                     self._carried -= job.weight
                     self.unfinished -= 1
                     self.weight -= job.weight
+
+    def _ended(self) -> None:
+        with self._change:
+            self._threads -= 1
+            self._change.notify_all()
 
     def _next(self) -> Job | None:
         with self._change:

@@ -61,6 +61,6 @@ class Arriving:
     def stop(self) -> None:
         """Fetch no more, and forget what was not used."""
         if self._workers is not None:
-            self._workers.stop()
+            self._workers.stop(for_now=True)
         for piece in self._pieces.values():
             self._release(piece)

@@ -31,7 +31,7 @@ def spanned(buffers: Sequence[Bytes1D]) -> tuple[Bytes1D, Int64]:
     Args:
         buffers: uint8, contiguous, none of them empty; at least one.
     """
-    starts = [buffer.ctypes.data for buffer in buffers]
+    starts = [buffer.__array_interface__["data"][0] for buffer in buffers]
     first = min(starts)
     end = max(start + len(buffer) for start, buffer in zip(starts, buffers))
     return np.asarray(_Span(first, end)), np.array(starts, np.int64) - first

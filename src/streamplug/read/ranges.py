@@ -30,6 +30,9 @@ GAP = 32 << 10
 HEAD_BYTES = 64 << 20
 """Bytes of the heads of shards that are kept."""
 
+_KNOWN = 1024
+"""Shards of which is kept what the index says."""
+
 _LOCKS = 64
 
 _LUCK = 16
@@ -45,6 +48,7 @@ class _Memory:
         self.pieces: dict[int, list[Piece]] = {}
         self.fetching = [Lock() for _ in range(_LOCKS)]
         self.luck = _LUCK
+        self.known: dict[int, tuple[ShardInfo, str]] = {}
         self._heads: OrderedDict[int, tuple[ShardHead, int]] = OrderedDict()
         self._bytes = 0
 
@@ -122,9 +126,9 @@ class RangeShards:
         Raises:
             InvalidIndexError: If the index says what cannot be true.
         """
-        info = self._index.shard(shard)
+        info, where = self._known(shard)
         wanted = self._wanted[self._index.schema_of[shard]]
-        return OpenShard(_RangeReader(self, info), wanted, self._where(info), MappedFiles({}, {}))
+        return OpenShard(_RangeReader(self, info), wanted, where, MappedFiles({}, {}))
 
     def keep(self, shard: int, times: int) -> None:
         """Do nothing: an open shard holds nothing that could go."""
@@ -134,11 +138,22 @@ class RangeShards:
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
-        return next(iter(self._index.shard(shard).files.values())).raw.basename
+        return next(iter(self._known(shard)[0].files.values())).raw.basename
 
     def nbytes(self, shard: int) -> int:
         """Return the bytes of a shard's raw files."""
-        return sum(file.raw.bytes for file in self._index.shard(shard).files.values())
+        return sum(file.raw.bytes for file in self._known(shard)[0].files.values())
+
+    def _known(self, shard: int) -> tuple[ShardInfo, str]:
+        """Return what the index says of a shard, and what errors call that."""
+        known = self._mine().known
+        found = known.get(shard)
+        if found is None:
+            if len(known) >= _KNOWN:
+                known.clear()
+            info = self._index.shard(shard)
+            found = known[shard] = info, self._where(info)
+        return found
 
     def _where(self, info: ShardInfo) -> str:
         names = (self._store.storage.url_of(f.raw.basename) for f in info.files.values())
@@ -162,11 +177,11 @@ class RangeShards:
             StorageError: If it cannot be had.
             DataError: If what comes is damaged.
         """
-        info = self._index.shard(piece.shard)
+        info, where = self._known(piece.shard)
         try:
             self._fill(piece, info)
         except DataError as error:
-            raise type(error)(f"{self._where(info)}: {error}") from error
+            raise type(error)(f"{where}: {error}") from error
         memory = self._mine()
         with memory.lock:
             memory.pieces.setdefault(piece.shard, []).append(piece)
@@ -208,17 +223,19 @@ class RangeShards:
         file = info.files["data"].raw
         ranges = head.byte_ranges(piece.rows)
         self._check_bounds(piece, ranges, file.bytes)
-        here = early.has(ranges)
-        self._mine().judge(early, bool(here.all()))
-        not_empty = ranges[:, 0] < ranges[:, 1]
-        if (some := here & not_empty).any():
-            spans = coalesced(ranges[some], 0)
-            piece.add(some, ranges[some], spans, early.copies(spans))
-        if (some := ~here & not_empty).any():
+        missing = ranges[:, 0] < ranges[:, 1]  # a sample without bytes is there
+        if len(early.spans):
+            here = early.has(ranges)
+            self._mine().judge(early, bool(here.all()))
+            if (some := here & missing).any():
+                spans = coalesced(ranges[some], 0)
+                piece.add(some, ranges[some], spans, early.copies(spans))
+            missing &= ~here
+        if missing.any():
             apart = self._index.schema(piece.shard).format.bundles
-            spans = coalesced(ranges[some], 0 if apart else GAP)
-            found = self._read_rows(file, piece.rows[some], ranges[some], spans)
-            piece.add(some, ranges[some], spans, found)
+            ranges, rows = ranges[missing], piece.rows[missing]
+            spans = coalesced(ranges, 0 if apart else GAP)
+            piece.add(missing, ranges, spans, self._read_rows(file, rows, ranges, spans))
 
     def _read_rows(self, file: FileInfo, rows: Int64, ranges: Int64, spans: Int64) -> list[Bytes1D]:
         """Fetch spans of a file in which samples lie."""

@@ -52,7 +52,9 @@ class MDSHead(ShardHead):
             raise self.corrupt(int(short.argmax()))
 
     def byte_ranges(self, rows: Int64) -> Int64:
-        return np.stack([self.offsets[rows], self.offsets[rows + 1]], axis=1).astype(np.int64)
+        found = np.empty((len(rows), 2), np.int64)
+        found[:, 0], found[:, 1] = self.offsets[rows], self.offsets[rows + 1]
+        return found
 
     def sizes(self, column: Column) -> Int64 | None:
         if column.encoding.size is not None:
