@@ -172,11 +172,22 @@ def test_without_local_a_remote_is_kept_among_temporary_files(tmp_path, monkeypa
     folder = write(tmp_path / "set")
     dataset = StreamingDataset(remote=f"counting://{folder}")
     assert ids(dataset) == list(range(60))
-    assert len(list((tmp_path / "tmp" / "streamplug").iterdir())) == 1
+    kept = tmp_path / "tmp" / f"streamplug-{os.getuid()}" / "kept"
+    assert len(list(kept.iterdir())) == 1
     Counting.calls.clear()
     assert ids(StreamingDataset(remote=f"counting://{folder}")) == list(range(60))
     assert dict(Counting.calls) == {"read index.json": 1}
-    assert str(tmp_path / "tmp" / "streamplug") in repr(dataset.streams[0])
+    assert str(kept) in repr(dataset.streams[0])
+
+
+def test_a_place_that_others_can_write_to_is_no_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    home = tmp_path / f"streamplug-{os.getuid()}"
+    (tmp_path / "theirs").mkdir()
+    home.symlink_to(tmp_path / "theirs")
+    with pytest.raises(AccessDenied, match="remove it, or set TMPDIR"):
+        StreamingDataset(remote=f"counting://{write(tmp_path / 'set')}")
+    assert list((tmp_path / "theirs").iterdir()) == []
 
 
 @pytest.mark.parametrize(("failures", "retries"), [(0, 0), (2, 2), (3, 5)])

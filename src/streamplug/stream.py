@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +32,7 @@ from streamplug.fetch import (
     translation,
 )
 from streamplug.fetch.observe import observing
+from streamplug.fetch.temporary import kept_home
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Decoder, Format, Storage
 from streamplug.plan import Weight
@@ -152,6 +152,8 @@ class Stream(Configurable):
         """
         storage, directory, in_place = self.storage, self._directory(), self._in_place()
         retries = self.download_retry or 0
+        if self.local is None and not in_place:
+            kept_home()
         if in_place and self.cache_limit is not None:
             _LOG.warning(
                 "%r: cache_limit=%r is ignored: the data set is read where it lies, and nothing of it "
@@ -283,7 +285,7 @@ class Stream(Configurable):
             parts = () if self._files is None or self._files.whole else self._files.parts
             place = "\n".join([self.storage.url, *parts])
             name = blake2s(place.encode(), digest_size=16).hexdigest()
-            return Path(tempfile.gettempdir()) / "streamplug" / name
+            return kept_home(make=False) / name
         return path
 
 

@@ -26,6 +26,7 @@ from streamplug.fetch.locks import STATE_DIR, cache_lock
 from streamplug.fetch.patterns import FileSet
 from streamplug.fetch.scanning import look_through
 from streamplug.fetch.scratch import arriving
+from streamplug.fetch.temporary import kept_home
 from streamplug.fetch.workers import run_all
 from streamplug.index import index_bytes
 from streamplug.interfaces import Format, Storage
@@ -245,7 +246,7 @@ def _writable(base: Path, url: str) -> Path:
         (base / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=base / STATE_DIR / _FOLDER):
             return base
-    other = Path(tempfile.gettempdir()) / "streamplug" / _digest(url)
+    other = kept_home() / _digest(url)
     try:
         (other / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Directories for temporary files that go with whoever made them, also if that is killed.
+"""Directories for temporary files that go with whoever made them, also if that is killed; and one that stays.
 
 They lie together in ``streamplug-USER`` of the directory for temporary files. Beside each is a lock that
 its maker holds, so that whoever can take it knows that the maker is dead. The next one to be made removes it.
@@ -75,6 +75,23 @@ class TemporaryDirectory:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def kept_home(*, make: bool = True) -> Path:
+    """Return where caches are that nobody named a place for: in a directory of this user's alone.
+
+    Args:
+        make: Whether that is made, or checked if it is there.
+
+    Raises:
+        AccessDenied: If others could change what is put there.
+        StorageError: If it cannot be made.
+    """
+    home = _home()
+    if make:
+        with local_errors(home):
+            _make_own(home)
+    return home / "kept"
 
 
 def _make_own(home: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from streamplug.errors import InvalidIndexError
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.locks import STATE_DIR, cache_lock, file_lock
 from streamplug.fetch.scratch import arriving
+from streamplug.fetch.temporary import kept_home
 from streamplug.index.mapped import MappedFile
 from streamplug.plugin.location import local_path
 from streamplug.stream import OpenStream
@@ -35,7 +35,7 @@ class Kept:
     def __init__(self, opened: OpenStream) -> None:
         """Find the place of a stream's arrays: its cache, or else the directory for temporary files."""
         cache = opened.stream.cache
-        self.directory = Path(tempfile.gettempdir(), "streamplug") if cache is None else cache[0]
+        self.directory = kept_home() if cache is None else cache[0]
         self._identity = _identity(opened)
 
     def path(self, what: str) -> Path:
