@@ -196,12 +196,15 @@ def test_it_works_as_a_program_and_may_be_left(sets):
 # -- memory ---------------------------------------------------------------------------
 
 LIMITED = """
-    import resource, sys
+    import resource, sys, threading
     from pathlib import Path
     import numpy as np
     from streamplug import Writer
     from streamplug.cli import main
-    import streamplug.cli.cat, streamplug.jobs
+    import streamplug.cli.cat, streamplug.cli.inspect, streamplug.jobs
+
+    # A stack counts as a whole, of which next to nothing is ever used.
+    threading.stack_size(1 << 19)
 
     home, size = Path(sys.argv[1]), 1 << 16
     for name, column in (("a", "x"), ("b", "y")):
@@ -234,7 +237,10 @@ def test_memory_does_not_grow_with_a_set(tmp_path):
         f"proc {tmp_path}/a {tmp_path}/out {small} --set x=x[1:]",
         f"split {tmp_path}/a {tmp_path}/sets {small} --fractions a=0.5,b=0.4",
         f"join {tmp_path}/a {tmp_path}/b -o {tmp_path}/out {small} --by id",
+        f"cat {tmp_path}/a {tmp_path}/a -o {tmp_path}/out {small} --begin 700 --end 1700",
         f"cat {tmp_path}/a",
+        f"inspect {tmp_path}/a --samples 1200",
+        f"inspect {tmp_path}/a --samples 1200 --json",
     ]
     with (tmp_path / "printed").open("w") as printed:
         done = subprocess.run(
@@ -251,8 +257,10 @@ def test_memory_does_not_grow_with_a_set(tmp_path):
     with (tmp_path / "printed").open() as printed:
         lines = [line[:100] for line in printed]
     assert lines[0] == "limited\n"
-    assert sum("written" in line for line in lines) == 8
+    assert sum("written" in line for line in lines) == 9
     assert sum(line.startswith('{"id": ') for line in lines) == 1200
+    assert sum(line.strip().endswith("65,536 bytes") for line in lines) == 1200
+    assert sum(line.startswith('      "id": ') for line in lines) == 1200
 
 
 def test_an_engine_is_named(sets, tmp_path):
