@@ -118,8 +118,13 @@ class Workers:
             self._change.notify()
         elif len(self._threads) < _MAX_THREADS and not self._scope.stopped:
             thread = threading.Thread(target=self._work, name="streamplug-prefetch", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # there is no room for its stack
+                if not self._threads:
+                    raise
+            else:
+                self._threads.append(thread)
 
     def _may_begin(self) -> bool:
         if not self._queue or self._running >= self._active:
