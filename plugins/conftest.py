@@ -129,6 +129,22 @@ def s3_server(tmp_path_factory):
             yield url
 
 
+@pytest.fixture
+def s3_place(s3_server):
+    """An empty place in a bucket of moto, and what a storage of streamplug-s3fs needs to use it."""
+    import uuid
+
+    from s3fs import S3FileSystem
+
+    options = {"endpoint_url": s3_server, "key": "test", "secret": "test"}
+    bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+    filesystem = S3FileSystem(
+        key="test", secret="test", endpoint_url=s3_server, skip_instance_cache=True
+    )
+    filesystem.mkdir(bucket)
+    return f"s3://{bucket}/set", options
+
+
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory):
     """fake-gcs-server: Google Cloud Storage; no credentials."""

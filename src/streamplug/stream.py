@@ -17,15 +17,16 @@ from streamplug.fetch import (
     Deriver,
     FetchOptions,
     FileSet,
+    ListInsteadError,
     Observer,
     RangeStore,
     ScanProgress,
     ShardStore,
     file_set,
+    is_file,
     limit_bytes,
     open_index,
     patient,
-    raw_name,
     read_index,
     source_of,
     take_into_use,
@@ -202,9 +203,11 @@ class Stream(Configurable):
                 if not kept:
                     return read_index(asked, **options), None
                 return open_index(asked, directory, in_place=in_place, **options), None
-            except NotFound:
+            except NotFound as error:
                 if files is None:
                     raise
+                if isinstance(error, ListInsteadError):
+                    files = FileSet(files.root, (INDEX_NAME,))
         near = local_path(files.root)
         with ScanProgress(asked.url) as progress:
             deriver = Deriver(asked, near, self.format or "", retries)
@@ -227,7 +230,7 @@ class Stream(Configurable):
                 raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
             return None
         format_: Format = make("format", self.format)
-        files = file_set(location or "", lambda name: raw_name(name, format_.endings()) is not None)
+        files = file_set(location or "", lambda name: is_file(name, format_))
         if self.split is None:
             return files
         if not files.whole:

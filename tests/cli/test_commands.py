@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from streamplug import MDSWriter
 from streamplug.cli import main
+from streamplug.testing.http import serving
 
 WRITES = {
     "cat": ["{0}", "--out", "{out}"],
@@ -196,36 +197,44 @@ def test_it_works_as_a_program_and_may_be_left(sets):
 # -- memory ---------------------------------------------------------------------------
 
 LIMITED = """
-    import resource, sys
+    import resource, sys, threading
     from pathlib import Path
     import numpy as np
     from streamplug import Writer
     from streamplug.cli import main
-    import streamplug.cli.cat, streamplug.jobs
+    import aiohttp, streamplug.builtin.storages.http
+    import streamplug.cli.cat, streamplug.cli.inspect, streamplug.jobs
+
+    # A stack counts as a whole, of which next to nothing is ever used.
+    threading.stack_size(1 << 19)
 
     home, size = Path(sys.argv[1]), 1 << 16
-    for name, column in (("a", "x"), ("b", "y")):
+    # Of small shards, as some are fetched at once.
+    for name, column, limit in (("a", "x", "1mb"), ("b", "y", "200kb")):
         columns = {"id": "int", column: "bytes"}
-        with Writer(columns=columns, out=home / name, size_limit="1mb") as writer:
+        with Writer(columns=columns, out=home / name, size_limit=limit) as writer:
             for n in range(1200):
                 writer.write({"id": n * 7 % 1200, column: bytes([n % 256]) * size})
     used = next(line for line in Path("/proc/self/status").open() if line.startswith("VmData"))
-    limit = int(used.split()[1]) * 1024 + (48 << 20)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    try:
-        np.ones(56 << 20, np.uint8)
-    except MemoryError:
-        print("limited")
     for line in sys.stdin:
-        main(line.split(), standalone_mode=False)
+        if not line.strip().isdecimal():
+            main(line.split(), standalone_mode=False)
+            continue
+        limit = int(used.split()[1]) * 1024 + (int(line) << 20)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+        try:
+            np.ones(int(line) + 8 << 20, np.uint8)
+        except MemoryError:
+            print("limited")
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
 def test_memory_does_not_grow_with_a_set(tmp_path):
-    """All commands in one process, which has 48 MiB for sets of 75 MiB."""
+    """All commands in one process, which has 48 MiB for sets of 75 MiB, or 72 with a network's threads."""
     small = "--size-limit 1mb --processes 0"
     commands = [
+        "48",
         f"convert {tmp_path}/a {tmp_path}/out {small}",
         f"diff {tmp_path}/a {tmp_path}/out",
         f"sort {tmp_path}/a {tmp_path}/out {small} --by (len(x),id)",
@@ -234,12 +243,18 @@ def test_memory_does_not_grow_with_a_set(tmp_path):
         f"proc {tmp_path}/a {tmp_path}/out {small} --set x=x[1:]",
         f"split {tmp_path}/a {tmp_path}/sets {small} --fractions a=0.5,b=0.4",
         f"join {tmp_path}/a {tmp_path}/b -o {tmp_path}/out {small} --by id",
+        f"cat {tmp_path}/a {tmp_path}/a -o {tmp_path}/out {small} --begin 800 --end 1600",
         f"cat {tmp_path}/a",
+        f"inspect {tmp_path}/a --samples 800 --json",
+        "72",
+        "inspect {url}/b --samples 800",
     ]
-    with (tmp_path / "printed").open("w") as printed:
+    with serving(tmp_path) as server, (tmp_path / "printed").open("w") as printed:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(LIMITED), str(tmp_path)],
-            input="\n".join(f"{each} --exist-ok" if small in each else each for each in commands),
+            input="\n".join(
+                f"{each} --exist-ok" if small in each else each for each in commands
+            ).replace("{url}", server.url),
             stdout=printed,
             stderr=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
@@ -251,8 +266,11 @@ def test_memory_does_not_grow_with_a_set(tmp_path):
     with (tmp_path / "printed").open() as printed:
         lines = [line[:100] for line in printed]
     assert lines[0] == "limited\n"
-    assert sum("written" in line for line in lines) == 8
+    assert lines.count("limited\n") == 2
+    assert sum("written" in line for line in lines) == 9
     assert sum(line.startswith('{"id": ') for line in lines) == 1200
+    assert sum(line.strip().endswith("65,536 bytes") for line in lines) == 800
+    assert sum(line.startswith('      "id": ') for line in lines) == 800
 
 
 def test_an_engine_is_named(sets, tmp_path):

@@ -15,7 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from streamplug import Encoding, Engine, StreamingDataset, register_encoding, write_parts
+from streamplug import (
+    Encoding,
+    Engine,
+    MDSWriter,
+    StreamingDataset,
+    merge_index,
+    register_encoding,
+    write_parts,
+)
 from streamplug.builtin.engines.local import Local
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.write.part import PartTask
@@ -398,3 +406,54 @@ def test_secrets_are_in_no_error_and_no_repr(tmp_path):
     assert "SECRET" not in str(caught.value)
     task = PartTask(make, (url,), (url,), COLUMNS, {}, {"key": "SECRET"}, {}, {})
     assert "SECRET" not in repr(task)
+
+
+def test_only_what_is_of_a_set_is_removed(tmp_path):
+    out = tmp_path / "set"
+    write_parts(samples, range(2), out=out, processes=0, **OPTIONS)
+    (out / ".attempts" / "1-x").mkdir(parents=True)
+    (out / ".attempts" / "1-x" / "shard.00000.mds").touch()
+    for name in ("notes.txt", "part-00000/notes.txt", "train/index.json", "shard.00009.mds"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).touch()
+        before = content(out)
+        with pytest.raises(OutputExistsError, match=f"not of the data set there: '{name}'; it is"):
+            write_parts(samples, range(3), out=out, processes=0, exist_ok=True, **OPTIONS)
+        assert content(out) == before
+        (out / name).unlink()
+    write_parts(samples, range(3), out=out, processes=0, exist_ok=True, **OPTIONS)
+    write_parts(samples, range(3), out=tmp_path / "new", processes=0, **OPTIONS)
+    assert content(out) == content(tmp_path / "new")
+
+
+def test_sets_of_a_single_writer_and_merged_ones_are_replaced(tmp_path):
+    for folder in ("a", "b"):
+        with MDSWriter(columns=COLUMNS, out=tmp_path / "set" / folder) as writer:
+            writer.write({"id": 1, "text": "x"})
+    merge_index(tmp_path / "set")
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert len(StreamingDataset(local=str(tmp_path / "set"))) == 2 * SIZE
+    assert not list((tmp_path / "set").glob("a/*"))
+
+
+def test_a_part_that_is_a_link_to_elsewhere_is_left_alone(tmp_path):
+    write_parts(samples, range(1), out=tmp_path / "other", processes=0, **OPTIONS)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "parts.json").write_text("{}")
+    (tmp_path / "set" / "part-00000").symlink_to(tmp_path / "other" / "part-00000")
+    before = content(tmp_path / "other")
+    with pytest.raises(OutputExistsError, match=r"part-00000"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert content(tmp_path / "other") == before
+
+
+@pytest.mark.parametrize("name", ["../notes.txt", "/etc/x.mds", "part-00000/../../notes.txt"])
+def test_an_index_that_names_files_elsewhere_removes_none(tmp_path, name):
+    (tmp_path / "notes.txt").touch()
+    with MDSWriter(columns=COLUMNS, out=tmp_path / "set") as writer:
+        writer.write({"id": 1, "text": "x"})
+    index = tmp_path / "set" / "index.json"
+    index.write_text(index.read_text().replace("shard.00000.mds", name))
+    with pytest.raises(OutputExistsError, match=r"shard\.00000\.mds"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert (tmp_path / "notes.txt").exists()

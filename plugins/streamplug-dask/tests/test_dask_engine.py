@@ -39,6 +39,13 @@ class TestDask(EngineTests):
     def connected(self, cluster):
         self.address = cluster.scheduler_address
 
+    @pytest.fixture(autouse=True)
+    def place(self, s3_place):
+        self.s3 = s3_place
+
+    def afar(self):
+        return self.s3
+
     def make(self):
         return make("engine", f"dask:{self.address}")
 

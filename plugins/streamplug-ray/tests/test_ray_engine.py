@@ -26,6 +26,13 @@ class TestRay(EngineTests):
     def connected(self, cluster):
         pass
 
+    @pytest.fixture(autouse=True)
+    def place(self, s3_place):
+        self.s3 = s3_place
+
+    def afar(self):
+        return self.s3
+
 
 def test_numbers_that_have_no_meaning_are_refused():
     with pytest.raises(ConfigError, match="max_retries=-1: must be 0 or more"):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
+import textwrap
 
 import pytest
 from click.testing import CliRunner
@@ -77,3 +81,60 @@ def test_sets_in_a_bucket_are_compared_and_looked_at(sets, temporary):
     told = json.loads(run("inspect", sets[1], "--json"))
     assert (told["url"], told["samples"], len(told["first"])) == (sets[1], 100, 3)
     assert list(temporary.iterdir()) == []
+
+
+LIMITED = """
+    import resource, sys, threading
+    from pathlib import Path
+    import numpy as np
+    from streamplug import Writer
+    from streamplug.cli import main
+
+    # A stack counts as a whole, of which next to nothing is ever used.
+    threading.stack_size(1 << 19)
+
+    home, size = sys.argv[1], 1 << 17
+    for name, count in (("few", 3), ("many", 1000)):
+        with Writer(columns={"x": "bytes"}, out=f"{home}/{name}", size_limit="300kb") as writer:
+            for n in range(count):
+                writer.write({"x": bytes([n % 256]) * size})
+    commands = sys.stdin.read().splitlines()
+    for command in commands:  # on a few samples, what is needed anyway is imported and connected
+        main(command.format("few").split(), standalone_mode=False)
+    used = next(line for line in Path("/proc/self/status").open() if line.startswith("VmData"))
+    limit = int(used.split()[1]) * 1024 + (96 << 20)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    try:
+        np.ones(104 << 20, np.uint8)
+    except MemoryError:
+        print("limited")
+    for command in commands:
+        main(command.format("many").split(), standalone_mode=False)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+@pytest.mark.skipif("STREAMPLUG_TEST_SOAK" not in os.environ, reason="it takes long: tox -e soak")
+def test_memory_does_not_grow_with_a_set_in_a_bucket(bucket, temporary, monkeypatch):
+    """Commands that have 96 MiB for a set of 125 MiB."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    home, small = f"s3://{bucket}", "--size-limit 1mb --processes 0 --exist-ok"
+    commands = [
+        f"cat {home}/{{0}} -o {home}/out {small}",
+        f"inspect {home}/{{0}} --samples 1000",
+        f"inspect {home}/{{0}} --samples 1000 --json",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(LIMITED), home],
+        input="\n".join(commands),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr[-3000:]) == (0, "")
+    lines = done.stdout.partition("limited\n")[2].splitlines()
+    assert ["1,000 samples" in line for line in lines if "written" in line] == [True]
+    assert sum(line.strip() == "131,072 bytes" for line in lines) == 1000
+    assert sum(line.startswith('      "x": ') for line in lines) == 1000

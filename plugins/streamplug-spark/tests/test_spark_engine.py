@@ -20,6 +20,13 @@ class TestSpark(EngineTests):
     def connected(self, spark):
         pass
 
+    @pytest.fixture(autouse=True)
+    def place(self, s3_place):
+        self.s3 = s3_place
+
+    def afar(self):
+        return self.s3
+
 
 def test_a_session_of_another_cluster_is_refused(spark):
     with pytest.raises(ConfigError, match=r"there is a session of local\[2, 4\] already"):

@@ -6,6 +6,8 @@ import json
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
+from textwrap import indent
 from typing import Any
 
 import click
@@ -14,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamplug.cli.options import source_options, streams_of
-from streamplug.jobs import Inspected
+from streamplug.jobs import Inspected, as_lines
 from streamplug.jobs import inspect as look_at
 
 _PIPED_WIDTH = 200
@@ -30,18 +32,32 @@ _LONGEST = 60
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def inspect(source: str, *, samples: int, as_json: bool, **options: Any) -> None:
     """Tell what the data set at SOURCE is: its columns, shards, sizes, and a few of its samples."""
-    found = look_at(streams_of([source], options)[0], samples=samples)
+    stream = streams_of([source], options)[0]
+    found = look_at(stream, samples=0)
+    lines = as_lines(stream, end=samples) if samples and found.samples else iter(())
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=2))
+        _print_json(found, lines)
         return
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPED_WIDTH)
-    for table in _tables(found):
+    for table in _tables(found, lines):
         console.print(table)
 
 
-def _tables(found: Inspected) -> Iterator[Table]:
+def _print_json(found: Inspected, lines: Iterator[str]) -> None:
+    """Print all as one document, a sample at a time: together they may not fit memory."""
+    told = json.dumps({**asdict(found), "first": []}, indent=2)
+    click.echo(told.removesuffix("]\n}"), nl=False)
+    between = ""
+    for line in lines:
+        sample = json.dumps(json.loads(line), indent=2)
+        click.echo(f"{between}\n{indent(sample, '    ')}", nl=False)
+        between = ","
+    click.echo("\n  ]\n}" if between else "]\n}")
+
+
+def _tables(found: Inspected, lines: Iterator[str]) -> Iterator[Table]:
     yield _pairs(
         ("data set", found.url),
         ("samples", f"{found.samples:,}"),
@@ -58,10 +74,11 @@ def _tables(found: Inspected) -> Iterator[Table]:
             *([("of the shards", f"{kind.shards:,}")] if len(found.kinds) > 1 else []),
         )
         yield _table(("column", "encoding"), kind.columns.items())
-    if found.first:
-        names = list(found.first[0])
-        rows = ([_short(sample[name]) for name in names] for sample in found.first)
-        yield _table(names, rows)
+    samples = map(json.loads, lines)
+    if first := next(samples, None):
+        # Of each sample only what is shown is kept.
+        rows = ([_short(sample[name]) for name in first] for sample in chain([first], samples))
+        yield _table(first, rows)
 
 
 def _pairs(*pairs: tuple[str, str]) -> Table:

@@ -5,7 +5,8 @@ from streamplug.fetch.derived import Deriver
 from streamplug.fetch.foreign import translation
 from streamplug.fetch.indexes import open_index, read_index
 from streamplug.fetch.limit import limit_bytes
-from streamplug.fetch.listing import raw_name
+from streamplug.fetch.listing import is_file
+from streamplug.fetch.lists import ListInsteadError
 from streamplug.fetch.makers import made_ahead
 from streamplug.fetch.observe import Observer
 from streamplug.fetch.origin import take_into_use
@@ -22,18 +23,19 @@ __all__ = [
     "FetchOptions",
     "FileSet",
     "Limits",
+    "ListInsteadError",
     "Needs",
     "Observer",
     "RangeStore",
     "ScanProgress",
     "ShardStore",
     "file_set",
+    "is_file",
     "limit_bytes",
     "made_ahead",
     "open_index",
     "patient",
     "prefetched",
-    "raw_name",
     "read_index",
     "source_of",
     "take_into_use",

@@ -22,6 +22,7 @@ from streamplug.errors import DataError, StorageError
 from streamplug.fetch.bundling import BUNDLES, Tree, bundles, list_tree
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import Found, find_files
+from streamplug.fetch.lists import Claims, check_found, resolved
 from streamplug.fetch.locks import STATE_DIR, cache_lock
 from streamplug.fetch.patterns import FileSet
 from streamplug.fetch.scanning import look_through
@@ -86,16 +87,18 @@ class Deriver:
         """
         if self._format.bundles:
             return self._of_bundles(files, base)
+        files, claims = resolved(self._storage, files, self._format, self._retries)
         found = find_files(self._storage, files, self._format.endings(), self._retries)
+        check_found(claims, found, self._storage)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
-        marks = [self._mark(each) for each in found]
-        path = folder / f"{_digest(marks)}.index"
+        marks = {self._mark(each): each for each in found}
+        path = folder / f"{_digest([*marks, *claims.marks()])}.index"
         with local_errors(folder):
             if not path.exists():
                 with cache_lock(base, _LOCK):
                     if not path.exists():  # nobody else has made it meanwhile
-                        self._make(found, marks, base, path, report)
+                        self._make(marks, base, path, report, claims)
             return Derived(path.read_bytes(), folder)
 
     def _of_bundles(self, files: FileSet, base: Path) -> Derived:
@@ -147,16 +150,17 @@ class Deriver:
         return _digest(said)
 
     def _make(
-        self, found: Sequence[Found], marks: Sequence[str], base: Path, path: Path, report: Report
+        self, marks: Mapping[str, Found], base: Path, path: Path, report: Report, claims: Claims
     ) -> None:
         known = [_known(path.parent, mark) for mark in marks]
+        names, found = list(marks), list(marks.values())
         missing = [number for number, said in enumerate(known) if said is None]
         told: dict[str, dict[str, str]] = {}
         done = len(found) - len(missing)
 
         def look(number: int) -> None:
             nonlocal done
-            said, notes = self._look(found[number], marks[number], base)
+            said, notes = self._look(found[number], names[number], base)
             known[number] = said
             for note, example in notes.items():
                 told.setdefault(note, {})[found[number].stored.key] = example
@@ -167,6 +171,10 @@ class Deriver:
         run_all([partial(look, number) for number in missing], _AT_ONCE)
         _warn(self._storage, told)
         entries = [said for said in known if said is not None]
+        for each, said in zip(found, entries):
+            claims.check_samples(
+                each, said["own"]["samples"], self._storage.url_of(each.stored.key)
+            )
         _keep(base, path, index_bytes(self._united(entries), {}))
 
     def _look(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.fetch.listing import stat_files
+from streamplug.fetch.lists import ListInsteadError
 from streamplug.fetch.retry import retrying
 from streamplug.index import INDEX_NAME, index_bytes
 from streamplug.interfaces import Format, SetFiles, Storage
@@ -23,7 +24,7 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
         storage: Where the set lies.
         retries: How often a failed request is tried again.
     """
-    if type(format_).foreign is Format.foreign:
+    if type(format_).foreign is Format.foreign and type(format_).listed is Format.listed:
         return None
 
     def translate(data: bytes) -> bytes:
@@ -35,7 +36,11 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
             return data
         where = storage.url_of(INDEX_NAME)
         try:
+            if format_.listed(INDEX_NAME, data) is not None:
+                raise ListInsteadError(f"{where} is a list of files")
             entries = format_.foreign(document, _Files(storage, retries))
+        except ListInsteadError:
+            raise
         except NotFound as error:  # or it would seem that there is no index.json
             raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
         except StreamplugError as error:

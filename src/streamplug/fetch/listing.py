@@ -12,7 +12,7 @@ from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.workers import run_all
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import Storage
+from streamplug.interfaces import Format, Storage
 from streamplug.types import ObjectInfo
 
 _AT_ONCE = 16
@@ -53,6 +53,11 @@ def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None
     if last in _COMPRESSIONS and stem.endswith(dotted):
         return stem, _COMPRESSIONS[last]
     return None
+
+
+def is_file(location: str, format_: Format) -> bool:
+    """Say whether a location is a data file, or a list of such, rather than a directory."""
+    return raw_name(location, format_.endings()) is not None or format_.is_list(location)
 
 
 def find_files(

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.fetch.derived import Deriver
-from streamplug.fetch.listing import raw_name
+from streamplug.fetch.listing import is_file, raw_name
 from streamplug.fetch.patterns import file_set
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.temporary import TemporaryDirectory
@@ -63,7 +63,7 @@ def scan_index(
     """
     format_: Format = make("format", format)
     endings = format_.endings()
-    files = file_set(location, lambda name: raw_name(name, endings) is not None)
+    files = file_set(location, lambda name: is_file(name, format_))
     storage, near = open_storage(files.root, storage_options), local_path(files.root)
     if storage.exists(INDEX_NAME) and not exist_ok:
         raise OutputExistsError(

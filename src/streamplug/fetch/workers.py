@@ -120,8 +120,13 @@ class Workers:
         if self._waiting:
             self._change.notify()
         elif self._threads < _MAX_THREADS and not self._scope.stopped:
-            on_thread("streamplug-prefetch", self._work, self._ended)
-            self._threads += 1
+            try:
+                on_thread("streamplug-prefetch", self._work, self._ended)
+            except RuntimeError:  # there is no room for its stack
+                if not self._threads:
+                    raise
+            else:
+                self._threads += 1
 
     def _may_begin(self) -> bool:
         if not self._queue or self._running >= self._active:

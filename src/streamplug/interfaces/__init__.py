@@ -20,7 +20,7 @@ from streamplug.interfaces.engine import Engine
 from streamplug.interfaces.format import Format, Rows, ShardWriter
 from streamplug.interfaces.fsspec import FsspecStorage
 from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
-from streamplug.interfaces.scan import ScanFile, Scanned, SetFiles
+from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
@@ -44,6 +44,7 @@ __all__ = [
     "FsspecStorage",
     "Healed",
     "Layout",
+    "ListedFile",
     "Order",
     "Ranged",
     "Retried",

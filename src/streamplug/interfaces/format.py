@@ -10,7 +10,7 @@ from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces.bundle import Chosen
 from streamplug.interfaces.encoding import Encoding
 from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
-from streamplug.interfaces.scan import ScanFile, Scanned, SetFiles
+from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
 from streamplug.types import Buffer, Bytes1D, Int64
 
@@ -227,6 +227,28 @@ class Format(ABC):
         Raises:
             ConfigError: If the set has what cannot be read.
             InvalidIndexError: If the index.json is damaged.
+        """
+        return None
+
+    def is_list(self, name: str) -> bool:
+        """Say whether a location that ends with this name is a list of files, which `listed` reads."""
+        return False
+
+    def lists(self) -> Sequence[str]:
+        """Return the names of lists to look for in a directory without an index.json; the first counts."""
+        return ()
+
+    def listed(self, name: str, content: bytes) -> Sequence[ListedFile] | None:
+        """Return which files another library's list names, in their order; None if it is no such list.
+
+        Nothing of it is believed: files that have another size, or other numbers of samples, are errors.
+
+        Args:
+            name: That of the list.
+            content: All of it; nothing in it has been checked yet.
+
+        Raises:
+            InvalidIndexError: If it is damaged, or of a version that is not known.
         """
         return None
 

@@ -83,3 +83,18 @@ class Scanned:
     entry: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """What a list of another library says of a data file.
+
+    Attributes:
+        name: Its path below the directory of the list, or an absolute one, or its URL.
+        samples: How many samples it has.
+        size: How many bytes it has, as it is stored; None where the list does not say.
+    """
+
+    name: str
+    samples: int
+    size: int | None = None

@@ -7,7 +7,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,10 +16,12 @@ import pytest
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.jobs import Columns, Output, convert
+from streamplug.jobs import Columns, Output, convert, process
 from streamplug.plugin import resolve
+from streamplug.plugin.location import open_storage
 from streamplug.testing.deviations import ConformanceBase
-from streamplug.write import write_parts
+from streamplug.write import Writer, write_parts
+from streamplug.write.part import PLAN_NAME
 
 _PATIENCE = 60.0
 """Seconds that a call waits at most for another one, or for the test."""
@@ -44,6 +47,13 @@ class EngineTests(ConformanceBase):
         cls = self.cls if self.cls is not None else resolve("engine", self.name)
         made: Engine = cls.from_spec(None)
         return made
+
+    def afar(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return an empty place in an object store that the workers reach, and the settings of its storage.
+
+        None, as here, skips the tests that need one.
+        """
+        return None
 
     def test_refuses_an_argument_with_an_error_of_ours_or_takes_it(self) -> None:
         cls = self.cls if self.cls is not None else resolve("engine", self.name)
@@ -142,6 +152,64 @@ class EngineTests(ConformanceBase):
         assert write(self.make(), deadly) == write("local:0", _samples)
         assert len(list(marks.iterdir())) == deaths
 
+    def test_a_worker_that_dies_leaves_nothing_in_an_object_store(self) -> None:
+        if not self.mortal or (place := self.afar()) is None:
+            pytest.skip("it calls in this process, or there is no object store")
+        url, options = place
+
+        def deadly(part: int) -> Any:
+            yield from _samples(part)
+            storage = open_storage(f"{url}/there", options)
+            if part == 1 and not storage.exists("died"):
+                end = time.monotonic() + _PATIENCE
+                while not list(storage.list("part-00001/")) and time.monotonic() < end:
+                    time.sleep(0.05)  # until there is something that could be left
+                storage.write("died", b"")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        found = []
+        engines: list[tuple[str, Engine | str, Any]] = [
+            ("there", self.make(), deadly),
+            ("here", "local:0", _samples),
+        ]
+        for name, engine, make in engines:
+            write_parts(
+                make,
+                range(4),
+                columns={"n": "int"},
+                out=f"{url}/{name}",
+                engine=engine,
+                size_limit=400,
+                storage_options=options,
+            )
+            found.append(_objects(f"{url}/{name}", options))
+        assert found[0].pop("died") == b""
+        assert found[0] == found[1]
+
+    def test_a_conversion_in_an_object_store_survives_a_worker(self, tmp_path: Path) -> None:
+        if not self.mortal or (place := self.afar()) is None:
+            pytest.skip("it calls in this process, or there is no object store")
+        url, options = place
+        with Writer(columns={"n": "int"}, out=tmp_path / "set", size_limit=400) as writer:
+            for n in range(1000):
+                writer.write({"n": n})
+        mark = f"__import__('pathlib').Path({str(tmp_path / 'died')!r})"
+        deadly = f"{mark}.exists() or {mark}.touch() or __import__('os').kill(__import__('os').getpid(), 9)"
+        found = []
+        engines: list[tuple[Engine | str, str]] = [
+            (self.make(), f"n + (n == 450 and ({deadly}) and 0)"),
+            ("local:0", "n + 0"),
+        ]
+        for number, (engine, value) in enumerate(engines):
+            output = Output(
+                f"{url}/{number}", size_limit=200, engine=engine, storage_options=options
+            )
+            assert process(tmp_path / "set", output, {"n": value}).samples == 1000
+            found.append(_objects(f"{url}/{number}", options))
+            assert found[-1].pop(PLAN_NAME)  # it says what was done, which differs
+        assert (tmp_path / "died").exists()
+        assert found[0] == found[1]
+
     def test_what_kills_every_worker_is_given_up(self) -> None:
         if not self.mortal:
             pytest.skip("it calls in this process")
@@ -176,6 +244,11 @@ def _writing(folder: Path) -> Callable[[Engine | str, Any], dict[str, bytes]]:
         return _files(out)
 
     return write
+
+
+def _objects(url: str, options: Mapping[str, Any]) -> dict[str, bytes]:
+    with closing(open_storage(url, options)) as storage:
+        return {info.key: storage.read(info.key) for info in list(storage.list(""))}
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from streamplug.fetch import DOWNLOAD_TIMEOUT, patient
 from streamplug.fetch.retry import retrying
 from streamplug.index import COMPANION_NAME, INDEX_NAME, index_bytes, parse_index
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import open_storage
+from streamplug.plugin.location import local_path, open_storage
 
 Place = str | PathLike[str] | tuple[str | PathLike[str], str]
 """A local path, a URL, or a pair of both."""
@@ -52,7 +52,10 @@ def merge_index(
             "give merge_index(parts, out), or merge_index(out) for all parts below it"
         )
     homes = _opened(places[-1], storage_options)
-    asked = [patient(home, download_timeout) for home in homes]
+    asked = [
+        home if local_path(home.url) is not None else patient(home, download_timeout)
+        for home in homes
+    ]
     if len(places) == 1:
         found = [(asked[-1], folder) for folder in _folders(asked[-1])]
     else:

@@ -24,6 +24,7 @@ from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
 from streamplug.write.merge import merge_index
 from streamplug.write.part import PLAN_NAME, Make, PartTask, forget_attempts, part_folder
+from streamplug.write.replaced import remove_set
 
 
 def write_parts(
@@ -56,7 +57,7 @@ def write_parts(
             plugin by its name, such as ``"ray:auto"``, or as an object.
         processes: Of the engine ``"local"``, how many; None for one for each processor, 0 for none but
             this one.
-        exist_ok: Whether to remove another data set that is in `out`.
+        exist_ok: Whether to remove another data set that is in `out`, of which nothing else may be there.
         storage_options: Settings of the storage that is uploaded to.
         report: Called with the number of parts that are written, and of all, when there is one more.
         batches: Whether `make` yields many samples at once: the values of each column, as
@@ -67,7 +68,8 @@ def write_parts(
         How many shards the data set has.
 
     Raises:
-        OutputExistsError: If there is another data set in `out` and not `exist_ok`.
+        OutputExistsError: If there is another data set in `out` and not `exist_ok`, or files that are none
+            of its own.
         ConfigError: If an argument has no meaning.
         WriterError: If `make` raises, or a sample cannot be written.
     """
@@ -148,8 +150,7 @@ class _Whole:
                     f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
                     "another place, or pass exist_ok=True (--exist-ok) to replace it"
                 )
-            for info in list(self._storage.list("")):
-                self._storage.delete(info.key)
+            remove_set(self._storage)
         self._storage.delete(INDEX_NAME)
         self._storage.delete(COMPANION_NAME)
         self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())

@@ -10,6 +10,7 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
+    ListedFile,
     ScanFile,
     Scanned,
     ShardHead,
@@ -22,11 +23,14 @@ from streamplug.types import Bytes1D
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.hints import reading
+from streamplug_webdataset.lists import ENERGON_LISTS, WIDS_LIST, listed_files
 from streamplug_webdataset.members import BLOCK, Members
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.places import Places, least_size
 from streamplug_webdataset.reader import TarHead, TarReader
 from streamplug_webdataset.shard import TarWriter
+
+_STALE = "the index beside it is that of another archive"
 
 
 class WebDataset(Format):
@@ -34,7 +38,7 @@ class WebDataset(Format):
 
     After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no
     index.json to say how they are encoded, ``pil`` reads JPEG and PNG files among them as images of Pillow
-    (which needs streamplug-image), ``idx`` looks for an index of DALI beside each archive without an
+    (which needs streamplug-image), ``idx`` looks for the indexes of wids, DALI and Energon where there is no
     index.json, and ``mtime=…`` is the time that is written into archives, in seconds since 1970.
     """
 
@@ -98,6 +102,15 @@ class WebDataset(Format):
     def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
         return TarHead(Places.unpack(head, shard.samples, shard.files["data"].raw.bytes))
 
+    def is_list(self, name: str) -> bool:
+        return name.endswith(".json")
+
+    def lists(self) -> Sequence[str]:
+        return (WIDS_LIST, *ENERGON_LISTS) if self._idx else ()
+
+    def listed(self, name: str, content: bytes) -> Sequence[ListedFile] | None:
+        return listed_files(name, content)
+
     def scan(self, file: ScanFile) -> Scanned:
         read, hints = reading(file, indexed=self._idx)
         members, grouping = Members(read, file.size), Grouping()
@@ -115,7 +128,9 @@ class WebDataset(Format):
         if members.after:
             notes["what follows the end of the archive is not read"] = "a second archive"
         if hints is not None and hints.unused:
-            notes["the index beside it is that of another archive"] = f"{hints.unused} places"
+            notes[_STALE] = f"{hints.unused} places"
+        elif hints is not None and hints.samples not in (None, places.samples):
+            notes[_STALE] = f"{hints.samples} samples rather than {places.samples}"
         return Scanned(places.samples, entry, {"places": places.pack()}, notes)
 
     def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

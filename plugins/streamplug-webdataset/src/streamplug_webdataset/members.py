@@ -182,6 +182,15 @@ class Members:
         return CorruptShardError(how)
 
 
+def next_header(header: bytes, at: int) -> int | None:
+    """Return where the header after one begins; None if it is no header, or has extensions that say so."""
+    digits = header[124:135]
+    if not header.startswith(b"ustar", 257) or not digits.isdigit():
+        return None
+    size = 0 if header[156] in _WITHOUT_CONTENT else int(digits, 8) if max(digits) < 0x38 else -1
+    return None if size < 0 else at + BLOCK + size + -size % BLOCK
+
+
 def _name_of(header: bytes) -> str:
     name = header[: header.find(0, 0, 100)] if header[99] == 0 else header[:100].partition(b"\0")[0]
     if header[345] and header.startswith(b"ustar\0", 257):

@@ -1,0 +1,106 @@
+"""The lists of wids and of Megatron-Energon: which archives a set has, and how many samples each.
+
+A list of wids (``widsindex create``) is JSON: ``{"wids_version": 1, "shardlist": [{"url", "nsamples",
+"filesize", "md5sum"}, …], "base", …}``, or has several such lists under ``"datasets"``. That of Energon
+(``energon prepare``) is ``.nv-meta/.info.json``, or ``.info.yaml`` of old: ``{"shard_counts": {path: samples,
+…}}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.interfaces import ListedFile
+from streamplug.plugin.location import is_url, join
+
+WIDS_LIST = "shardindex.json"
+ENERGON_LISTS = (".nv-meta/.info.json", ".nv-meta/.info.yaml")
+
+
+def listed_files(name: str, content: bytes) -> list[ListedFile] | None:
+    """Return what a list says; None if it is of neither kind.
+
+    Args:
+        name: Its path below the directory of the set.
+        content: All of it.
+
+    Raises:
+        ConfigError: If it must be read in another way.
+        InvalidIndexError: If it is damaged.
+    """
+    try:
+        said = _yaml(content) if name.endswith(".yaml") else json.loads(content)
+    except (ValueError, RecursionError) as error:
+        if name in (WIDS_LIST, *ENERGON_LISTS):
+            raise InvalidIndexError(f"it is damaged: {error!s:.200}") from error
+        return None
+    if name in ENERGON_LISTS:
+        return list(_energon(said))
+    if isinstance(said, dict) and "wids_version" in said:
+        return list(_wids(said))
+    if isinstance(said, dict) and "shard_counts" in said:
+        raise ConfigError(
+            "lists of Megatron-Energon are found by format='webdataset:idx' and the directory of .nv-meta"
+        )
+    return None
+
+
+def _wids(said: dict[str, Any]) -> Iterator[ListedFile]:
+    if said["wids_version"] != 1:
+        raise InvalidIndexError(f"wids_version {said['wids_version']!r:.40}, expected 1")
+    yield from _shards(said)
+    for number, part in enumerate(_typed(said.get("datasets", []), list, "datasets")):
+        _typed(part, dict, f"datasets[{number}]")
+        if "source_url" in part:
+            raise ConfigError(
+                f"datasets[{number}] is a list elsewhere, {part['source_url']!r:.200}: give each list a "
+                "stream of its own in streams="
+            )
+        yield from _shards(part)
+
+
+def _shards(said: dict[str, Any]) -> Iterator[ListedFile]:
+    base = _typed(said.get("base") or "", str, "base")
+    for number, shard in enumerate(_typed(said.get("shardlist", []), list, "shardlist")):
+        what = f"shardlist[{number}]"
+        url = _typed(_typed(shard, dict, what).get("url"), str, f"{what}.url")
+        size = shard.get("filesize")
+        yield ListedFile(
+            url if not base or is_url(url) or url.startswith("/") else join(base, url),
+            _count(shard.get("nsamples"), f"{what}.nsamples"),
+            None if size is None else _count(size, f"{what}.filesize"),
+        )
+
+
+def _energon(said: Any) -> Iterator[ListedFile]:
+    counts = _typed(said, dict, "all of it").get("shard_counts")
+    for name, samples in _typed(counts, dict, "shard_counts").items():
+        yield ListedFile(
+            _typed(name, str, "a name in shard_counts"), _count(samples, f"{name!r:.200}")
+        )
+
+
+def _typed(value: Any, kind: type, what: str) -> Any:
+    if not isinstance(value, kind):
+        raise InvalidIndexError(f"{what} is {value!r:.80}, expected a {kind.__name__}")
+    return value
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidIndexError(f"{what} is {value!r:.80}, expected a number of 0 or more")
+    return value
+
+
+def _yaml(content: bytes) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigError("YAML needs PyYAML: pip install 'streamplug[yaml]'") from None
+    try:
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

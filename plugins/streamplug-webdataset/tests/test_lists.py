@@ -1,0 +1,214 @@
+"""The lists of wids and Megatron-Energon say which archives there are, and are not believed."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import struct
+import tarfile
+
+import pytest
+
+from streamplug import StreamingDataset
+from streamplug.errors import ConfigError, InvalidIndexError, NotFound
+from streamplug.fetch.scan_index import scan_index
+from streamplug.testing.http import serving
+
+SIZES = {"a.tar": 3, "b.tar": 2, "other.tar": 4}
+LARGE = 1 << 20
+
+
+def archive(path, begin, size, content=0):
+    """Write samples, and return where each begins and the last one ends."""
+    path.parent.mkdir(exist_ok=True)
+    places = []
+    with tarfile.open(path, "w") as tar:
+        for number in range(begin, begin + size):
+            places.append(tar.offset)
+            for name, data in (("cls", b"%d" % number), ("bin", bytes(content)), ("txt", b"x")):
+                member = tarfile.TarInfo(f"{number:03d}.{name}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+        return [*places, tar.offset]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Archives of 3, 2 and 4 samples, which count from 0 through all."""
+    begin = 0
+    for name, size in SIZES.items():
+        archive(tmp_path / "set" / name, begin, size)
+        begin += size
+    return tmp_path / "set"
+
+
+def wids(folder, shards, name="shardindex.json", **further):
+    document = {"wids_version": 1, "shardlist": shards, **further}
+    (folder / name).write_text(json.dumps(document))
+    return folder / name
+
+
+def shard(name, samples=None, **further):
+    return {"url": name, "nsamples": SIZES[name] if samples is None else samples, **further}
+
+
+def energon(folder, counts, name=".info.json"):
+    (folder / ".nv-meta").mkdir(exist_ok=True)
+    said = {"energon_version": "7.4.1", "shard_counts": counts}
+    (folder / ".nv-meta" / name).write_text(json.dumps(said))  # which is YAML, too
+
+
+def numbers(remote, spec="webdataset", **options):
+    return [s["cls"] for s in StreamingDataset(remote=str(remote), format=spec, **options)]
+
+
+def test_a_set_is_what_the_list_of_wids_says(folder):
+    listed = wids(folder, [shard("b.tar"), shard("a.tar", filesize=10_240)])
+    assert numbers(listed) == [3, 4, 0, 1, 2]
+    assert numbers(folder, "webdataset:idx") == [3, 4, 0, 1, 2]
+    assert len(numbers(folder)) == 9  # nobody asked for the list
+
+
+def test_an_index_json_of_wids_is_a_list(folder, tmp_path):
+    wids(folder, [shard("b.tar")], "index.json")
+    assert numbers(folder) == numbers(folder / "index.json") == [3, 4]
+    with serving(tmp_path) as server:
+        assert numbers(f"{server.url}/set", local=str(tmp_path / "cache")) == [3, 4]
+        assert numbers(f"{server.url}/set", local=str(tmp_path / "cache")) == [3, 4]
+
+
+def test_a_far_list_spares_the_listing(folder, tmp_path):
+    wids(folder, [shard("a.tar"), shard("b.tar")])
+    with serving(tmp_path) as server:  # it lists nothing
+        assert numbers(f"{server.url}/set/shardindex.json", fetch="range") == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("base", ["{root}/set", "file://{root}/set"])
+def test_names_may_be_whole_paths_or_have_a_base(folder, tmp_path, base):
+    base = base.format(root=tmp_path)
+    assert numbers(wids(folder, [shard("b.tar")], base=base)) == [3, 4]
+    assert numbers(wids(folder, [{"url": f"{base}/b.tar", "nsamples": 2}])) == [3, 4]
+    parts = [{"base": base, "shardlist": [shard("b.tar")]}, {"shardlist": [shard("a.tar")]}]
+    assert numbers(wids(folder, [], datasets=parts)) == [3, 4, 0, 1, 2]
+
+
+def test_counts_and_sizes_are_compared(folder):
+    listed = wids(folder, [shard("a.tar"), shard("b.tar", 5)])
+    for _ in range(2):  # also when what was found is known
+        with pytest.raises(
+            InvalidIndexError, match=r"b\.tar has 2 samples, .*shardindex\.json says 5"
+        ):
+            numbers(listed)
+    listed = wids(folder, [shard("a.tar", filesize=1)])
+    with pytest.raises(InvalidIndexError, match=r"a\.tar has 10240 bytes, .* says 1"):
+        numbers(listed)
+
+
+@pytest.mark.parametrize(
+    ("shards", "error", "why"),
+    [
+        ([], InvalidIndexError, "names no files"),
+        ([shard("a.tar"), shard("a.tar")], InvalidIndexError, "twice"),
+        ([{"url": "../a.tar", "nsamples": 1}], InvalidIndexError, "no file below"),
+        ([{"url": "*.tar", "nsamples": 1}], InvalidIndexError, "no file below"),
+        ([{"url": "/etc/a.tar", "nsamples": 1}], ConfigError, "not below its directory"),
+        ([{"url": "s3://b/a.tar", "nsamples": 1}], ConfigError, "not below its directory"),
+        ([{"url": "missing.tar", "nsamples": 1}], NotFound, r"missing\.tar does not exist"),
+        ([{"url": "a.tar", "nsamples": "1"}], InvalidIndexError, r"shardlist\[0\]\.nsamples"),
+        ([{"nsamples": 1}], InvalidIndexError, r"shardlist\[0\]\.url"),
+        ([7], InvalidIndexError, r"shardlist\[0\] is 7"),
+        ({}, InvalidIndexError, "shardlist is"),
+    ],
+)
+def test_a_damaged_list_is_refused(folder, shards, error, why):
+    with pytest.raises(error, match=why):
+        numbers(wids(folder, shards))
+
+
+def test_what_is_no_list_is_refused(folder):
+    listed = wids(folder, [shard("a.tar")])
+    listed.write_text("{}")
+    with pytest.raises(ConfigError, match="no list of files that this format knows"):
+        numbers(listed)
+    listed.write_text("[" * 100_000)
+    with pytest.raises(InvalidIndexError, match=r"shardindex\.json: it is damaged"):
+        numbers(listed)
+    listed.write_text('{"wids_version": 2, "shardlist": []}')
+    with pytest.raises(InvalidIndexError, match="wids_version 2, expected 1"):
+        numbers(listed)
+    wids(folder, [], datasets=[{"source_url": "s3://x/y.json"}])
+    with pytest.raises(ConfigError, match=r"list elsewhere, 's3://x/y\.json'"):
+        numbers(listed)
+    with pytest.raises(ConfigError, match="a stream of its own"):
+        StreamingDataset(remote=[str(listed), str(folder / "a.tar")], format="webdataset")
+
+
+@pytest.mark.parametrize("name", [".info.json", ".info.yaml"])
+def test_a_set_is_what_energon_counted(folder, name):
+    energon(folder, {"b.tar": 2, "a.tar": 3}, name)
+    assert numbers(folder, "webdataset:idx") == [3, 4, 0, 1, 2]
+    energon(folder, {"b.tar": 2, "a.tar": 4}, name)
+    with pytest.raises(InvalidIndexError, match=r"a\.tar has 3 samples, .* says 4"):
+        numbers(folder, "webdataset:idx")
+
+
+def test_the_directory_says_where_the_archives_of_energon_are(folder):
+    energon(folder, {"b.tar": 2})
+    with pytest.raises(
+        ConfigError, match=r"format='webdataset:idx' and the directory of \.nv-meta"
+    ):
+        numbers(folder / ".nv-meta" / ".info.json")
+
+
+def test_an_index_json_can_be_written_of_a_list(folder):
+    wids(folder, [shard("b.tar")])
+    assert scan_index(str(folder / "shardindex.json"), "webdataset").samples == 2
+    assert [s["cls"] for s in StreamingDataset(local=str(folder))] == [3, 4]
+
+
+def large(folder, places=None, size=LARGE):
+    """Write an archive of large samples and the index that Energon has of it."""
+    true = archive(folder / "x.tar", 0, 6, size)
+    content = places(true) if places else struct.pack(f"<{len(true)}Q", *true)
+    (folder / "x.tar.idx").write_bytes(content)
+
+
+def opened(tmp_path, monkeypatch, spec):
+    (tmp_path / spec).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / spec))  # where what was found is kept
+    with serving(tmp_path) as server:
+        dataset = StreamingDataset(
+            remote=f"{server.url}/set/x.tar", format=spec, fetch="range", columns=["cls"]
+        )
+        sent = server.bytes_sent
+        assert [sample["cls"] for sample in dataset] == list(range(6))
+    return sent
+
+
+def test_headers_of_all_samples_are_read_at_once(tmp_path, monkeypatch, caplog):
+    large(tmp_path / "set")
+    with caplog.at_level(logging.WARNING):
+        assert opened(tmp_path, monkeypatch, "webdataset:idx") < 6 * 3 * 1536 + 5_000
+    assert not caplog.records
+    assert opened(tmp_path, monkeypatch, "webdataset") > 3 * LARGE
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        lambda true: struct.pack(f"<{len(true)}Q", *(at + 512 for at in true)),
+        lambda true: struct.pack(f"<{len(true)}Q", *(at + 7 for at in true)),
+        lambda true: struct.pack("<3Q", true[0], true[2], true[-1]),
+        lambda true: struct.pack("<2Q", 0, 1 << 63),
+        lambda true: struct.pack("<3Q", 0, 1024, 512),
+        lambda true: struct.pack(f"<{len(true)}Q", *true)[:-3],
+        lambda true: b"",
+    ],
+)
+def test_an_index_of_energon_that_does_not_fit_does_no_harm(tmp_path, monkeypatch, caplog, places):
+    monkeypatch.setattr("streamplug_webdataset.hints._FAR", 4096)
+    large(tmp_path / "set", places, size=8192)
+    with caplog.at_level(logging.WARNING):
+        opened(tmp_path, monkeypatch, "webdataset:idx")
+    assert "index beside it is that of another archive" in caplog.text
