@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -16,12 +16,20 @@ from hypothesis import strategies as st
 
 from streamplug.errors import DataError, DecodeError, EncodeError, StreamplugError
 from streamplug.index import make_encoding
-from streamplug.interfaces import Column, Encoding, Format, ShardReader, ShardWriter, WriteSettings
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    Piece,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
 from streamplug.plugin import resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
-from streamplug.testing.samples import EXAMPLES, VALUES, Broken, stored
+from streamplug.testing.samples import EXAMPLES, VALUES, Broken, pieces_of
 from streamplug.testing.scans import Shard, check_scan
 
 Row = dict[str, Any]
@@ -80,9 +88,7 @@ class FormatTests(ConformanceBase):
 
     def write(self, rows: Sequence[Row]) -> Shard:
         """Write a shard."""
-        writer = self.writer()
-        parts = [writer.encode(row) for row in rows]
-        return _assemble(writer, parts, [len(part) for part in parts])
+        return _written(self.writer(), rows)
 
     def open(
         self, shard: Shard, *, format_: Format | None = None, broken: Sequence[str] = ()
@@ -145,9 +151,10 @@ class FormatTests(ConformanceBase):
     def test_size_of_a_shard_is_known_beforehand(self) -> None:
         writer = self.writer()
         for count in (1, 7):
-            parts = [writer.encode(row) for row in self.some_rows(count)]
-            shard = _assemble(writer, parts, [len(part) for part in parts])
-            counted = writer.base_size + sum(len(part) + writer.row_overhead for part in parts)
+            rows = self.some_rows(count)
+            shard = _written(writer, rows)
+            sizes = [writer.encode_parts(row)[1] for row in rows]
+            counted = writer.base_size + sum(sizes) + writer.row_overhead * count
             assert len(shard.files["data"]) <= counted
             assert writer.max_size is None or counted < writer.max_size
 
@@ -168,18 +175,36 @@ class FormatTests(ConformanceBase):
             writer = self.writer()
             data, sizes = writer.encode_batch({n: [row[n] for row in rows] for n in self.columns})
             parts, counted = zip(*map(writer.encode_parts, rows))
-            assert stored(data) == stored(parts) == b"".join(map(writer.encode, rows))
-            assert sizes.tolist() == list(counted) == [len(stored([row])) for row in parts]
+            assert sizes.tolist() == list(counted)
+            whole = list(map(writer.encode, rows))
+            given = [pieces_of(data), pieces_of(parts), whole]
+            if all(isinstance(row, bytes) for row in whole):
+                assert len(set(map(b"".join, given))) == 1
+                assert list(counted) == [len(row) for row in whole]
+            assert _all_equal(_assembled(writer, pieces, sizes.tolist()) for pieces in given)
 
         check()
 
+    def test_batches_and_single_samples_make_one_shard(self) -> None:
+        writer, rows = self.writer(), self.some_rows()
+        data, sizes = writer.encode_batch({n: [row[n] for row in rows[2:5]] for n in self.columns})
+        before, after = (
+            [piece for row in some for piece in writer.encode_parts(row)[0]]
+            for some in (rows[:2], rows[5:])
+        )
+        counted = [writer.encode_parts(row)[1] for row in rows]
+        assert counted[2:5] == sizes.tolist()
+        mixed = [*before, *pieces_of(data), *after]
+        assert _assembled(writer, mixed, counted) == self.write(rows)
+
     def test_shards_of_one_writer_are_independent(self) -> None:
         writer = self.writer()
-        rows = [[writer.encode(row) for row in self.some_rows(count)] for count in (7, 2, 7)]
-        shards = [_assemble(writer, parts, [len(part) for part in parts]) for parts in rows]
-        pieces = [b"".join(rows[2][:3]), memoryview(b"".join(rows[2][3:]))]
-        shards.append(_assemble(writer, pieces, [len(part) for part in rows[2]]))
-        assert shards[0] == shards[2] == shards[3] == self.write(self.some_rows())
+        shards = [_written(writer, self.some_rows(count)) for count in (7, 2, 7)]
+        assert shards[0] == shards[2] == self.write(self.some_rows())
+        rows = [writer.encode_parts(row) for row in self.some_rows()]
+        packed = [*writer.pack(pieces_of([row for row, _ in rows[:3]]))]
+        packed += writer.pack(pieces_of([row for row, _ in rows[3:]]))
+        assert shards[0] == _assembled(writer, packed, [size for _, size in rows], pack=False)
         assert same(_sorted(self.read(shards[1])), _sorted(self.some_rows(2)))
 
     def test_takes_samples_in_any_order(self) -> None:
@@ -372,10 +397,24 @@ class FormatTests(ConformanceBase):
         assert len(rows) == shard.samples
 
 
-def _assemble(writer: ShardWriter, parts: Sequence[Any], sizes: Sequence[int]) -> Shard:
-    content = writer.assemble(parts, np.array(sizes, np.int64))
+def _written(writer: ShardWriter, rows: Sequence[Row]) -> Shard:
+    encoded = [writer.encode_parts(row) for row in rows]
+    pieces = pieces_of([parts for parts, _ in encoded])
+    return _assembled(writer, pieces, [size for _, size in encoded])
+
+
+def _assembled(
+    writer: ShardWriter, pieces: Sequence[Piece], sizes: Sequence[int], *, pack: bool = True
+) -> Shard:
+    packed = writer.pack(pieces) if pack and pieces else pieces
+    content = writer.assemble(packed, np.array(sizes, np.int64))
     files = {role: b"".join(buffers) for role, buffers in content.items()}
     return Shard(_json(writer.entry()), files, len(sizes))
+
+
+def _all_equal(shards: Iterable[Shard]) -> bool:
+    first, *others = shards
+    return all(shard == first for shard in others)
 
 
 def _json(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,18 +22,21 @@ from streamplug.interfaces import (
     Column,
     Compression,
     Format,
+    Piece,
     ShardWriter,
     WriteSettings,
 )
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
-from streamplug.types import Buffer
 from streamplug.write.existing import Existing
 from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
 from streamplug.write.target import Target
 from streamplug.write.upload import Uploader
+
+_AT_ONCE = 4096
+"""Pieces that are collected before they are packed."""
 
 _COMPLETE = "the data set is complete"
 _GIVEN_UP = "the data set was given up after an error"
@@ -139,9 +142,11 @@ class Writer(Configurable, section="writer"):
         keep_freed_memory()
 
     def _new_shard(self) -> None:
-        self._parts: list[Buffer] = []
+        self._parts: list[Piece] = []  # packed
+        self._loose: list[Piece] = []
         self._sizes: list[int] = []
         self._size = self._rows.base_size
+        self._stop = min(self._most, _AT_ONCE)
 
     # -- samples ----------------------------------------------------------------
 
@@ -157,9 +162,9 @@ class Writer(Configurable, section="writer"):
         """
         row, size = self._encode(sample)
         cost = size + self._overhead
-        if self._size + cost > self._bound or len(self._sizes) == self._most:
+        if self._size + cost > self._bound or len(self._sizes) >= self._stop:
             self._make_room(cost)
-        self._parts += row
+        self._loose += row
         self._sizes.append(size)
         self._size += cost
 
@@ -182,13 +187,15 @@ class Writer(Configurable, section="writer"):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
             fits = min(fits, first + self._most - len(self._sizes))
-            if fits == first:
+            if fits == first or len(self._loose) >= _AT_ONCE:
                 self._make_room(int(ends[first]) - spent)
                 continue
             if isinstance(data, (bytes, bytearray, memoryview)):
-                self._parts.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+                self._loose.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+            elif isinstance(data, Sequence):
+                self._loose += chain.from_iterable(data[first:fits])
             else:
-                self._parts += chain.from_iterable(data[first:fits])
+                self._loose.append(data[first:fits])
             self._sizes += sizes[first:fits].tolist()
             self._size += int(ends[fits - 1]) - spent
             first = fits
@@ -209,9 +216,12 @@ class Writer(Configurable, section="writer"):
             self.write_batch(columns)
 
     def _make_room(self, cost: int) -> None:
-        """Begin a new shard for a sample that takes so many bytes."""
+        """Pack what was collected, or begin a new shard, for a sample that takes so many bytes."""
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
+        if self._size + cost <= self._bound and len(self._sizes) < self._most:
+            self._pack()
+            return
         if self._rows.base_size + cost > self._bound:
             raise EncodeError(
                 f"sample {self._samples + len(self._sizes)} takes {cost} bytes, more than a shard of "
@@ -220,7 +230,14 @@ class Writer(Configurable, section="writer"):
             )
         self._flush()
 
+    def _pack(self) -> None:
+        self._parts += self._rows.pack(self._loose)
+        self._loose = []
+        self._stop = min(self._most, len(self._sizes) + _AT_ONCE)
+
     def _flush(self) -> None:
+        if self._loose:
+            self._pack()
         number, count = len(self._entries), len(self._sizes)
         if self._before is not None:
             self._before.check()
