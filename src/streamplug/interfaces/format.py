@@ -75,7 +75,7 @@ class ShardWriter(ABC):
     def pack(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Return some rows in fewer pieces, or in pieces that take less room; the default leaves them.
 
-        All rows come here before `assemble`, a few thousand pieces at a time.
+        All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of batches.
         """
         return pieces
 

@@ -194,8 +194,9 @@ class FormatTests(ConformanceBase):
         )
         counted = [writer.encode_parts(row)[1] for row in rows]
         assert counted[2:5] == sizes.tolist()
-        mixed = [*before, *pieces_of(data), *after]
-        assert _assembled(writer, mixed, counted) == self.write(rows)
+        runs = [before, pieces_of(data), after]
+        packed = [piece for run in runs for piece in writer.pack(run)]
+        assert _assembled(writer, packed, counted, pack=False) == self.write(rows)
 
     def test_shards_of_one_writer_are_independent(self) -> None:
         writer = self.writer()

@@ -28,6 +28,7 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
+from streamplug.types import Int64
 from streamplug.write.existing import Existing
 from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
@@ -143,8 +144,10 @@ class Writer(Configurable, section="writer"):
 
     def _new_shard(self) -> None:
         self._parts: list[Piece] = []  # packed
+        self._counted: list[Int64] = []  # sizes of their rows
         self._loose: list[Piece] = []
-        self._sizes: list[int] = []
+        self._sizes: list[int] = []  # of single rows among the loose pieces
+        self._count = 0  # of other rows
         self._size = self._rows.base_size
         self._stop = min(self._most, _AT_ONCE)
 
@@ -180,13 +183,15 @@ class Writer(Configurable, section="writer"):
             WriterError: If the data set is already complete.
         """
         data, sizes = self._rows.encode_batch(columns)
+        if self._sizes:
+            self._pack()
         ends = np.cumsum(sizes + self._rows.row_overhead)
         bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         first = 0
         while first < len(sizes):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
-            fits = min(fits, first + self._most - len(self._sizes))
+            fits = min(fits, first + self._most - self._count)
             if fits == first or len(self._loose) >= _AT_ONCE:
                 self._make_room(int(ends[first]) - spent)
                 continue
@@ -196,16 +201,18 @@ class Writer(Configurable, section="writer"):
                 self._loose += chain.from_iterable(data[first:fits])
             else:
                 self._loose.append(data[first:fits])
-            self._sizes += sizes[first:fits].tolist()
+            self._counted.append(sizes[first:fits])
+            self._count += fits - first
             self._size += int(ends[fits - 1]) - spent
+            self._stop = 0  # single rows are packed apart
             first = fits
 
-    def write_table(self, table: Any, batch: int = 1024) -> None:
+    def write_table(self, table: Any, batch: int | None = None) -> None:
         """Write all samples of something, such as a table of Arrow or a data frame.
 
         Args:
             table: What `streamplug.write.inputs.batches_of` takes. It has the columns of the data set.
-            batch: Most samples that are taken at once.
+            batch: Most samples that are taken at once; None for as many as suit what it is.
 
         Raises:
             ConfigError: If it is something else.
@@ -219,30 +226,32 @@ class Writer(Configurable, section="writer"):
         """Pack what was collected, or begin a new shard, for a sample that takes so many bytes."""
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
-        if self._size + cost <= self._bound and len(self._sizes) < self._most:
+        if self._size + cost <= self._bound and self._count + len(self._sizes) < self._most:
             self._pack()
             return
         if self._rows.base_size + cost > self._bound:
             raise EncodeError(
-                f"sample {self._samples + len(self._sizes)} takes {cost} bytes, more than a shard of "
+                f"sample {self._samples + self._count + len(self._sizes)} takes {cost} bytes, more than a shard of "
                 f"{self._bound} bytes can hold; raise size_limit (a file's own limit is "
                 f"{self._rows.max_size} bytes) or split the sample"
             )
         self._flush()
 
     def _pack(self) -> None:
-        self._parts += self._rows.pack(self._loose)
-        self._loose = []
-        self._stop = min(self._most, len(self._sizes) + _AT_ONCE)
+        if self._loose:
+            self._parts += self._rows.pack(self._loose)
+            self._counted.append(np.array(self._sizes, np.int64))
+            self._count += len(self._sizes)
+            self._loose, self._sizes = [], []
+        self._stop = min(self._most - self._count, _AT_ONCE)
 
     def _flush(self) -> None:
-        if self._loose:
-            self._pack()
-        number, count = len(self._entries), len(self._sizes)
+        self._pack()
+        number, count = len(self._entries), self._count
         if self._before is not None:
             self._before.check()
             number += self._before.number
-        content = self._rows.assemble(self._parts, np.array(self._sizes, np.int64))
+        content = self._rows.assemble(self._parts, np.concatenate(self._counted))
         entry = {**self._rows.entry(), "samples": count}
         for role, pieces in content.items():
             ending = self._format.suffix + ("" if role == "data" else f".{role}")
@@ -278,7 +287,7 @@ class Writer(Configurable, section="writer"):
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
         try:
-            if self._sizes:
+            if self._count or self._sizes:
                 self._flush()
             if self._uploader is not None:
                 self._uploader.drain()

@@ -59,7 +59,9 @@ def row_function(
     get = itemgetter(*names) if len(names) > 1 else lambda sample: (sample[names[0]],)
     known: dict[str, Any] = {"get": get, "with_care": with_care}
     for number, (_, value) in enumerate(columns):
-        known |= {f"kept{number}": value.kept, f"none{number}": value.none}
+        known[f"kept{number}"] = value.kept
+        if value.nullable:
+            known[f"none{number}"] = value.none
     exec(_compiled(tuple(cells)), known)  # noqa: S102 - numbered names, none from the data
     row: Callable[[Mapping[str, Any]], Kept] = known.pop("row")
     return row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,16 @@ from streamplug_parquet.sizes import sizes_of
 from streamplug_parquet.values import Value
 
 
+_MANY = 1000
+"""Rows of a table that is left by itself."""
+
+
 class Collector:
     """How samples of some columns are collected.
 
     Attributes:
-        kept: Returns what is kept of a sample, a tuple, and what it counts; raises `EncodeError`.
+        kept: Returns what is kept of a sample, one for each column, and what all of it counts; raises
+            `EncodeError`.
     """
 
     def __init__(self, columns: Sequence[Column], schema: pa.Schema) -> None:
@@ -50,10 +54,10 @@ class Collector:
             total += size + value.nullable
         return tuple(row), total
 
-    def gathered(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-        """Return a table of what was kept of samples."""
-        columns = zip(*rows)
-        arrays = [value.gathered(kept) for (_, value), kept in zip(self._columns, columns)]
+    def gathered(self, kept: Sequence[Any]) -> pa.Table:
+        """Return a table of what was kept of samples, one after the other."""
+        count = len(self._columns)
+        arrays = [value.gathered(kept[n::count]) for n, (_, value) in enumerate(self._columns)]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def batch(self, columns: Mapping[str, Any]) -> tuple[pa.Table, Int64]:
@@ -74,14 +78,13 @@ class Collector:
             arrays.append(array)
         return pa.Table.from_arrays(arrays, schema=self._schema), sizes
 
-    def packed(self, pieces: Sequence[Any]) -> pa.Table:
-        """Return one table, in which a column has one array, of what was kept of samples, and tables."""
-        if set(map(type, pieces)) == {tuple}:
-            return self.gathered(pieces)
-        tables = []
-        for single, run in groupby(pieces, lambda piece: type(piece) is tuple):
-            tables += [self.gathered(list(run))] if single else run
-        return pa.concat_tables(tables).combine_chunks() if len(tables) > 1 else tables[0]
+    def packed(self, pieces: Sequence[Any]) -> Sequence[pa.Table]:
+        """Return tables of what was kept of samples, or of tables, which may be small."""
+        if not isinstance(pieces[0], pa.Table):
+            return [self.gathered(pieces)]
+        if sum(map(len, pieces)) >= _MANY * len(pieces):
+            return pieces
+        return [pa.concat_tables(pieces).combine_chunks()]
 
 
 def groups_of(sizes: Int64, rows: int, size: int) -> Iterator[slice]:
