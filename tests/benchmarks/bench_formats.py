@@ -26,7 +26,7 @@ from parquet_sides import PARQUET
 from text_sides import TEXTS
 
 READS = ("samples", "batches", "access")
-WHATS = (*READS, "write", "columns", "tables")
+WHATS = (*READS, "write", "lists", "columns", "tables")
 
 FORMATS = {**TEXTS, **ARCHIVES, "parquet": PARQUET, "folder": FOLDER}
 

@@ -21,7 +21,7 @@ class Side(NamedTuple):
 
     Attributes:
         what: ``"samples"``, ``"batches"``, ``"access"``; or to write single samples, ``"write"``, or many at
-            once as ``"columns"`` or ``"tables"``.
+            once as ``"lists"`` of them, ``"columns"`` or ``"tables"``.
         who: The library and how it is used.
         make: Takes a folder, which has the data set unless it is to be written, and the samples; returns
             what goes over all of them once, and says how many they were.

@@ -1,8 +1,9 @@
 """What the sides of Parquet of bench_formats.py do.
 
-Each kind of input is written by all: single rows as dicts; columns, numbers as arrays of NumPy and text as a list; a table
-of Arrow. All make one file with row groups of `GROUP` rows. datasets always compresses by snappy, with dictionaries, page
-indexes and pages cut by content; streamplug by zstd unless told, with none of these, and a checksum of each page.
+Each kind of input is written by all: dicts, one by one or in a list; columns, numbers as arrays of NumPy
+and text as a list; a table of Arrow. All make one file with row groups of `GROUP` rows. datasets always
+compresses by snappy, with dictionaries, statistics, page indexes and pages cut by content; streamplug by
+zstd unless told, with none of these, and a checksum of each page.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from format_sides import (
     counted,
     rows_of,
 )
-
 
 GROUP = 7000
 """Rows of about 1 MB, the default of streamplug."""
@@ -80,6 +80,10 @@ def ours(
 def write_rows(out: Any, rows: Rows) -> None:
     for row in rows:
         out.write(row)
+
+
+def write_whole(out: Any, data: Any) -> None:
+    out.write_table(data)
 
 
 def write_batches(out: Any, columns: Mapping[str, Any]) -> None:
@@ -190,12 +194,9 @@ def write_sides() -> Iterator[Side]:
             "write",
             lambda rows: rows,
             write_rows,
-            (
-                ("ParquetWriter", hf_writer(write_rows)),
-                ("from_list", hf_rows),
-                ("from_generator", hf_generator),
-            ),
+            (("ParquetWriter", hf_writer(write_rows)), ("from_generator", hf_generator)),
         ),
+        ("lists", lambda rows: rows, write_whole, (("from_list", hf_rows),)),
         (
             "columns",
             in_columns,
@@ -205,7 +206,7 @@ def write_sides() -> Iterator[Side]:
         (
             "tables",
             in_table,
-            lambda out, table: out.write_table(table),
+            write_whole,
             (("ParquetWriter", hf_writer(write_tables)), ("Dataset", hf_table)),
         ),
     )

@@ -15,10 +15,10 @@ from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
 from streamplug.types import Buffer, Bytes1D, Int64
 
 Piece: TypeAlias = Any
-"""A part of the rows that a writer collects: bytes; or, in a format that stores samples by column, what it likes."""
+"""A part of the rows that a writer collects: bytes; in a format that stores by column, what it likes."""
 
-Rows: TypeAlias = "Buffer | Sequence[Sequence[Piece]] | Columns"
-"""Stored rows, which nobody may change later: back to back in one buffer, each in pieces, or by column."""
+Rows: TypeAlias = "Buffer | list[Sequence[Piece]] | Columns"
+"""Stored rows, which nobody may change later: back to back in a buffer, each in pieces, or by column."""
 
 
 class Columns(Protocol):
@@ -31,8 +31,8 @@ class Columns(Protocol):
 class ShardWriter(ABC):
     """Lays out the samples of one data set, one shard at a time, as bytes.
 
-    Samples become rows, which are collected until a shard is full. A format that stores values by column can have
-    rows that are no bytes: what `encode` and `encode_batch` give, it gets back in `pack` and `assemble`.
+    Samples become rows, which are collected until a shard is full. A format that stores values by column can
+    have rows that are no bytes: what `encode` and `encode_batch` give, it gets back in `pack` and `assemble`.
 
     Attributes:
         base_size: Bytes that each shard has besides its rows, as counted against the size limit.
@@ -75,7 +75,8 @@ class ShardWriter(ABC):
     def pack(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Return some rows in fewer pieces, or in pieces that take less room; the default leaves them.
 
-        All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of batches.
+        All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of
+        batches.
         """
         return pieces
 

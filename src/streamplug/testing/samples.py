@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -53,4 +53,4 @@ def pieces_of(rows: Rows) -> list[Piece]:
     """Return all pieces of stored rows."""
     if isinstance(rows, (bytes, bytearray, memoryview)):
         return [rows]
-    return list(chain.from_iterable(rows)) if isinstance(rows, Sequence) else [rows[:]]
+    return list(chain.from_iterable(rows)) if isinstance(rows, list) else [rows[:]]

@@ -17,9 +17,7 @@ Batch = dict[str, Any]
 """The values of each column by its name: an array, or a list."""
 
 
-def batches_of(
-    data: Any, size: int | None = None, *, arrow: bool = False
-) -> Iterator[Batch]:
+def batches_of(data: Any, size: int | None = None, *, arrow: bool = False) -> Iterator[Batch]:
     """Yield the samples of something in batches, column by column.
 
     Args:
@@ -143,6 +141,8 @@ def _of_pandas(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _one_by_one(data: Any) -> Iterator[Any]:
+    if isinstance(data, (list, tuple)):
+        return iter(data)
     if isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
         return iter(data)
     if hasattr(data, "__len__"):  # data sets of torch raise what they like beyond the end

@@ -197,7 +197,7 @@ class Writer(Configurable, section="writer"):
                 continue
             if isinstance(data, (bytes, bytearray, memoryview)):
                 self._loose.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
-            elif isinstance(data, Sequence):
+            elif isinstance(data, list):
                 self._loose += chain.from_iterable(data[first:fits])
             else:
                 self._loose.append(data[first:fits])
@@ -226,12 +226,13 @@ class Writer(Configurable, section="writer"):
         """Pack what was collected, or begin a new shard, for a sample that takes so many bytes."""
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
-        if self._size + cost <= self._bound and self._count + len(self._sizes) < self._most:
+        number = self._count + len(self._sizes)
+        if self._size + cost <= self._bound and number < self._most:
             self._pack()
             return
         if self._rows.base_size + cost > self._bound:
             raise EncodeError(
-                f"sample {self._samples + self._count + len(self._sizes)} takes {cost} bytes, more than a shard of "
+                f"sample {self._samples + number} takes {cost} bytes, more than a shard of "
                 f"{self._bound} bytes can hold; raise size_limit (a file's own limit is "
                 f"{self._rows.max_size} bytes) or split the sample"
             )
@@ -240,9 +241,9 @@ class Writer(Configurable, section="writer"):
     def _pack(self) -> None:
         if self._loose:
             self._parts += self._rows.pack(self._loose)
-            self._counted.append(np.array(self._sizes, np.int64))
-            self._count += len(self._sizes)
-            self._loose, self._sizes = [], []
+        self._counted.append(np.array(self._sizes, np.int64))
+        self._count += len(self._sizes)
+        self._loose, self._sizes = [], []
         self._stop = min(self._most - self._count, _AT_ONCE)
 
     def _flush(self) -> None:

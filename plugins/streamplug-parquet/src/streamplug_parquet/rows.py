@@ -1,4 +1,4 @@
-"""Samples as columns: of single ones, what is kept of each until there are many; of batches, tables of Arrow."""
+"""Samples as columns: of single ones, what is kept until there are many; of batches, tables of Arrow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from streamplug.types import Int64
 from streamplug_parquet.row_code import Kept, row_function
 from streamplug_parquet.sizes import sizes_of
 from streamplug_parquet.values import Value
-
 
 _MANY = 1000
 """Rows of a table that is left by itself."""

@@ -6,7 +6,7 @@ checked when they are given, and kept as what Arrow takes of many at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from math import prod
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from streamplug.builtin.encodings.plain import Bytes, Str
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug_parquet.given import arrow_array, only, present, stacked, strict
-from streamplug_parquet.sizes import HEAD, keeper, sizes_of, width_of
+from streamplug_parquet.given import MOST, arrow_array, of_ascii, only, present, stacked, strict
+from streamplug_parquet.nested import Keep, check_fields, keeper, writable
+from streamplug_parquet.sizes import HEAD, sizes_of, width_of
 from streamplug_parquet.types import spec_of
 
-_MOST = (1 << 31) - 1
 _ARROW = (pa.Array, pa.ChunkedArray)
 
 
@@ -121,7 +121,7 @@ class Fixed(Value):
         if self.python is None:
             return self.encode(value), size
         if not (isinstance(value, np.generic) and value.dtype == self.base):
-            value = self._numbers([value])[0]
+            value = self.numbers([value])[0]
         return value.item(), size
 
     def gathered(self, kept: Sequence[Any]) -> Any:
@@ -131,37 +131,40 @@ class Fixed(Value):
         if given is not None:
             zero = bytes(self.item.itemsize)
             kept = [zero if each is None else each for each in kept]
-        return self._array(np.frombuffer(b"".join(kept), self.item), given)
+        return self.array_of(np.frombuffer(b"".join(kept), self.item), given)
 
     def column(self, values: Any) -> Any:
         if not self.shape:
             return strict(values, self.type, nullable=self.nullable)
         given = present(values) if self.nullable else None
         numbers = np.zeros((len(values), *self.shape), self.base)
-        numbers[... if given is None else given] = self._numbers(
+        numbers[... if given is None else given] = self.numbers(
             values if given is None else only(values, given)
         )
-        return self._array(numbers, given)
+        return self.array_of(numbers, given)
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, np.ndarray) and value.dtype == self.base and value.shape == self.shape:
             return value.tobytes()
-        return self._numbers([value]).tobytes()
+        return self.numbers([value]).tobytes()
 
     def decode(self, data: memoryview) -> Any:
-        return self._array(np.frombuffer(data, self.item), None)[0].as_py()
+        return self.array_of(np.frombuffer(data, self.item), None)[0].as_py()
 
-    def _numbers(self, values: Any) -> NDArray[Any]:
+    def numbers(self, values: Any) -> NDArray[Any]:
         """Return values, none of them None: shape ``[n, *shape]``."""
         count = len(values)
-        if self.shape and count:
+        if not count:
+            return np.empty((0, *self.shape), self.base)
+        if self.shape:
             values = stacked(values, self.shape).reshape(-1)
         if not (isinstance(values, np.ndarray) and values.dtype == self.base):
             values = strict(values, self.inner).to_numpy(zero_copy_only=False)
         found: NDArray[Any] = values.astype(self.base, copy=False).reshape(count, *self.shape)
         return found
 
-    def _array(self, numbers: NDArray[Any], given: NDArray[np.bool_] | None) -> pa.Array:
+    def array_of(self, numbers: NDArray[Any], given: NDArray[np.bool_] | None) -> pa.Array:
+        """Return an array of values, of shape ``[n, *shape]``, where they are `given`."""
         mask = None if given is None else ~given
         if not self.shape:
             return pa.array(numbers, mask=mask).cast(self.type)
@@ -181,6 +184,12 @@ class Text(Value, Str):
 
     encode = Str.encode
     decode = Str.decode
+
+    def gathered(self, kept: Sequence[Any]) -> Any:
+        return of_ascii(kept, self.type) or super().gathered(kept)
+
+    def column(self, values: Any) -> Any:
+        return of_ascii(values, self.type) or super().column(values)
 
     def kept(self, value: Any) -> tuple[Any, int]:
         size = HEAD + len(self.encode(value))
@@ -225,7 +234,7 @@ class Lists(Value):
         bodies = [body for body in kept if body is not None]
         numbers = np.frombuffer(b"".join(bodies), self._of.item)
         lengths = [0 if body is None else len(body) // width for body in kept]
-        return self._lists(self._of._array(numbers, None), lengths, kept)
+        return self._lists(self._of.array_of(numbers, None), lengths, kept)
 
     def column(self, values: Any) -> Any:
         if isinstance(values, _ARROW):
@@ -243,7 +252,7 @@ class Lists(Value):
             items = self._of.column(list(chain.from_iterable(some)))
         else:
             bodies = b"".join(map(self.encode, some))
-            items = self._of._array(np.frombuffer(bodies, self._of.item), None)
+            items = self._of.array_of(np.frombuffer(bodies, self._of.item), None)
         return self._lists(items, lengths, values)
 
     def encode(self, value: Any) -> bytes:
@@ -254,7 +263,7 @@ class Lists(Value):
                 raise EncodeError(f"takes arrays of one axis, got the shape {value.shape}")
             if value.dtype == of.base and value.shape[1:] == of.shape:
                 return value.tobytes()
-        return self._of._numbers(value).tobytes()
+        return self._of.numbers(value).tobytes()
 
     def _check(self, value: Any, *, nullable: bool | None = None) -> bool:
         if isinstance(value, (list, tuple, np.ndarray, pa.Array)):
@@ -269,8 +278,10 @@ class Lists(Value):
         """Return lists of some of the items each; None where `values` has it."""
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        if ends[-1] > _MOST:
-            raise EncodeError("a batch holds less than 2^31 numbers in its lists; have it fewer rows")
+        if ends[-1] > MOST:
+            raise EncodeError(
+                "a batch holds less than 2^31 numbers in its lists; have it fewer rows"
+            )
         mask = pa.array(~present(values)) if self.nullable else None
         offsets = pa.array(ends.astype(np.int32))
         return pa.ListArray.from_arrays(offsets, items, mask=mask).cast(self.type)
@@ -281,28 +292,32 @@ class Nested(Value):
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
-        self._keep = None
+        self._keep: Keep | None = None
 
     def kept(self, value: Any) -> tuple[Any, int]:
         if self._keep is None:
             writable(self.type)
             self._keep = keeper(self.type)
+        keep = self._keep
         if value is not None:
             try:
-                return self._keep(value)
-            except (TypeError, ValueError):  # it may still be what Arrow makes values of the type of
+                return keep(value)
+            except (
+                TypeError,
+                ValueError,
+            ):  # it may still be what Arrow makes values of the type of
                 pass
         found = self.column([value])
         if found.null_count:
             raise EncodeTypeError("takes no None; its encoding would end with a question mark")
-        return self._keep(found[0].as_py())
+        return keep(found[0].as_py())
 
     def column(self, values: Any) -> Any:
         writable(self.type)
         if not isinstance(values, _ARROW):
             values = list(values)
             for value in values:
-                _check(value, self.type)
+                check_fields(value, self.type)
         try:
             found = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
             if found.type != self.type:
@@ -339,7 +354,7 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     while of.is_fixed_size_list(type_):
         shape.append(type_.list_size)
         type_ = type_.value_type
-    if not 0 < prod(shape) < _MOST // 16:
+    if not 0 < prod(shape) < MOST // 16:
         return None
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
         name = {"halffloat": "f2", "float": "f4", "double": "f8"}.get(str(type_), str(type_))
@@ -350,55 +365,3 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     if of.is_date(type_):
         return np.dtype("<M8[D]" if of.is_date32(type_) else "<M8[ms]"), tuple(shape)
     return None
-
-
-def is_file(type_: pa.DataType) -> bool:
-    """Say whether a type is that of files: bytes, and perhaps a path."""
-    if not pa.types.is_struct(type_):
-        return False
-    fields = {field.name: field.type for field in type_}
-    return fields.get("bytes") == pa.binary() and fields.keys() <= {"bytes", "path"}
-
-
-def writable(type_: pa.DataType) -> None:
-    """Refuse types that `Nested` cannot write.
-
-    Raises:
-        ConfigError: If it is one.
-    """
-    of = pa.types
-    if of.is_struct(type_):
-        for field in type_:
-            writable(field.type)
-    elif of.is_list(type_) or of.is_fixed_size_list(type_):
-        writable(type_.value_type)
-    elif not (
-        of.is_boolean(type_)
-        or of.is_integer(type_)
-        or of.is_floating(type_)
-        or of.is_string(type_)
-        or of.is_binary(type_)
-    ):
-        raise ConfigError(f"{spec_of(type_)} is read, but not written, at this place of a column")
-
-
-def _check(value: Any, type_: pa.DataType) -> None:
-    """Refuse fields that a struct does not have, which Arrow would drop.
-
-    Raises:
-        EncodeError: If there are some.
-    """
-    if isinstance(value, dict) and pa.types.is_struct(type_):
-        fields = {field.name: field.type for field in type_}
-        if surplus := [name for name in value if name not in fields]:
-            raise EncodeError(f"takes the fields {list(fields)}, got {surplus}, too")
-        for name, inner in value.items():
-            _check(inner, fields[name])
-    elif isinstance(value, (list, tuple)) and _of_nested(type_):
-        for inner in value:
-            _check(inner, type_.value_type)
-
-
-def _of_nested(type_: pa.DataType) -> bool:
-    is_list = pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_)
-    return is_list and bool(pa.types.is_nested(type_.value_type))

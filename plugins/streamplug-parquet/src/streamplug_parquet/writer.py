@@ -14,9 +14,10 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import Column, Piece, Rows, ShardWriter, WriteSettings
 from streamplug.types import Buffer, Int64
 from streamplug_parquet.footer import parsed, schema_of
+from streamplug_parquet.nested import writable
 from streamplug_parquet.rows import Collector, groups_of, value_of
 from streamplug_parquet.types import plain, spec_of
-from streamplug_parquet.values import Nested, writable
+from streamplug_parquet.values import Nested
 
 _COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
 LISTS_OR_NONE = int(pa.__version__.partition(".")[0]) >= 26
@@ -88,7 +89,7 @@ class ParquetWriter(ShardWriter):
         self._options = options
         self._schema = pa.schema([_field(column) for column in columns])
         self._collector = Collector(columns, self._schema)
-        self.encode_parts = self._collector.kept  # type: ignore[method-assign]  # a call less for each sample
+        self.encode_parts = self._collector.kept  # type: ignore[method-assign,assignment]  # names of arguments
         self._entry: dict[str, Any] = {
             "columns": {column.name: column.spec for column in columns},
             "compression": settings.compression,
@@ -151,7 +152,7 @@ class _Pieces:
         self.found: list[bytes] = []
 
     def write(self, data: bytes) -> int:
-        self.found.append(data)
+        self.found.append(bytes(data))
         return len(data)
 
     def flush(self) -> None:
