@@ -20,7 +20,6 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
-    Piece,
     ShardReader,
     ShardWriter,
     WriteSettings,
@@ -29,8 +28,9 @@ from streamplug.plugin import resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
-from streamplug.testing.samples import EXAMPLES, VALUES, Broken, pieces_of
+from streamplug.testing.samples import EXAMPLES, VALUES, Broken
 from streamplug.testing.scans import Shard, check_scan
+from streamplug.testing.writing import as_json, check_batch, check_mixed, written
 
 Row = dict[str, Any]
 
@@ -88,7 +88,7 @@ class FormatTests(ConformanceBase):
 
     def write(self, rows: Sequence[Row]) -> Shard:
         """Write a shard."""
-        return _written(self.writer(), rows)
+        return written(self.writer(), rows)
 
     def open(
         self, shard: Shard, *, format_: Format | None = None, broken: Sequence[str] = ()
@@ -145,14 +145,14 @@ class FormatTests(ConformanceBase):
         assert not {"samples", "raw_data", "zip_data"} & set(entry)
 
     def test_entry_tells_the_columns(self) -> None:
-        columns = self.format().columns(_json(self.writer().entry()), self._make_encoding)
+        columns = self.format().columns(as_json(self.writer().entry()), self._make_encoding)
         assert {column.name: column.spec for column in columns} == self.columns
 
     def test_size_of_a_shard_is_known_beforehand(self) -> None:
         writer = self.writer()
         for count in (1, 7):
             rows = self.some_rows(count)
-            shard = _written(writer, rows)
+            shard = written(writer, rows)
             sizes = [writer.encode_parts(row)[1] for row in rows]
             counted = writer.base_size + sum(sizes) + writer.row_overhead * count
             assert len(shard.files["data"]) <= counted
@@ -173,31 +173,16 @@ class FormatTests(ConformanceBase):
         @given(self.rows(min_size=1))
         def check(rows: list[Row]) -> None:
             writer = self.writer()
-            data, sizes = writer.encode_batch({n: [row[n] for row in rows] for n in self.columns})
-            parts, counted = zip(*map(writer.encode_parts, rows))
-            assert sizes.tolist() == list(counted)
-            whole = list(map(writer.encode, rows))
-            given = [pieces_of(data), pieces_of([*parts]), whole]
-            if all(isinstance(row, bytes) for row in whole):
-                assert len(set(map(b"".join, given))) == 1
-                assert list(counted) == [len(row) for row in whole]
-            shards = [_assembled(writer, pieces, sizes.tolist()) for pieces in given]
-            assert shards == [shards[0]] * 3
+            check_batch(writer, rows)
 
         check()
 
     def test_batches_and_single_samples_make_one_shard(self) -> None:
-        writer, rows = self.writer(), self.some_rows()
-        data, sizes = writer.encode_batch({n: [row[n] for row in rows[2:5]] for n in self.columns})
-        parts, counted = zip(*map(writer.encode_parts, rows))
-        runs = [pieces_of([*parts[:2]]), pieces_of(data), pieces_of([*parts[5:]])]
-        packed = [piece for run in runs for piece in writer.pack(run)]
-        assert list(counted[2:5]) == sizes.tolist()
-        assert _assembled(writer, packed, counted, pack=False) == self.write(rows)
+        check_mixed(self.writer(), self.some_rows())
 
     def test_shards_of_one_writer_are_independent(self) -> None:
         writer = self.writer()
-        shards = [_written(writer, self.some_rows(count)) for count in (7, 2, 7)]
+        shards = [written(writer, self.some_rows(count)) for count in (7, 2, 7)]
         assert shards[0] == shards[2] == self.write(self.some_rows())
         assert same(_sorted(self.read(shards[1])), _sorted(self.some_rows(2)))
 
@@ -279,7 +264,7 @@ class FormatTests(ConformanceBase):
         found = check_scan(self.format(), data, roles)
         files = {**found.files, "data": data}
         entry = {**found.entry, "compression": None}
-        reader, columns = self.open(Shard(_json(entry), files, found.samples))
+        reader, columns = self.open(Shard(as_json(entry), files, found.samples))
         assert found.samples == len(reader) == 7
         for row in _taken(reader, columns, [3, 1]):
             assert row.keys() == {column.name for column in columns}
@@ -360,7 +345,7 @@ class FormatTests(ConformanceBase):
         check()
 
     def test_hostile_entries_do_no_harm(self) -> None:
-        entry = _json(self.writer().entry())
+        entry = as_json(self.writer().entry())
         values: list[Any] = [None, True, -1, 1 << 70, "x", "pkl", [], [None], ["a", "a"], {}, [[]]]
         changed = [{**entry, key: value} for key in entry for value in values]
         changed += [{k: v for k, v in entry.items() if k != key} for key in entry]
@@ -389,25 +374,6 @@ class FormatTests(ConformanceBase):
         except DataError:
             return
         assert len(rows) == shard.samples
-
-
-def _written(writer: ShardWriter, rows: Sequence[Row]) -> Shard:
-    parts, sizes = zip(*map(writer.encode_parts, rows)) if rows else ((), ())
-    return _assembled(writer, pieces_of([*parts]), sizes)
-
-
-def _assembled(
-    writer: ShardWriter, pieces: Sequence[Piece], sizes: Sequence[int], *, pack: bool = True
-) -> Shard:
-    packed = writer.pack(pieces) if pack and pieces else pieces
-    content = writer.assemble(packed, np.array(sizes, np.int64))
-    files = {role: b"".join(buffers) for role, buffers in content.items()}
-    return Shard(_json(writer.entry()), files, len(sizes))
-
-
-def _json(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry as a reader of the index finds it."""
-    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]  # a dict went in
 
 
 def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:

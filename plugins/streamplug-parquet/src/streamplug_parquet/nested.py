@@ -120,16 +120,14 @@ def _list(type_: pa.DataType, keep: Keep) -> Keep:
 
 
 def _number(type_: pa.DataType, width: int) -> Keep:
-    kind: type = float if pa.types.is_floating(type_) else int
-    least, most = None, None
-    if pa.types.is_boolean(type_):
-        kind = bool
-    elif kind is int:
+    kind: type = float if pa.types.is_floating(type_) else bool
+    least, most = -np.inf, np.inf
+    if pa.types.is_integer(type_):
         bounds = np.iinfo(str(type_))
-        least, most = int(bounds.min), int(bounds.max)
+        kind, least, most = int, int(bounds.min), int(bounds.max)
 
     def keep_number(value: Any) -> tuple[Any, int]:
-        if value is None or (type(value) is kind and (least is None or least <= value <= most)):
+        if value is None or (type(value) is kind and (kind is not int or least <= value <= most)):
             return value, width
         raise TypeError
 

@@ -46,7 +46,7 @@ def sizes_of(array: pa.Array | pa.ChunkedArray) -> int | Int64:
         each = [np.broadcast_to(sizes_of(chunk), len(chunk)) for chunk in array.chunks]
         return np.concatenate(each) if each else np.zeros(0, np.int64)
     if pa.types.is_struct(type_):
-        return sum((sizes_of(field) for field in array.flatten()), start=np.int64(0))  # type: ignore[return-value]  # one of them is an array
+        return sum((sizes_of(field) for field in array.flatten()), start=np.int64(0))
     if pa.types.is_fixed_size_list(type_):
         counts = np.where(_numbers(array.is_valid()), type_.list_size, 0)
         return _summed(sizes_of(array.flatten()), counts)
