@@ -123,22 +123,6 @@ def arrow_array(values: Any) -> pa.Array:
     return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
 
-def of_ascii(values: Any, type_: pa.DataType) -> pa.Array | None:
-    """Return an array of text that is ASCII, sooner than Arrow does for any; None for other values."""
-    if not isinstance(values, list):
-        return None
-    try:
-        data = "".join(values).encode("ascii")
-    except (TypeError, UnicodeEncodeError):
-        return None
-    ends = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    if len(data) > MOST or not values:
-        return None
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(type_, len(values), buffers, 0)
-
-
 def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Return arrays of one shape as one array.
 

@@ -121,17 +121,23 @@ def _list(type_: pa.DataType, keep: Keep) -> Keep:
 
 def _number(type_: pa.DataType, width: int) -> Keep:
     kind: type = float if pa.types.is_floating(type_) else bool
-    least, most = -np.inf, np.inf
-    if pa.types.is_integer(type_):
-        bounds = np.iinfo(str(type_))
-        kind, least, most = int, int(bounds.min), int(bounds.max)
 
     def keep_number(value: Any) -> tuple[Any, int]:
-        if value is None or (type(value) is kind and (kind is not int or least <= value <= most)):
+        if value is None or type(value) is kind:
             return value, width
         raise TypeError
 
-    return keep_number
+    if not pa.types.is_integer(type_):
+        return keep_number
+    bounds = np.iinfo(str(type_))
+    least, most = int(bounds.min), int(bounds.max)
+
+    def keep_integer(value: Any) -> tuple[Any, int]:
+        if value is None or (type(value) is int and least <= value <= most):
+            return value, width
+        raise TypeError
+
+    return keep_integer
 
 
 def _text(value: Any) -> tuple[Any, int]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streamplug.builtin.encodings.plain import Bytes, Str
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug_parquet.given import MOST, arrow_array, of_ascii, only, present, stacked, strict
+from streamplug_parquet.given import MOST, arrow_array, only, present, stacked, strict
 from streamplug_parquet.nested import Keep, check_fields, keeper, writable
 from streamplug_parquet.sizes import HEAD, sizes_of, width_of
 from streamplug_parquet.types import spec_of
@@ -184,12 +184,6 @@ class Text(Value, Str):
 
     encode = Str.encode
     decode = Str.decode
-
-    def gathered(self, kept: Sequence[Any]) -> Any:
-        return of_ascii(kept, self.type) or super().gathered(kept)
-
-    def column(self, values: Any) -> Any:
-        return of_ascii(values, self.type) or super().column(values)
 
     def kept(self, value: Any) -> tuple[Any, int]:
         size = HEAD + len(self.encode(value))
