@@ -25,6 +25,9 @@ from format_sides import BATCH, FormatSides, Rows, Side
 from parquet_sides import PARQUET
 from text_sides import TEXTS
 
+READS = ("samples", "batches", "access")
+WHATS = (*READS, "write", "lists", "columns", "tables")
+
 FORMATS = {**TEXTS, **ARCHIVES, "parquet": PARQUET, "folder": FOLDER}
 
 
@@ -36,7 +39,7 @@ def measure(format_: FormatSides, rows: Rows, rounds: int, root: Path) -> dict[s
     for number, side in enumerate(format_.sides):
         if find_spec(side.needs) is not None:
             folder = root / str(number)
-            if side.what != "write":  # a copy: some libraries take a folder for themselves
+            if side.what in READS:  # a copy: some libraries take a folder for themselves
                 shutil.copytree(data, folder)
             passes[side] = side.make(folder, rows)
     costs: dict[Side, list[float]] = defaultdict(list)
@@ -50,9 +53,7 @@ def measure(format_: FormatSides, rows: Rows, rounds: int, root: Path) -> dict[s
             if number:  # the first warms up
                 costs[side].append(cost)
     return {
-        what: figures(what, costs)
-        for what in ("samples", "batches", "access", "write")
-        if any(side.what == what for side in costs)
+        what: figures(what, costs) for what in WHATS if any(side.what == what for side in costs)
     }
 
 

@@ -20,7 +20,8 @@ class Side(NamedTuple):
     """One way to read or write a format.
 
     Attributes:
-        what: ``"write"``, ``"samples"``, ``"batches"`` or ``"access"``.
+        what: ``"samples"``, ``"batches"``, ``"access"``; or to write single samples, ``"write"``, or many at
+            once as ``"lists"`` of them, ``"columns"`` or ``"tables"``.
         who: The library and how it is used.
         make: Takes a folder, which has the data set unless it is to be written, and the samples; returns
             what goes over all of them once, and says how many they were.

@@ -9,11 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_parquet.format import Parquet
 from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.writer import LISTS_OR_NONE
 
 from streamplug import StreamingDataset, Writer
 from streamplug.errors import ConfigError
+from streamplug.interfaces import Column, WriteSettings
 from streamplug.testing.equality import same
 
 quick = settings(
@@ -108,6 +110,25 @@ def test_values_come_back_whether_given_one_by_one_or_together(spec, tmp_path):
         assert spec_of(plain(table.schema.field("x").type)) == spec_of(type_of(spec))
         if spec in VALUES:
             assert same(table["x"].to_pylist(), [plainly(value) for value in expected])
+
+    check()
+
+
+@pytest.mark.parametrize("spec", ALL)
+def test_values_count_the_same_however_they_are_given(spec, tmp_path):
+    @quick
+    @given(st.lists(ALL[spec], max_size=7), st.booleans())
+    def check(values, maybe):
+        maybe = maybe and (spec not in FIXED or LISTS_OR_NONE)
+        values = values + [None] * maybe
+        full = f"{spec}?" if maybe else spec
+        writer = Parquet().writer(
+            [Column("x", full, Parquet.encodings[full])], WriteSettings(None, (), None)
+        )
+        table, sizes = writer.encode_batch({"x": values})
+        _, of_table = writer.encode_batch({"x": table["x"]})
+        one_by_one = [writer.encode_parts({"x": value})[1] for value in values]
+        assert sizes.tolist() == of_table.tolist() == one_by_one
 
     check()
 

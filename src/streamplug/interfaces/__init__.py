@@ -17,7 +17,7 @@ from streamplug.interfaces.callback import (
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.engine import Engine
-from streamplug.interfaces.format import Format, Rows, ShardWriter
+from streamplug.interfaces.format import Format, Piece, Rows, ShardWriter
 from streamplug.interfaces.fsspec import FsspecStorage
 from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
 from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
@@ -46,6 +46,7 @@ __all__ = [
     "Layout",
     "ListedFile",
     "Order",
+    "Piece",
     "Ranged",
     "Retried",
     "Rows",

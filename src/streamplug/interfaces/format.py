@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces.bundle import Chosen
@@ -14,12 +14,25 @@ from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
 from streamplug.types import Buffer, Bytes1D, Int64
 
-Rows: TypeAlias = "Buffer | Sequence[Sequence[Buffer]]"
-"""Stored rows, which nobody may change later: back to back in one buffer, or each in pieces."""
+Piece: TypeAlias = Any
+"""A part of the rows that a writer collects: bytes; in a format that stores by column, what it likes."""
+
+Rows: TypeAlias = "Buffer | list[Sequence[Piece]] | Columns"
+"""Stored rows, which nobody may change later: back to back in a buffer, each in pieces, or by column."""
+
+
+class Columns(Protocol):
+    """Rows by column, such as a table of Arrow: a slice of them is a piece."""
+
+    def __getitem__(self, rows: slice, /) -> Piece:
+        """Return some of the rows."""
 
 
 class ShardWriter(ABC):
     """Lays out the samples of one data set, one shard at a time, as bytes.
+
+    Samples become rows, which are collected until a shard is full. A format that stores values by column can
+    have rows that are no bytes: what `encode` and `encode_batch` give, it gets back in `pack` and `assemble`.
 
     Attributes:
         base_size: Bytes that each shard has besides its rows, as counted against the size limit.
@@ -32,15 +45,15 @@ class ShardWriter(ABC):
     max_size: int | None = None
 
     @abstractmethod
-    def encode(self, sample: Mapping[str, Any]) -> bytes:
-        """Return the stored row of a sample.
+    def encode(self, sample: Mapping[str, Any]) -> Piece:
+        """Return the stored row of a sample, in one piece.
 
         Raises:
             EncodeError: If columns are missing or unknown, or a value cannot be stored; the message
                 names the column, what it takes, and what it got.
         """
 
-    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Piece], int]:
         """Return the same in pieces, which nobody may change later, and its size.
 
         So that large values need not be copied to one place. The default has a single piece.
@@ -59,12 +72,20 @@ class ShardWriter(ABC):
             EncodeError: As for `encode`, or if the columns differ in length.
         """
 
+    def pack(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """Return some rows in fewer pieces, or in pieces that take less room; the default leaves them.
+
+        All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of
+        batches.
+        """
+        return pieces
+
     @abstractmethod
-    def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+    def assemble(self, parts: Sequence[Piece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         """Return the content of a shard's files by role, as buffers to be written one by one.
 
         Args:
-            parts: The rows back to back, in any number of pieces.
+            parts: The rows back to back, in any number of pieces, as `pack` gave them.
             sizes: Bytes of each row, shape ``[samples]``.
         """
 

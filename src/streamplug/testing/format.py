@@ -16,13 +16,21 @@ from hypothesis import strategies as st
 
 from streamplug.errors import DataError, DecodeError, EncodeError, StreamplugError
 from streamplug.index import make_encoding
-from streamplug.interfaces import Column, Encoding, Format, ShardReader, ShardWriter, WriteSettings
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ShardReader,
+    ShardWriter,
+    WriteSettings,
+)
 from streamplug.plugin import resolve
 from streamplug.testing.deviations import ConformanceBase
 from streamplug.testing.equality import same
 from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
-from streamplug.testing.samples import EXAMPLES, VALUES, Broken, stored
+from streamplug.testing.samples import EXAMPLES, VALUES, Broken
 from streamplug.testing.scans import Shard, check_scan
+from streamplug.testing.writing import as_json, check_batch, check_mixed, written
 
 Row = dict[str, Any]
 
@@ -80,9 +88,7 @@ class FormatTests(ConformanceBase):
 
     def write(self, rows: Sequence[Row]) -> Shard:
         """Write a shard."""
-        writer = self.writer()
-        parts = [writer.encode(row) for row in rows]
-        return _assemble(writer, parts, [len(part) for part in parts])
+        return written(self.writer(), rows)
 
     def open(
         self, shard: Shard, *, format_: Format | None = None, broken: Sequence[str] = ()
@@ -139,15 +145,16 @@ class FormatTests(ConformanceBase):
         assert not {"samples", "raw_data", "zip_data"} & set(entry)
 
     def test_entry_tells_the_columns(self) -> None:
-        columns = self.format().columns(_json(self.writer().entry()), self._make_encoding)
+        columns = self.format().columns(as_json(self.writer().entry()), self._make_encoding)
         assert {column.name: column.spec for column in columns} == self.columns
 
     def test_size_of_a_shard_is_known_beforehand(self) -> None:
         writer = self.writer()
         for count in (1, 7):
-            parts = [writer.encode(row) for row in self.some_rows(count)]
-            shard = _assemble(writer, parts, [len(part) for part in parts])
-            counted = writer.base_size + sum(len(part) + writer.row_overhead for part in parts)
+            rows = self.some_rows(count)
+            shard = written(writer, rows)
+            sizes = [writer.encode_parts(row)[1] for row in rows]
+            counted = writer.base_size + sum(sizes) + writer.row_overhead * count
             assert len(shard.files["data"]) <= counted
             assert writer.max_size is None or counted < writer.max_size
 
@@ -166,20 +173,17 @@ class FormatTests(ConformanceBase):
         @given(self.rows(min_size=1))
         def check(rows: list[Row]) -> None:
             writer = self.writer()
-            data, sizes = writer.encode_batch({n: [row[n] for row in rows] for n in self.columns})
-            parts, counted = zip(*map(writer.encode_parts, rows))
-            assert stored(data) == stored(parts) == b"".join(map(writer.encode, rows))
-            assert sizes.tolist() == list(counted) == [len(stored([row])) for row in parts]
+            check_batch(writer, rows)
 
         check()
 
+    def test_batches_and_single_samples_make_one_shard(self) -> None:
+        check_mixed(self.writer(), self.some_rows())
+
     def test_shards_of_one_writer_are_independent(self) -> None:
         writer = self.writer()
-        rows = [[writer.encode(row) for row in self.some_rows(count)] for count in (7, 2, 7)]
-        shards = [_assemble(writer, parts, [len(part) for part in parts]) for parts in rows]
-        pieces = [b"".join(rows[2][:3]), memoryview(b"".join(rows[2][3:]))]
-        shards.append(_assemble(writer, pieces, [len(part) for part in rows[2]]))
-        assert shards[0] == shards[2] == shards[3] == self.write(self.some_rows())
+        shards = [written(writer, self.some_rows(count)) for count in (7, 2, 7)]
+        assert shards[0] == shards[2] == self.write(self.some_rows())
         assert same(_sorted(self.read(shards[1])), _sorted(self.some_rows(2)))
 
     def test_takes_samples_in_any_order(self) -> None:
@@ -260,7 +264,7 @@ class FormatTests(ConformanceBase):
         found = check_scan(self.format(), data, roles)
         files = {**found.files, "data": data}
         entry = {**found.entry, "compression": None}
-        reader, columns = self.open(Shard(_json(entry), files, found.samples))
+        reader, columns = self.open(Shard(as_json(entry), files, found.samples))
         assert found.samples == len(reader) == 7
         for row in _taken(reader, columns, [3, 1]):
             assert row.keys() == {column.name for column in columns}
@@ -341,7 +345,7 @@ class FormatTests(ConformanceBase):
         check()
 
     def test_hostile_entries_do_no_harm(self) -> None:
-        entry = _json(self.writer().entry())
+        entry = as_json(self.writer().entry())
         values: list[Any] = [None, True, -1, 1 << 70, "x", "pkl", [], [None], ["a", "a"], {}, [[]]]
         changed = [{**entry, key: value} for key in entry for value in values]
         changed += [{k: v for k, v in entry.items() if k != key} for key in entry]
@@ -370,17 +374,6 @@ class FormatTests(ConformanceBase):
         except DataError:
             return
         assert len(rows) == shard.samples
-
-
-def _assemble(writer: ShardWriter, parts: Sequence[Any], sizes: Sequence[int]) -> Shard:
-    content = writer.assemble(parts, np.array(sizes, np.int64))
-    files = {role: b"".join(buffers) for role, buffers in content.items()}
-    return Shard(_json(writer.entry()), files, len(sizes))
-
-
-def _json(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry as a reader of the index finds it."""
-    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]  # a dict went in
 
 
 def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from streamplug.interfaces import Encoding, Rows
+from streamplug.interfaces import Encoding, Piece, Rows
 
 VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=9),
@@ -49,8 +49,8 @@ class Broken(Encoding):
         raise KeyError(f"{len(data)} bytes: whatever an encoding may raise")
 
 
-def stored(rows: Rows) -> bytes:
-    """Return the bytes of stored rows."""
+def pieces_of(rows: Rows) -> list[Piece]:
+    """Return all pieces of stored rows."""
     if isinstance(rows, (bytes, bytearray, memoryview)):
-        return bytes(rows)
-    return b"".join(chain.from_iterable(rows))
+        return [rows]
+    return list(chain.from_iterable(rows)) if isinstance(rows, list) else [rows[:]]

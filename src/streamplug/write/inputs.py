@@ -17,19 +17,22 @@ Batch = dict[str, Any]
 """The values of each column by its name: an array, or a list."""
 
 
-def batches_of(data: Any, size: int = 1024, *, arrow: bool = False) -> Iterator[Batch]:
+def batches_of(data: Any, size: int | None = None, *, arrow: bool = False) -> Iterator[Batch]:
     """Yield the samples of something in batches, column by column.
 
     Args:
         data: A table or record batches of Arrow; a data frame of pandas or Polars; a data set of Hugging
             Face; a dict of columns; or any sequence, such as a data set of torch, or iterable of samples:
             dicts, named tuples, or tuples, whose columns are then called ``"0"``, ``"1"`` and so on.
-        size: Most samples of a batch.
+        size: Most samples of a batch; None for 1,024, or 16,384 of a table of Arrow which stays one.
         arrow: Whether arrays of Arrow stay as they are, rather than become arrays of NumPy and lists.
 
     Raises:
         ConfigError: If it is something else, or its samples have not the same columns.
     """
+    if size is None:
+        table = arrow and hasattr(data, "schema") and hasattr(data, "slice")
+        size = 1 << 14 if table else 1 << 10
     if size < 1:
         raise ConfigError(f"size={size}: must be at least 1")
     if arrow and hasattr(data, "features") and hasattr(data, "with_format"):
@@ -138,6 +141,8 @@ def _of_pandas(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _one_by_one(data: Any) -> Iterator[Any]:
+    if isinstance(data, (list, tuple)):
+        return iter(data)
     if isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
         return iter(data)
     if hasattr(data, "__len__"):  # data sets of torch raise what they like beyond the end
@@ -154,11 +159,21 @@ def _of_samples(samples: Iterator[Any], size: int) -> Iterator[Mapping[str, Any]
         yield from _of_tables(samples, size)
         return
     names = list(_named(first))
-    while rows := [_named(each) for each in islice(samples, size)]:
-        for row in rows:
-            if row.keys() != set(names):
-                raise ConfigError(f"a sample has the columns {sorted(row)}, others {sorted(names)}")
-        yield {name: [_value(row[name]) for row in rows] for name in names}
+    while rows := list(islice(samples, size)):
+        if set(map(type, rows)) != {dict}:
+            rows = [_named(each) for each in rows]
+        if set(map(len, rows)) != {len(names)}:
+            raise _others(rows, names)
+        try:
+            columns = {name: [row[name] for row in rows] for name in names}
+        except KeyError:
+            raise _others(rows, names) from None
+        yield {name: _values(values) for name, values in columns.items()}
+
+
+def _others(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> ConfigError:
+    row = next(row for row in rows if row.keys() != set(names))
+    return ConfigError(f"a sample has the columns {sorted(row)}, others {sorted(names)}")
 
 
 def _named(sample: Any) -> Mapping[str, Any]:
@@ -172,8 +187,14 @@ def _named(sample: Any) -> Mapping[str, Any]:
     raise ConfigError(f"a sample is a dict or a tuple, got {type(sample).__name__}")
 
 
+def _values(values: list[Any]) -> list[Any]:
+    """Return values; tensors of torch as arrays, or numbers."""
+    if any(hasattr(kind, "detach") for kind in set(map(type, values))):
+        return [_value(value) for value in values]
+    return values
+
+
 def _value(value: Any) -> Any:
-    """Return a value; tensors of torch as arrays, or numbers."""
     if not hasattr(value, "detach"):
         return value
     array = value.detach().cpu().numpy()

@@ -20,7 +20,7 @@ def write_from(
     out: str | Path | tuple[str | Path, str],
     columns: Mapping[str, str] | None = None,
     format: str | Format = "mds",  # noqa: A002 - the word that users know
-    batch: int = 1024,
+    batch: int | None = None,
     **options: Any,
 ) -> int:
     """Write a data set of all samples of something.
@@ -33,7 +33,7 @@ def write_from(
             encodings that follow from their values: all of them where `data` has columns, else those of
             the first batch.
         format: Name of the shard format, or a format.
-        batch: Most samples that are taken at once.
+        batch: Most samples that are taken at once; None for as many as suit what `data` is.
         **options: Further arguments of `Writer`.
 
     Returns:

@@ -22,18 +22,22 @@ from streamplug.interfaces import (
     Column,
     Compression,
     Format,
+    Piece,
     ShardWriter,
     WriteSettings,
 )
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
-from streamplug.types import Buffer
+from streamplug.types import Int64
 from streamplug.write.existing import Existing
 from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
 from streamplug.write.target import Target
 from streamplug.write.upload import Uploader
+
+_AT_ONCE = 4096
+"""Pieces that are collected before they are packed."""
 
 _COMPLETE = "the data set is complete"
 _GIVEN_UP = "the data set was given up after an error"
@@ -139,9 +143,13 @@ class Writer(Configurable, section="writer"):
         keep_freed_memory()
 
     def _new_shard(self) -> None:
-        self._parts: list[Buffer] = []
-        self._sizes: list[int] = []
+        self._parts: list[Piece] = []  # packed
+        self._counted: list[Int64] = []  # sizes of their rows
+        self._loose: list[Piece] = []
+        self._sizes: list[int] = []  # of single rows among the loose pieces
+        self._count = 0  # of other rows
         self._size = self._rows.base_size
+        self._stop = min(self._most, _AT_ONCE)
 
     # -- samples ----------------------------------------------------------------
 
@@ -157,9 +165,9 @@ class Writer(Configurable, section="writer"):
         """
         row, size = self._encode(sample)
         cost = size + self._overhead
-        if self._size + cost > self._bound or len(self._sizes) == self._most:
+        if self._size + cost > self._bound or len(self._sizes) >= self._stop:
             self._make_room(cost)
-        self._parts += row
+        self._loose += row
         self._sizes.append(size)
         self._size += cost
 
@@ -175,30 +183,36 @@ class Writer(Configurable, section="writer"):
             WriterError: If the data set is already complete.
         """
         data, sizes = self._rows.encode_batch(columns)
+        if self._sizes:
+            self._pack()
         ends = np.cumsum(sizes + self._rows.row_overhead)
         bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         first = 0
         while first < len(sizes):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
-            fits = min(fits, first + self._most - len(self._sizes))
-            if fits == first:
+            fits = min(fits, first + self._most - self._count)
+            if fits == first or len(self._loose) >= _AT_ONCE:
                 self._make_room(int(ends[first]) - spent)
                 continue
             if isinstance(data, (bytes, bytearray, memoryview)):
-                self._parts.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+                self._loose.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+            elif isinstance(data, list):
+                self._loose += chain.from_iterable(data[first:fits])
             else:
-                self._parts += chain.from_iterable(data[first:fits])
-            self._sizes += sizes[first:fits].tolist()
+                self._loose.append(data[first:fits])
+            self._counted.append(sizes[first:fits])
+            self._count += fits - first
             self._size += int(ends[fits - 1]) - spent
+            self._stop = 0  # single rows are packed apart
             first = fits
 
-    def write_table(self, table: Any, batch: int = 1024) -> None:
+    def write_table(self, table: Any, batch: int | None = None) -> None:
         """Write all samples of something, such as a table of Arrow or a data frame.
 
         Args:
             table: What `streamplug.write.inputs.batches_of` takes. It has the columns of the data set.
-            batch: Most samples that are taken at once.
+            batch: Most samples that are taken at once; None for as many as suit what it is.
 
         Raises:
             ConfigError: If it is something else.
@@ -209,23 +223,36 @@ class Writer(Configurable, section="writer"):
             self.write_batch(columns)
 
     def _make_room(self, cost: int) -> None:
-        """Begin a new shard for a sample that takes so many bytes."""
+        """Pack what was collected, or begin a new shard, for a sample that takes so many bytes."""
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
+        number = self._count + len(self._sizes)
+        if self._size + cost <= self._bound and number < self._most:
+            self._pack()
+            return
         if self._rows.base_size + cost > self._bound:
             raise EncodeError(
-                f"sample {self._samples + len(self._sizes)} takes {cost} bytes, more than a shard of "
+                f"sample {self._samples + number} takes {cost} bytes, more than a shard of "
                 f"{self._bound} bytes can hold; raise size_limit (a file's own limit is "
                 f"{self._rows.max_size} bytes) or split the sample"
             )
         self._flush()
 
+    def _pack(self) -> None:
+        if self._loose:
+            self._parts += self._rows.pack(self._loose)
+        self._counted.append(np.array(self._sizes, np.int64))
+        self._count += len(self._sizes)
+        self._loose, self._sizes = [], []
+        self._stop = min(self._most - self._count, _AT_ONCE)
+
     def _flush(self) -> None:
-        number, count = len(self._entries), len(self._sizes)
+        self._pack()
+        number, count = len(self._entries), self._count
         if self._before is not None:
             self._before.check()
             number += self._before.number
-        content = self._rows.assemble(self._parts, np.array(self._sizes, np.int64))
+        content = self._rows.assemble(self._parts, np.concatenate(self._counted))
         entry = {**self._rows.entry(), "samples": count}
         for role, pieces in content.items():
             ending = self._format.suffix + ("" if role == "data" else f".{role}")
@@ -261,7 +288,7 @@ class Writer(Configurable, section="writer"):
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
         try:
-            if self._sizes:
+            if self._count or self._sizes:
                 self._flush()
             if self._uploader is not None:
                 self._uploader.drain()

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, Encoding, decoding
 from streamplug.types import ColumnValues, Int64
-from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of, is_file
+from streamplug_parquet.nested import is_file
+from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of
 
 
 class Chunk(ABC):

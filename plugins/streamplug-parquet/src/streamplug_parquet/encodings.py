@@ -13,6 +13,7 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import Encoding
 from streamplug_parquet import values as kinds
 from streamplug_parquet.given import arrow_array
+from streamplug_parquet.nested import is_file, writable
 from streamplug_parquet.types import plain, spec_of, type_of
 
 _SOME = (
@@ -58,7 +59,7 @@ def _kind(type_: pa.DataType) -> type[kinds.Value]:
         return kinds.Decimals
     if of.is_list(type_) and kinds.fixed_of(type_.value_type) is not None:
         return kinds.Lists
-    return kinds.File if kinds.is_file(type_) else kinds.Nested
+    return kinds.File if is_file(type_) else kinds.Nested
 
 
 def encoding_of(values: Any) -> str | None:
@@ -74,7 +75,7 @@ def encoding_of(values: Any) -> str | None:
             found = arrow_array(values.to_list())
         type_ = plain(found.type)
         if _kind(type_) is kinds.Nested or pa.types.is_null(type_):
-            kinds.writable(type_)
+            writable(type_)
         return spec_of(type_) + ("?" if found.null_count else "")
     except (pa.ArrowException, ConfigError, ValueError, TypeError, OverflowError):
         return None

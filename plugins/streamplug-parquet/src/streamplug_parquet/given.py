@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from streamplug.errors import EncodeError, EncodeTypeError
 
+MOST = (1 << 31) - 1
+"""Bytes, or items, that an array of Arrow has at most."""
+
 _TAKEN = {
     "bool": {"bool"},
     "int": {"int"},
@@ -38,7 +41,7 @@ _INSTANCES: dict[str, tuple[type, ...]] = {
 """What is taken as values of a family of types, in arrays of Arrow and one by one."""
 
 
-def strict(values: Any, type_: pa.DataType) -> pa.Array:
+def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
     """Return values of a type that has no others in it.
 
     Arrow by itself takes 1.0 for an integer, and bytes for text.
@@ -46,37 +49,52 @@ def strict(values: Any, type_: pa.DataType) -> pa.Array:
     Args:
         values: A list, an array of NumPy with one axis, or an array of Arrow.
         type_: What to make of them.
+        nullable: Whether some may be None.
+
+    Returns:
+        An array, in chunks if it is of 2 GiB or more; it shares memory only with arrays of Arrow.
 
     Raises:
         EncodeError: If they are others.
     """
     try:
         if isinstance(values, (list, tuple)):
-            found = _of_list(values, type_)
+            found = _of_list(values, type_, nullable=nullable)
         else:
             found = _of_array(arrow_array(values), type_)
     except EncodeError:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise EncodeTypeError(
-            f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}"
-        ) from error
-    if found.null_count:
+        raise _other(values, type_, error) from error
+    if found.null_count and not nullable:
         raise EncodeTypeError(
             f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"
         )
     return found
 
 
-def _of_list(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError:
+    """Return the error that names the first value which is not of a type."""
+    for value in values if isinstance(values, (list, tuple)) else ():
+        try:
+            pa.array([value], type_)
+        except Exception as single:  # noqa: BLE001 - whatever it is, this is the one
+            return EncodeTypeError(f"takes values of {type_}, got {value!r:.80}: {single}")
+    return EncodeTypeError(f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}")
+
+
+def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> Any:
     family = _family(type_)
     taken = _INSTANCES.get(family, ())
     kinds = set(map(type, values))
+    if nullable:
+        kinds.discard(type(None))
     for kind in kinds:
         if not issubclass(kind, taken) or (kind is bool and family != "bool"):
             raise EncodeTypeError(f"takes values of {type_}, got {_example(values, kind)}")
-    if any(issubclass(kind, (np.datetime64, np.timedelta64)) for kind in kinds):
-        return _of_array(pa.array(np.array(values)), type_)
+    for kind in kinds & {np.datetime64, np.timedelta64}:
+        times = np.array([kind("NaT") if value is None else value for value in values])
+        return _of_array(pa.array(times), type_)
     return pa.array(values, type_)
 
 
@@ -95,6 +113,8 @@ def arrow_array(values: Any) -> pa.Array:
         values = values.combine_chunks()
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = values.tolist()
+    if isinstance(values, np.ndarray):
+        values = values.copy()  # it is kept, and who gave the values may change them
     found = values if isinstance(values, pa.Array) else pa.array(values)
     if isinstance(found, pa.ChunkedArray):  # of text beyond 2 GiB
         found = pa.concat_arrays(found.chunks)

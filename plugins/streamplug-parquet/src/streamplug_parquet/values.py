@@ -1,31 +1,30 @@
-"""How values of columns are stored in the rows that a writer collects, and made arrays of Arrow again.
+"""How values of columns are kept while a writer collects them, and made arrays of Arrow.
 
-These are the encodings of Parquet: they never see a file, which Arrow reads and writes.
+These are the encodings of Parquet: they never see a file, which Arrow reads and writes. Single values are
+checked when they are given, and kept as what Arrow takes of many at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import chain
 from math import prod
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamplug.builtin.encodings.plain import Bytes, Str
-from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
+from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug.types import Bytes1D, Int64
-from streamplug_parquet.given import arrow_array, stacked, strict
+from streamplug_parquet.given import MOST, arrow_array, only, present, stacked, strict
+from streamplug_parquet.nested import Keep, check_fields, keeper, writable
+from streamplug_parquet.sizes import HEAD, sizes_of, width_of
 from streamplug_parquet.types import spec_of
 
-_PACKED: Mapping[type, str] = {int: "bBhHiIqQ", float: "d", bool: "?"}
-_MOST = (1 << 31) - 1
+_ARROW = (pa.Array, pa.ChunkedArray)
 
 
 class Value(Encoding):
@@ -34,39 +33,53 @@ class Value(Encoding):
     Attributes:
         type: The type, as `types.plain` gives it.
         nullable: Whether values may be None.
-        width: Bytes of each in a row, None if they differ.
+        width: What each counts, None if they differ.
     """
-
-    width: int | None = None
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         """Store values of a type, or None if they are `nullable`."""
         self.type, self.nullable = type_, nullable
+        self.width = width_of(type_)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), nullable=self.nullable), (self.type,)
-
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
-        """Return an array of stored values.
-
-        Args:
-            bodies: They, back to back; of a `width`, an array of shape ``[n]`` and their dtype.
-            sizes: Bytes of each, shape ``[n]``.
-            given: Which of them are not None, if there are such.
-        """
-        raise NotImplementedError
 
     @property
     def written(self) -> pa.DataType:
         """The type that a file gets."""
         return self.type
 
-    def decode(self, data: memoryview) -> Any:
-        sizes = np.array([len(data)], np.int64)
-        bodies = data if self.width is None else np.frombuffer(data, self.item)
-        return self.array(bodies, sizes, None)[0].as_py()
+    @property
+    def none(self) -> tuple[None, int]:
+        """What is kept of None, and what it counts."""
+        return None, int(np.broadcast_to(sizes_of(pa.nulls(1, self.type)), 1)[0])
 
-    item: Any = None
+    def kept(self, value: Any) -> tuple[Any, int]:
+        """Return what is kept of a value, which nobody can change later, and what it counts.
+
+        Raises:
+            EncodeError: If it is not of the type, or None.
+        """
+        body = self.encode(value)
+        return body, HEAD + len(body)
+
+    def gathered(self, kept: Sequence[Any]) -> Any:
+        """Return an array of what was kept of values, None for those that are None."""
+        return pa.array(kept, self.type)
+
+    def column(self, values: Any) -> Any:
+        """Return an array of many values, a list or an array of them.
+
+        Raises:
+            EncodeError: If one is not of the type.
+        """
+        return strict(values, self.type, nullable=self.nullable)
+
+    def encode(self, value: Any) -> bytes:
+        raise EncodeError(f"values of {spec_of(self.type)} are not bytes before they are in a file")
+
+    def decode(self, data: memoryview) -> Any:
+        raise DecodeError(f"values of {spec_of(self.type)} are not bytes out of a file")
 
 
 class Fixed(Value):
@@ -77,8 +90,7 @@ class Fixed(Value):
         shape: How many of them a value has, along each axis.
         item: The dtype of a value.
         inner: The type of a number.
-        python: What Python has such a number as.
-        letter: What `struct` packs one with, without changing it; empty if that is none.
+        python: What Python has such a number as, if it is kept as that, else None: as its memory.
     """
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
@@ -89,16 +101,13 @@ class Fixed(Value):
         self.base: np.dtype[Any] = found[0]
         self.shape: tuple[int, ...] = found[1]
         self.item = np.dtype((self.base, self.shape)) if self.shape else self.base
-        self.width = self.item.itemsize
         self.inner = type_
         for _ in self.shape:
             self.inner = self.inner.value_type
         if not nullable:
-            self.size, self.dtype = self.width, self.item
-        self.python: type = type(np.zeros((), self.base).item())
-        letter = self.base.char.replace("l", "q").replace("L", "Q")
-        packed = not self.shape and letter in _PACKED.get(self.python, "")
-        self.letter = letter if packed else ""
+            self.size, self.dtype = self.item.itemsize, self.item
+        plain = not self.shape and self.base.kind in "biuf"
+        self.python: type | None = type(np.zeros((), self.base).item()) if plain else None
 
     @property
     def written(self) -> pa.DataType:
@@ -107,24 +116,56 @@ class Fixed(Value):
             type_ = pa.list_(pa.field("element", type_, nullable=False), size)
         return type_
 
+    def kept(self, value: Any) -> tuple[Any, int]:
+        size = self.width or 0
+        if self.python is None:
+            return self.encode(value), size
+        if not (isinstance(value, np.generic) and value.dtype == self.base):
+            value = self.numbers([value])[0]
+        return value.item(), size
+
+    def gathered(self, kept: Sequence[Any]) -> Any:
+        if self.python is not None:
+            return pa.array(kept, self.type)
+        given = present(kept) if self.nullable else None
+        if given is not None:
+            zero = bytes(self.item.itemsize)
+            kept = [zero if each is None else each for each in kept]
+        return self.array_of(np.frombuffer(b"".join(kept), self.item), given)
+
+    def column(self, values: Any) -> Any:
+        if not self.shape:
+            return strict(values, self.type, nullable=self.nullable)
+        given = present(values) if self.nullable else None
+        numbers = np.zeros((len(values), *self.shape), self.base)
+        numbers[... if given is None else given] = self.numbers(
+            values if given is None else only(values, given)
+        )
+        return self.array_of(numbers, given)
+
     def encode(self, value: Any) -> bytes:
-        return self.encode_batch([value]).tobytes()
+        if isinstance(value, np.ndarray) and value.dtype == self.base and value.shape == self.shape:
+            return value.tobytes()
+        return self.numbers([value]).tobytes()
 
-    def encode_batch(self, values: Any) -> Bytes1D:
+    def decode(self, data: memoryview) -> Any:
+        return self.array_of(np.frombuffer(data, self.item), None)[0].as_py()
+
+    def numbers(self, values: Any) -> NDArray[Any]:
+        """Return values, none of them None: shape ``[n, *shape]``."""
         count = len(values)
-        if self.shape and count:
+        if not count:
+            return np.empty((0, *self.shape), self.base)
+        if self.shape:
             values = stacked(values, self.shape).reshape(-1)
-        if isinstance(values, np.ndarray) and values.dtype == self.base:
-            numbers = values
-        else:
-            numbers = strict(values, self.inner).to_numpy(zero_copy_only=False)
-        flat = np.ascontiguousarray(numbers.astype(self.base, copy=False)).reshape(-1)
-        stored: Bytes1D = flat.view(np.uint8).reshape(count * self.item.itemsize)
-        return stored
+        if not (isinstance(values, np.ndarray) and values.dtype == self.base):
+            values = strict(values, self.inner).to_numpy(zero_copy_only=False)
+        found: NDArray[Any] = values.astype(self.base, copy=False).reshape(count, *self.shape)
+        return found
 
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
+    def array_of(self, numbers: NDArray[Any], given: NDArray[np.bool_] | None) -> pa.Array:
+        """Return an array of values, of shape ``[n, *shape]``, where they are `given`."""
         mask = None if given is None else ~given
-        numbers = np.ascontiguousarray(bodies)
         if not self.shape:
             return pa.array(numbers, mask=mask).cast(self.type)
         found = pa.array(numbers.reshape(-1)).cast(self.inner)
@@ -141,30 +182,23 @@ class Fixed(Value):
 class Text(Value, Str):
     """Text."""
 
-    def encode_batch(self, values: Any) -> list[bytes]:
-        if pieces := _pieces(values, self.type):
-            return pieces
-        try:
-            return list(map(str.encode, values))
-        except (TypeError, UnicodeEncodeError):  # one is not text: which, they say one by one
-            return [self.encode(value) for value in values]
-
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
-        buffers = [_bitmap(given), _offsets(sizes), pa.py_buffer(bodies)]
-        return pa.Array.from_buffers(self.type, len(sizes), buffers)
-
+    encode = Str.encode
     decode = Str.decode
+
+    def kept(self, value: Any) -> tuple[Any, int]:
+        size = HEAD + len(self.encode(value))
+        return str(value), size
 
 
 class Binary(Value, Bytes):
     """Bytes."""
 
-    array = Text.array
-
-    def encode_batch(self, values: Any) -> list[bytes]:
-        return _pieces(values, self.type) or [self.encode(value) for value in values]
-
+    encode = Bytes.encode
     decode = Bytes.decode
+
+    def kept(self, value: Any) -> tuple[Any, int]:
+        body = bytes(self.encode(value))
+        return body, HEAD + len(body) if self.width is None else self.width
 
 
 class FixedBinary(Binary):
@@ -176,11 +210,6 @@ class FixedBinary(Binary):
             raise EncodeError(f"takes {self.type.byte_width} bytes, got {len(body)}")
         return body
 
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
-        ends = accumulate(sizes.tolist(), initial=0)
-        values = [bytes(bodies[start:stop]) for start, stop in pairwise(ends)]
-        return pa.array(_with_none(values, given), self.type)
-
 
 class Lists(Value):
     """Lists of numbers, or other values that have one size."""
@@ -188,67 +217,110 @@ class Lists(Value):
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
         self._of = Fixed(type_.value_type, nullable=False)
+        self._count = self._of.width or 1
+
+    def kept(self, value: Any) -> tuple[Any, int]:
+        body = self.encode(value)
+        return body, HEAD + len(body) // self._of.item.itemsize * self._count
+
+    def gathered(self, kept: Sequence[Any]) -> Any:
+        width = self._of.item.itemsize
+        bodies = [body for body in kept if body is not None]
+        numbers = np.frombuffer(b"".join(bodies), self._of.item)
+        lengths = [0 if body is None else len(body) // width for body in kept]
+        return self._lists(self._of.array_of(numbers, None), lengths, kept)
+
+    def column(self, values: Any) -> Any:
+        if isinstance(values, _ARROW):
+            lists = arrow_array(values)
+            if isinstance(lists, (pa.ListArray, pa.LargeListArray)):
+                if lists.null_count and not self.nullable:
+                    raise EncodeTypeError(f"takes no None, of which there are {lists.null_count}")
+                lengths = lists.value_lengths().fill_null(0)
+                return self._lists(self._of.column(lists.flatten()), lengths, lists)
+            values = lists.to_pylist()
+        values = list(values)
+        some = [each for each in values if each is not None] if self.nullable else values
+        lengths = [0 if each is None else len(each) for each in values if self._check(each)]
+        if all(type(each) is list for each in some):
+            items = self._of.column(list(chain.from_iterable(some)))
+        else:
+            bodies = b"".join(map(self.encode, some))
+            items = self._of.array_of(np.frombuffer(bodies, self._of.item), None)
+        return self._lists(items, lengths, values)
 
     def encode(self, value: Any) -> bytes:
-        if not isinstance(value, (list, tuple, np.ndarray, pa.Array)):
-            raise EncodeTypeError(
-                f"takes lists or arrays of {self._of.type}, got {type(value).__name__}: {value!r:.80}"
-            )
-        if isinstance(value, np.ndarray) and value.ndim != 1 and not self._of.shape:
-            raise EncodeError(f"takes arrays of one axis, got the shape {value.shape}")
-        return self._of.encode_batch(value).tobytes()
+        self._check(value, nullable=False)
+        if isinstance(value, np.ndarray):
+            of = self._of
+            if value.ndim != 1 and not of.shape:
+                raise EncodeError(f"takes arrays of one axis, got the shape {value.shape}")
+            if value.dtype == of.base and value.shape[1:] == of.shape:
+                return value.tobytes()
+        return self._of.numbers(value).tobytes()
 
-    def encode_batch(self, values: Any) -> list[bytes]:
-        if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            lists = arrow_array(values)
-            if not isinstance(lists, (pa.ListArray, pa.LargeListArray)):
-                values = lists.to_pylist()
-            else:
-                body = memoryview(self._of.encode_batch(lists.flatten()))  # type: ignore[arg-type]  # an array is a buffer
-                lengths = np.asarray(lists.value_lengths()) * (self._of.width or 0)
-                ends = accumulate(lengths.tolist(), initial=0)
-                return [bytes(body[start:stop]) for start, stop in pairwise(ends)]
-        return [self.encode(value) for value in values]
-
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
-        items = self._of.array(np.frombuffer(bodies, self._of.item), sizes, None)
-        offsets = pa.Array.from_buffers(
-            pa.int32(), len(sizes) + 1, [None, _offsets(sizes // (self._of.width or 1))]
+    def _check(self, value: Any, *, nullable: bool | None = None) -> bool:
+        if isinstance(value, (list, tuple, np.ndarray, pa.Array)):
+            return True
+        if value is None and (self.nullable if nullable is None else nullable):
+            return True
+        raise EncodeTypeError(
+            f"takes lists or arrays of {self._of.type}, got {type(value).__name__}: {value!r:.80}"
         )
-        mask = None if given is None else pa.array(~given)
+
+    def _lists(self, items: pa.Array, lengths: Any, values: Any) -> pa.Array:
+        """Return lists of some of the items each; None where `values` has it."""
+        ends = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=ends[1:])
+        if ends[-1] > MOST:
+            raise EncodeError(
+                "a batch holds less than 2^31 numbers in its lists; have it fewer rows"
+            )
+        mask = pa.array(~present(values)) if self.nullable else None
+        offsets = pa.array(ends.astype(np.int32))
         return pa.ListArray.from_arrays(offsets, items, mask=mask).cast(self.type)
 
 
 class Nested(Value):
-    """Lists and structs of anything that MessagePack can hold."""
+    """Lists and structs of anything but times and decimals."""
 
-    def encode(self, value: Any) -> bytes:
-        return self.encode_batch([value])[0]
+    def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
+        super().__init__(type_, nullable=nullable)
+        self._keep: Keep | None = None
 
-    def encode_batch(self, values: Any) -> list[bytes]:
+    def kept(self, value: Any) -> tuple[Any, int]:
+        if self._keep is None:
+            writable(self.type)
+            self._keep = keeper(self.type)
+        keep = self._keep
+        if value is not None:
+            try:
+                return keep(value)
+            except (
+                TypeError,
+                ValueError,
+            ):  # it may still be what Arrow makes values of the type of
+                pass
+        found = self.column([value])
+        if found.null_count:
+            raise EncodeTypeError("takes no None; its encoding would end with a question mark")
+        return keep(found[0].as_py())
+
+    def column(self, values: Any) -> Any:
         writable(self.type)
-        if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        if not isinstance(values, _ARROW):
             values = list(values)
             for value in values:
-                _check(value, self.type)
+                check_fields(value, self.type)
         try:
             found = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
             if found.type != self.type:
                 found = found.cast(self.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise EncodeTypeError(f"takes values of {spec_of(self.type)}: {error}") from error
-        if found.null_count:
+        if found.null_count and not self.nullable:
             raise EncodeTypeError("takes no None; its encoding would end with a question mark")
-        return list(map(msgspec.msgpack.encode, found.to_pylist()))
-
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
-        view = memoryview(bodies)
-        ends = accumulate(sizes.tolist(), initial=0)
-        values = [
-            msgspec.msgpack.decode(view[start:stop]) if stop > start else None
-            for start, stop in pairwise(ends)
-        ]
-        return pa.array(_with_none(values, given), self.type)
+        return found
 
 
 class File(Nested, Bytes):
@@ -257,23 +329,17 @@ class File(Nested, Bytes):
     It is a dict, unless it is decoded by something that takes bytes, such as `ImageArrays`.
     """
 
+    encode = Value.encode
     decode = Value.decode
     decode_in = Encoding.decode_in
     decode_batch = Encoding.decode_batch
-    encode = Nested.encode
-    encode_batch = Nested.encode_batch
 
 
 class Decimals(Value):
     """Decimal numbers."""
 
-    def encode(self, value: Any) -> bytes:
-        return str(strict([value], self.type)[0].as_py()).encode()
-
-    def array(self, bodies: Any, sizes: Int64, given: NDArray[np.bool_] | None) -> pa.Array:
-        ends = accumulate(sizes.tolist(), initial=0)
-        texts = [bytes(bodies[start:stop]).decode() for start, stop in pairwise(ends)]
-        return pa.array([Decimal(text) if text else None for text in texts], self.type)
+    def kept(self, value: Any) -> tuple[Any, int]:
+        return strict([value], self.type)[0].as_py(), self.width or 0
 
 
 def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
@@ -282,7 +348,7 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     while of.is_fixed_size_list(type_):
         shape.append(type_.list_size)
         type_ = type_.value_type
-    if not 0 < prod(shape) < _MOST // 16:
+    if not 0 < prod(shape) < MOST // 16:
         return None
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
         name = {"halffloat": "f2", "float": "f4", "double": "f8"}.get(str(type_), str(type_))
@@ -293,84 +359,3 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     if of.is_date(type_):
         return np.dtype("<M8[D]" if of.is_date32(type_) else "<M8[ms]"), tuple(shape)
     return None
-
-
-def is_file(type_: pa.DataType) -> bool:
-    """Say whether a type is that of files: bytes, and perhaps a path."""
-    if not pa.types.is_struct(type_):
-        return False
-    fields = {field.name: field.type for field in type_}
-    return fields.get("bytes") == pa.binary() and fields.keys() <= {"bytes", "path"}
-
-
-def writable(type_: pa.DataType) -> None:
-    """Refuse types that `Nested` cannot write.
-
-    Raises:
-        ConfigError: If it is one.
-    """
-    of = pa.types
-    if of.is_struct(type_):
-        for field in type_:
-            writable(field.type)
-    elif of.is_list(type_) or of.is_fixed_size_list(type_):
-        writable(type_.value_type)
-    elif not (
-        of.is_boolean(type_)
-        or of.is_integer(type_)
-        or of.is_floating(type_)
-        or of.is_string(type_)
-        or of.is_binary(type_)
-    ):
-        raise ConfigError(f"{spec_of(type_)} is read, but not written, at this place of a column")
-
-
-def _check(value: Any, type_: pa.DataType) -> None:
-    """Refuse fields that a struct does not have, which Arrow would drop.
-
-    Raises:
-        EncodeError: If there are some.
-    """
-    if isinstance(value, dict) and pa.types.is_struct(type_):
-        fields = {field.name: field.type for field in type_}
-        if surplus := [name for name in value if name not in fields]:
-            raise EncodeError(f"takes the fields {list(fields)}, got {surplus}, too")
-        for name, inner in value.items():
-            _check(inner, fields[name])
-    elif isinstance(value, (list, tuple)) and _of_nested(type_):
-        for inner in value:
-            _check(inner, type_.value_type)
-
-
-def _of_nested(type_: pa.DataType) -> bool:
-    is_list = pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_)
-    return is_list and bool(pa.types.is_nested(type_.value_type))
-
-
-def _pieces(values: Any, type_: pa.DataType) -> list[bytes]:
-    """Return the bytes of an array of text or bytes; nothing for what is none."""
-    if not isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return []
-    found = strict(values, type_)
-    if not pa.types.is_binary(found.type):
-        found = found.cast(pa.binary())
-    pieces: list[bytes] = found.to_pylist()
-    return pieces
-
-
-def _offsets(sizes: Int64) -> pa.Buffer:
-    ends = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=ends[1:])
-    if ends[-1] > _MOST:
-        raise EncodeError("a row group holds less than 2 GiB of one column; have it fewer rows")
-    return pa.py_buffer(ends.astype(np.int32))
-
-
-def _bitmap(given: NDArray[np.bool_] | None) -> pa.Buffer | None:
-    return None if given is None else pa.py_buffer(np.packbits(given, bitorder="little"))
-
-
-def _with_none(values: Sequence[Any], given: NDArray[np.bool_] | None) -> Sequence[Any]:
-    if given is None:
-        return values
-    return [value if has else None for value, has in zip(values, given.tolist())]

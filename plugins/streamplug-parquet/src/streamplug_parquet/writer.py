@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Column, Rows, ShardWriter, WriteSettings
+from streamplug.interfaces import Column, Piece, Rows, ShardWriter, WriteSettings
 from streamplug.types import Buffer, Int64
 from streamplug_parquet.footer import parsed, schema_of
-from streamplug_parquet.rows import RowLayout, groups_of
+from streamplug_parquet.nested import writable
+from streamplug_parquet.rows import Collector, groups_of, value_of
 from streamplug_parquet.types import plain, spec_of
-from streamplug_parquet.values import Nested, Value, writable
+from streamplug_parquet.values import Nested
 
 _COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
 LISTS_OR_NONE = int(pa.__version__.partition(".")[0]) >= 26
@@ -86,9 +86,10 @@ class ParquetWriter(ShardWriter):
         Raises:
             ConfigError: If they cannot be written.
         """
-        self._layout = RowLayout(columns)
         self._options = options
         self._schema = pa.schema([_field(column) for column in columns])
+        self._collector = Collector(columns, self._schema)
+        self.encode_parts = self._collector.kept  # type: ignore[method-assign,assignment]  # names of arguments
         self._entry: dict[str, Any] = {
             "columns": {column.name: column.spec for column in columns},
             "compression": settings.compression,
@@ -98,13 +99,12 @@ class ParquetWriter(ShardWriter):
             "version": 2,
         }
         try:
-            empty = pa.Table.from_arrays(
-                self._layout.arrays(np.empty(0, np.uint8), _NONE), schema=self._schema
-            )
-            sizes = [len(_file(self._schema, [empty] * count, options)) for count in (0, 1, 2)]
+            empty = self._schema.empty_table()
+            files = [_file(self._schema, [empty] * count, options) for count in (0, 1, 2)]
         except pa.ArrowException as error:
             raise ConfigError(f"Parquet cannot hold these columns: {error}") from error
-        self._check_kept(_file(self._schema, [], options))
+        self._check_kept(b"".join(files[0]))
+        sizes = [sum(map(len, file)) for file in files]
         slack = _SLACK * _leaves(self._schema)
         group = sizes[2] - sizes[1] + slack
         self.base_size = sizes[0] + group + slack
@@ -126,32 +126,45 @@ class ParquetWriter(ShardWriter):
     def entry(self) -> dict[str, Any]:
         return {**self._entry, "columns": dict(self._entry["columns"])}
 
-    def encode(self, sample: Mapping[str, Any]) -> bytes:
-        return b"".join(self._layout.parts(sample)[0])
-
-    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
-        return self._layout.parts(sample)
+    def encode(self, sample: Mapping[str, Any]) -> Piece:
+        return self._collector.gathered(self.encode_parts(sample)[0])
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
-        return self._layout.batch(columns)
+        return self._collector.batch(columns)
 
-    def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
-        data = np.frombuffer(b"".join(parts), np.uint8)
-        ends = np.cumsum(sizes)
-        tables = []
-        for group in groups_of(sizes, self._options.rows, self._options.size):
-            rows = data[ends[group.start] - sizes[group.start] : ends[group.stop - 1]]
-            arrays = self._layout.arrays(rows, sizes[group])
-            tables.append(pa.Table.from_arrays(arrays, schema=self._schema))
-        return {"data": [_file(self._schema, tables, self._options)]}
+    def pack(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        return self._collector.packed(pieces)
 
-
-_NONE = np.empty(0, np.int64)
+    def assemble(self, parts: Sequence[Piece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+        whole = pa.concat_tables(parts or [self._schema.empty_table()])
+        groups = groups_of(sizes, self._options.rows, self._options.size)
+        # In one piece, as where a page ends depends on the pieces that a column comes in.
+        tables = (whole[group].combine_chunks() for group in groups)
+        return {"data": _file(self._schema, tables, self._options)}
 
 
-def _file(schema: pa.Schema, tables: Sequence[pa.Table], options: WriteOptions) -> memoryview:
+class _Pieces:
+    """A file in memory, in the pieces that are written to it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self.found.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: all is there."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _file(schema: pa.Schema, tables: Iterable[pa.Table], options: WriteOptions) -> list[bytes]:
     """Return a file that has a row group for each table."""
-    out = pa.BufferOutputStream()
+    out = _Pieces()
     with pq.ParquetWriter(
         out,
         schema,
@@ -164,13 +177,11 @@ def _file(schema: pa.Schema, tables: Sequence[pa.Table], options: WriteOptions) 
     ) as file:
         for table in tables:
             file.write_table(table, row_group_size=max(len(table), 1))
-    return memoryview(out.getvalue())
+    return out.found
 
 
 def _field(column: Column) -> pa.Field:
-    value = column.encoding
-    if not isinstance(value, Value):
-        raise ConfigError(f"column {column.name!r}: {column.spec!r} is not a type of Arrow")
+    value = value_of(column)
     if isinstance(value, Nested):
         try:
             writable(value.type)

@@ -1,0 +1,156 @@
+"""Lists and structs of anything: what may be in them, and how a single one is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from streamplug.errors import ConfigError, EncodeError
+from streamplug_parquet.sizes import HEAD, width_of
+from streamplug_parquet.types import spec_of
+
+Keep: TypeAlias = "Callable[[Any], tuple[Any, int]]"
+"""Copies a value, and says what it counts."""
+
+
+def is_file(type_: pa.DataType) -> bool:
+    """Say whether a type is that of files: bytes, and perhaps a path."""
+    if not pa.types.is_struct(type_):
+        return False
+    fields = {field.name: field.type for field in type_}
+    return fields.get("bytes") == pa.binary() and fields.keys() <= {"bytes", "path"}
+
+
+def writable(type_: pa.DataType) -> None:
+    """Refuse types of lists and structs that cannot be written.
+
+    Raises:
+        ConfigError: If it is one.
+    """
+    of = pa.types
+    if of.is_struct(type_):
+        for field in type_:
+            writable(field.type)
+    elif of.is_list(type_) or of.is_fixed_size_list(type_):
+        writable(type_.value_type)
+    elif not (
+        of.is_boolean(type_)
+        or of.is_integer(type_)
+        or of.is_floating(type_)
+        or of.is_string(type_)
+        or of.is_binary(type_)
+    ):
+        raise ConfigError(f"{spec_of(type_)} is read, but not written, at this place of a column")
+
+
+def check_fields(value: Any, type_: pa.DataType) -> None:
+    """Refuse fields that a struct does not have, which Arrow would drop.
+
+    Raises:
+        EncodeError: If there are some.
+    """
+    if isinstance(value, dict) and pa.types.is_struct(type_):
+        fields = {field.name: field.type for field in type_}
+        if surplus := [name for name in value if name not in fields]:
+            raise EncodeError(f"takes the fields {list(fields)}, got {surplus}, too")
+        for name, inner in value.items():
+            check_fields(inner, fields[name])
+    elif isinstance(value, (list, tuple)) and _has_nested(type_):
+        for inner in value:
+            check_fields(inner, type_.value_type)
+
+
+def _has_nested(type_: pa.DataType) -> bool:
+    is_list = pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_)
+    return is_list and bool(pa.types.is_nested(type_.value_type))
+
+
+def keeper(type_: pa.DataType) -> Keep:
+    """Return what copies a nested value as Arrow takes it, and says what it counts.
+
+    It takes plain values of Python alone, and raises anything for others. Structs become tuples.
+    """
+    of = pa.types
+    if of.is_struct(type_):
+        return _struct([(field.name, keeper(field.type)) for field in type_])
+    if of.is_list(type_) or of.is_fixed_size_list(type_):
+        return _list(type_, keeper(type_.value_type))
+    width = width_of(type_)
+    if width is not None:
+        return _number(type_, width)
+    return _text if of.is_string(type_) else _bytes
+
+
+def _struct(fields: list[tuple[str, Keep]]) -> Keep:
+    names = {name for name, _ in fields}
+    nothing = None, sum(keep(None)[1] for _, keep in fields)
+
+    def keep_struct(value: Any) -> tuple[Any, int]:
+        if value is None:
+            return nothing
+        if type(value) is not dict or not value.keys() <= names:
+            raise TypeError
+        kept, total = [], 0
+        for name, keep in fields:
+            each, size = keep(value.get(name))
+            kept.append(each)
+            total += size
+        return tuple(kept), total
+
+    return keep_struct
+
+
+def _list(type_: pa.DataType, keep: Keep) -> Keep:
+    fixed = pa.types.is_fixed_size_list(type_)
+    length, head = (type_.list_size, 0) if fixed else (None, HEAD)
+    nothing = None, width_of(type_) or head
+
+    def keep_list(value: Any) -> tuple[Any, int]:
+        if value is None:
+            return nothing
+        if type(value) is not list or length not in (None, len(value)):
+            raise TypeError
+        pairs = [keep(each) for each in value]
+        return [each for each, _ in pairs], head + sum([size for _, size in pairs])
+
+    return keep_list
+
+
+def _number(type_: pa.DataType, width: int) -> Keep:
+    kind: type = float if pa.types.is_floating(type_) else bool
+
+    def keep_number(value: Any) -> tuple[Any, int]:
+        if value is None or type(value) is kind:
+            return value, width
+        raise TypeError
+
+    if not pa.types.is_integer(type_):
+        return keep_number
+    bounds = np.iinfo(str(type_))
+    least, most = int(bounds.min), int(bounds.max)
+
+    def keep_integer(value: Any) -> tuple[Any, int]:
+        if value is None or (type(value) is int and least <= value <= most):
+            return value, width
+        raise TypeError
+
+    return keep_integer
+
+
+def _text(value: Any) -> tuple[Any, int]:
+    if type(value) is str:
+        return value, HEAD + (len(value) if value.isascii() else len(value.encode()))
+    if value is None:
+        return None, HEAD
+    raise TypeError
+
+
+def _bytes(value: Any) -> tuple[Any, int]:
+    if type(value) is bytes:
+        return value, HEAD + len(value)
+    if value is None:
+        return None, HEAD
+    raise TypeError

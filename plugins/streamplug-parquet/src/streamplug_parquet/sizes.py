@@ -1,0 +1,71 @@
+"""How many bytes values count, against the size of a shard and of a row group, before they are compressed.
+
+A number counts what it takes, text and bytes their length and 4, a list 4 and what is in it, a struct its
+fields. None counts what an empty value does. An array of Arrow and single values count the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamplug.types import Int64
+
+HEAD = 4
+"""What a value of variable size counts besides what is in it."""
+
+
+@lru_cache(1024)
+def width_of(type_: pa.DataType) -> int | None:
+    """Return what each value of a type counts, None if they differ."""
+    of = pa.types
+    if of.is_boolean(type_):
+        return 1
+    if of.is_fixed_size_list(type_):
+        inner = width_of(type_.value_type)
+        return None if inner is None else inner * int(type_.list_size)
+    if of.is_struct(type_):
+        widths = [width_of(field.type) for field in type_]
+        return None if None in widths else sum(widths)  # type: ignore[arg-type]  # none of them is None
+    try:
+        return int(type_.bit_width) // 8
+    except ValueError:
+        return None
+
+
+def sizes_of(array: pa.Array | pa.ChunkedArray) -> int | Int64:
+    """Return what each value of an array counts: int64, shape ``[n]``, or one number for all."""
+    type_ = array.type
+    width = width_of(type_)
+    if width is not None:
+        return width
+    if isinstance(array, pa.ChunkedArray):
+        each = [np.broadcast_to(sizes_of(chunk), len(chunk)) for chunk in array.chunks]
+        return np.concatenate(each) if each else np.zeros(0, np.int64)
+    if pa.types.is_struct(type_):
+        return sum((sizes_of(field) for field in array.flatten()), start=np.int64(0))
+    if pa.types.is_fixed_size_list(type_):
+        counts = np.where(_numbers(array.is_valid()), type_.list_size, 0)
+        return _summed(sizes_of(array.flatten()), counts)
+    if pa.types.is_list(type_):
+        return HEAD + _summed(sizes_of(array.flatten()), _numbers(pc.list_value_length(array)))
+    return HEAD + _numbers(pc.binary_length(array))
+
+
+def _summed(sizes: int | Int64, counts: Int64) -> Int64:
+    """Return what some values each count together, given how many at a time."""
+    if isinstance(sizes, int):
+        return counts * sizes
+    ends = np.cumsum(counts)
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    total: Int64 = before[ends] - before[ends - counts]
+    return total
+
+
+def _numbers(array: pa.Array) -> Int64:
+    array = array.fill_null(0) if array.null_count else array
+    numbers: Int64 = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers

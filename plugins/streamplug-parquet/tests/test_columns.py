@@ -1,0 +1,193 @@
+"""However samples are given to a writer, the files are the same."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamplug import StreamingDataset, Writer
+from streamplug.errors import EncodeError
+
+COLUMNS = {
+    "id": "int64",
+    "small": "int8?",
+    "share": "float",
+    "text": "string",
+    "more": "string?",
+    "raw": "binary",
+    "vector": "fixed_size_list<float>[2]",
+    "ids": "list<int32>",
+    "tags": "list<string>?",
+    "cell": "struct<bytes: binary, path: string>",
+    "deep": "list<struct<a: int64, b: list<double>>>",
+    "when": "timestamp[us]",
+    "price": "decimal128(9, 2)",
+}
+COUNT = 500
+
+
+def row(n):
+    return {
+        "id": n,
+        "small": n % 100 if n % 7 else None,
+        "share": n / 4,
+        "text": f"text {n} " * (n % 5) + "é" * (n % 300 == 299),
+        "more": None if n % 3 else f"{n}",
+        "raw": bytes([n % 256]) * (n % 9),
+        "vector": np.array([n, -n], np.float32),
+        "ids": list(range(n % 4)),
+        "tags": None if n % 11 == 0 else ["a", None, "ü" * (n % 3)][: n % 4],
+        "cell": {"bytes": b"x" * (n % 20), "path": None if n % 2 else f"{n}.jpg"},
+        "deep": [{"a": n, "b": [0.5] * (n % 3)}, {"a": None, "b": None}][: n % 3],
+        "when": np.datetime64(n, "us"),
+        "price": Decimal(n).scaleb(-2),
+    }
+
+
+ROWS = [row(n) for n in range(COUNT)]
+
+
+def columns_of(rows):
+    columns = {name: [each[name] for each in rows] for name in COLUMNS}
+    arrays = {"id": np.int64, "share": np.float32, "vector": np.float32, "when": "M8[us]"}
+    return columns | {name: np.array(columns[name], dtype) for name, dtype in arrays.items()}
+
+
+def table_of(rows):
+    columns = columns_of(rows)
+    types = dict.fromkeys(COLUMNS)
+    types |= {"small": pa.int8(), "ids": pa.list_(pa.int32()), "price": pa.decimal128(9, 2)}
+    types["vector"] = pa.list_(pa.float32(), 2)
+    columns["vector"] = columns["vector"].tolist()
+    columns["text"] = pa.array(columns["text"]).dictionary_encode()
+    return pa.table({name: pa.array(columns[name], types[name]) for name in COLUMNS})
+
+
+def by_rows(out):
+    for each in ROWS:
+        out.write(each)
+
+
+def by_rows_of_numpy(out):
+    for each in ROWS:
+        out.write({**each, "id": np.int64(each["id"]), "ids": np.array(each["ids"], np.int32)})
+
+
+def by_small_batches(out):
+    for start in range(0, COUNT, 7):
+        out.write_batch(columns_of(ROWS[start : start + 7]))
+
+
+def by_both(out):
+    for start in range(0, COUNT, 50):
+        for each in ROWS[start : start + 20]:
+            out.write(each)
+        out.write_batch(columns_of(ROWS[start + 20 : start + 50]))
+
+
+WAYS = [
+    by_rows_of_numpy,
+    by_small_batches,
+    by_both,
+    lambda out: out.write_batch(columns_of(ROWS)),
+    lambda out: out.write_table(ROWS),
+    lambda out: out.write_table(table_of(ROWS)),
+    lambda out: out.write_table(pa.concat_tables([table_of(ROWS[:33]), table_of(ROWS[33:])]), 40),
+]
+NAMES = ["of numpy", "small batches", "both", "batch", "samples", "table", "tables"]
+
+
+def written(folder, way, **options):
+    with Writer(out=folder, columns=COLUMNS, format="parquet:60", **options) as out:
+        way(out)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("options", [{"size_limit": 16384}, {"samples_limit": 90}], ids=str)
+@pytest.mark.parametrize("way", WAYS, ids=NAMES)
+def test_files_do_not_depend_on_how_samples_are_given(way, options, tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.write.writer._AT_ONCE", 64)
+    expected = written(tmp_path / "a", by_rows, **options)
+    assert len(expected) > 4
+    assert written(tmp_path / "b", way, **options) == expected
+
+
+def test_all_samples_are_there(tmp_path):
+    written(tmp_path / "set", by_both)
+    found = pq.read_table(tmp_path / "set" / "shard.00000.parquet").to_pylist()
+    expected = [
+        {**each, "vector": each["vector"].tolist(), "when": each["when"].item()} for each in ROWS
+    ]
+    assert found == expected
+
+
+def test_what_was_given_may_be_changed_afterwards(tmp_path):
+    columns = {"n": "int64", "v": "fixed_size_list<int8>[2]", "b": "binary", "l": "list<int64>"}
+    n, v, b, items = np.arange(3), np.ones((3, 2), np.int8), bytearray(b"ab"), [1, 2]
+    with Writer(out=tmp_path, columns=columns, format="parquet", exist_ok=True) as out:
+        out.write({"n": 9, "v": v[0], "b": b, "l": items})
+        out.write_batch({"n": n, "v": v, "b": [b] * 3, "l": [items, n, items]})
+        n[:], v[:], b[:], items[:] = 7, 7, b"zz", [7]
+    found = pq.read_table(tmp_path / "shard.00000.parquet").to_pydict()
+    assert found == {
+        "n": [9, 0, 1, 2],
+        "v": [[1, 1]] * 4,
+        "b": [b"ab"] * 4,
+        "l": [[1, 2], [1, 2], [0, 1, 2], [1, 2]],
+    }
+
+
+def test_a_sample_that_was_refused_leaves_no_trace(tmp_path):
+    columns = {"a": "int64", "b": "string?", "c": "struct<x: int8, y: list<string>>"}
+    fine = {"a": 1, "b": None, "c": {"x": 1, "y": ["z"]}}
+    wrong = [
+        {**fine, "a": 1 << 63},
+        {**fine, "a": None},
+        {**fine, "b": 1},
+        {**fine, "b": "\ud800"},
+        {**fine, "c": {"x": 300, "y": None}},
+        {**fine, "c": {"x": 1, "z": 1}},
+        {**fine, "c": None},
+    ]
+    with Writer(out=tmp_path / "set", columns=columns, format="parquet") as out:
+        for sample in wrong:
+            name = next(name for name in columns if sample[name] != fine[name])
+            with pytest.raises(EncodeError, match=f"column '{name}'"):
+                out.write(sample)
+            with pytest.raises(EncodeError, match=f"column '{name}'"):
+                out.write_batch({key: [fine[key], sample[key]] for key in columns})
+            out.write(fine)
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert [dataset[n] for n in range(len(dataset))] == [fine] * len(wrong)
+
+
+def test_the_value_that_is_refused_in_a_batch_is_named(tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": "int8"}, format="parquet") as out:
+        with pytest.raises(EncodeError, match="got 128"):
+            out.write_batch({"x": [1, 2, 128, 3]})
+        with pytest.raises(EncodeError, match="got str: 'no'"):
+            out.write_batch({"x": [1, "no"]})
+        out.write({"x": 1})
+
+
+def test_plain_values_of_structs_are_those_that_arrow_makes_of_others(tmp_path):
+    spec = "struct<a: float, b: list<int16>>"
+    given = [
+        {"a": 1, "b": (1, 2)},
+        {"a": np.float32(0.5), "b": np.array([3], np.int16)},
+        {"a": 2.0},
+    ]
+    for name, write in {
+        "rows": lambda out: [out.write({"x": each}) for each in given],
+        "batch": lambda out: out.write_batch({"x": given}),
+    }.items():
+        with Writer(out=tmp_path / name, columns={"x": spec}, format="parquet") as out:
+            write(out)
+    one, other = (tmp_path / name / "shard.00000.parquet" for name in ("rows", "batch"))
+    assert one.read_bytes() == other.read_bytes()
+    found = pq.read_table(one)["x"].to_pylist()
+    assert found == [{"a": 1.0, "b": [1, 2]}, {"a": 0.5, "b": [3]}, {"a": 2.0, "b": None}]

@@ -1,0 +1,58 @@
+"""What a writer makes of samples, however they are given to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.interfaces import Piece, ShardWriter
+from streamplug.testing.samples import pieces_of
+from streamplug.testing.scans import Shard
+
+
+def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Check that a batch becomes what its samples become one by one."""
+    data, sizes = writer.encode_batch({name: [row[name] for row in rows] for name in rows[0]})
+    parts, counted = zip(*map(writer.encode_parts, rows))
+    assert sizes.tolist() == list(counted)
+    whole = list(map(writer.encode, rows))
+    given = [pieces_of(data), pieces_of([*parts]), whole]
+    if all(isinstance(row, bytes) for row in whole):
+        assert len(set(map(b"".join, given))) == 1
+        assert list(counted) == [len(row) for row in whole]
+    shards = [assembled(writer, pieces, sizes.tolist()) for pieces in given]
+    assert shards == [shards[0]] * 3
+
+
+def check_mixed(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Check that a batch among single samples, of seven, makes the shard that all make one by one."""
+    data, sizes = writer.encode_batch({name: [row[name] for row in rows[2:5]] for name in rows[0]})
+    parts, counted = zip(*map(writer.encode_parts, rows))
+    runs = [pieces_of([*parts[:2]]), pieces_of(data), pieces_of([*parts[5:]])]
+    packed = [piece for run in runs for piece in writer.pack(run)]
+    assert list(counted[2:5]) == sizes.tolist()
+    assert assembled(writer, packed, counted, pack=False) == written(writer, rows)
+
+
+def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> Shard:
+    """Write a shard of single samples."""
+    parts, sizes = zip(*map(writer.encode_parts, rows)) if rows else ((), ())
+    return assembled(writer, pieces_of([*parts]), sizes)
+
+
+def assembled(
+    writer: ShardWriter, pieces: Sequence[Piece], sizes: Sequence[int], *, pack: bool = True
+) -> Shard:
+    """Make a shard of pieces of rows."""
+    packed = writer.pack(pieces) if pack and pieces else pieces
+    content = writer.assemble(packed, np.array(sizes, np.int64))
+    files = {role: b"".join(buffers) for role, buffers in content.items()}
+    return Shard(as_json(writer.entry()), files, len(sizes))
+
+
+def as_json(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry as a reader of the index finds it."""
+    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]  # a dict went in
