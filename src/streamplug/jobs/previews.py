@@ -7,7 +7,7 @@ import math
 import numbers
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
 from typing import Any
@@ -70,18 +70,16 @@ class Preview:
 
 
 def preview(
-    encoding: Encoding, stored: bytes | None, *, draw: bool = True, allow_unsafe_types: bool = False
+    encoding: Encoding, stored: bytes, *, draw: bool = True, allow_unsafe_types: bool = False
 ) -> Preview:
     """Return what is shown of a stored value.
 
     Args:
         encoding: Decodes it.
-        stored: The value as it is stored; None if there is none.
+        stored: The value as it is stored.
         draw: Whether to make its images small; else they are only told of.
         allow_unsafe_types: Whether to decode it if that can run code.
     """
-    if stored is None:
-        return Preview(note="no value")
     if encoding.unsafe and not allow_unsafe_types:
         return Preview(note="not decoded, as that can run code")
     if len(stored) > _LARGEST:
@@ -89,10 +87,24 @@ def preview(
     try:
         return _of(encoding.decode(memoryview(stored)), draw)
     except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
-        return Preview(note=_cut(f"cannot be decoded: {type(error).__name__}: {error}", 200))
+        return _undecodable(error)
+
+
+def preview_of(value: Any, *, draw: bool = True) -> Preview:
+    """Return what is shown of a value, see `preview`."""
+    try:
+        return _of(value, draw)
+    except Exception as error:  # noqa: BLE001 - images raise anything when their pixels are read
+        return _undecodable(error)
+
+
+def _undecodable(error: Exception) -> Preview:
+    return Preview(note=_cut(f"cannot be decoded: {type(error).__name__}: {error}", 200))
 
 
 def _of(value: Any, draw: bool) -> Preview:
+    if value is None:
+        return Preview(note="no value")
     if _is_image(value):
         return _of_images([value], draw)
     if isinstance(value, (list, tuple)) and value and all(map(_is_image, value)):
@@ -103,9 +115,15 @@ def _of(value: Any, draw: bool) -> Preview:
         return _of_array(value)
     if isinstance(value, (numbers.Real, np.bool_, np.floating, np.integer)):
         return _of_number(value)
-    if isinstance(value, (dict, list)):
-        value = json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, list):
+        return replace(_of_text(_json(value)), measure="length", number=len(value))
+    if isinstance(value, dict):
+        value = _json(value)
     return _of_text(value) if isinstance(value, str) else Preview(_cut(str(value)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _of_number(value: Any) -> Preview:

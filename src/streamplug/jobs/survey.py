@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.errors import StreamplugError
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import Index
-from streamplug.interfaces import Encoding
-from streamplug.jobs.inspection import Inspected, inspect
-from streamplug.jobs.previews import Preview, preview
+from streamplug.jobs.inspection import Inspected, describe
+from streamplug.jobs.looked import KEPT, ColumnSurvey, Looked, Values
+from streamplug.jobs.previews import Preview
 from streamplug.jobs.settings import Place
 from streamplug.jobs.sources import streams
 from streamplug.jobs.spread import Spread, spread
-from streamplug.jobs.stored import as_stored
 from streamplug.jobs.table import near, raw_sizes
-from streamplug.stream import Stream, read_all
+from streamplug.stream import Stream
 from streamplug.types import Int64
 
 _CELLS = 720
@@ -29,11 +25,6 @@ _NEAR, _FAR = 24, 4
 """From how many shards samples are taken; from so few if they must be fetched and have enough."""
 _FETCHED = 256 << 20
 """Bytes of shards that are fetched for it, but for the first."""
-_READ = 256 << 20
-"""Bytes of values that are looked at."""
-_AT_ONCE = 8 << 20
-_KEPT = 12
-"""Previews of a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +48,6 @@ class Cell:
     raw_bytes: int
     stored_bytes: int
     compression: str | None
-
-
-@dataclass(slots=True)
-class ColumnSurvey:
-    """What was seen of a column.
-
-    Attributes:
-        name: Its name.
-        encodings: Its encodings, of which most columns have one.
-        stored: How many bytes the values have, as they are stored.
-        measure: What `numbers` are: ``"characters"``, ``"length"`` (of the first axis, or of bytes), or
-            ``"value"``.
-        numbers: How those are spread.
-        previews: Of some values, with the numbers of their samples.
-        notes: How often a value was not shown, by the reason.
-    """
-
-    name: str
-    encodings: tuple[str, ...]
-    stored: Spread | None = None
-    measure: str = ""
-    numbers: Spread | None = None
-    previews: list[tuple[int, Preview]] = field(default_factory=list)
-    notes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,32 +101,36 @@ def survey(
         StreamplugError: If it has no index that can be used.
     """
     stream = streams(source)[0]
-    told = inspect(stream, samples=0)
     with TemporaryDirectory() as folder:
         stream = near([stream], folder, whole=False)[0]
         index = stream.open().index
         raw, stored = raw_sizes(index), _stored_sizes(index)
-        fetched = stream.cache is not None
-        groups = list(_groups(index, stored, samples, measured, fetched=fetched))
-        seen = _Seen(samples, -(-_KEPT // max(len(groups), 1)), allow_unsafe_types)
-        for ids in groups:
-            if not seen.look(stream, index, ids):
+        groups = [*_groups(index, stored, samples, measured, fetched=stream.cache is not None)]
+        looked = Looked(
+            Values(stream, index, allow_unsafe_types=allow_unsafe_types),
+            index,
+            first=samples,
+            share=-(-KEPT // max(len(groups), 1)),
+            allow_unsafe_types=allow_unsafe_types,
+        )
+        for shard, ids in groups:
+            if not looked.look(shard, ids):
                 break
         columns = dict.fromkeys(
             column.name for schema in index.schemas for column in schema.columns
         )
         return Survey(
-            set=told,
+            set=describe(stream.url, index),
             cells=tuple(_cells(index, raw, stored)),
             shard_samples=spread(index.samples),
             shard_raw=spread(raw),
             shard_stored=spread(stored),
-            columns=tuple(seen.column(name, index) for name in columns),
-            samples=tuple(seen.first.items()),
-            seen=len(seen.bytes),
-            seen_shards=len(seen.shards),
-            sample_bytes=spread(seen.bytes),
-            failures=tuple(seen.failures),
+            columns=tuple(looked.column(name) for name in columns),
+            samples=tuple(looked.first.items()),
+            seen=looked.count,
+            seen_shards=looked.shards,
+            sample_bytes=spread(looked.bytes),
+            failures=tuple(looked.failures),
         )
 
 
@@ -195,8 +166,8 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[Cell]:
 
 def _groups(
     index: Index, stored: Int64, first: int, measured: int, *, fetched: bool
-) -> Iterator[Int64]:
-    """Yield the samples to look at, those of one shard at a time."""
+) -> Iterator[tuple[int, Int64]]:
+    """Yield shards, and the samples to look at in each."""
     shards = np.flatnonzero(index.samples)
     wanted = max(-(-measured * len(shards) // max(index.size, 1)), _FAR) if fetched else _NEAR
     most = min(wanted, _NEAR, measured, len(shards))
@@ -212,86 +183,5 @@ def _groups(
         )
     chosen = np.unique(np.concatenate(ids))
     of = np.searchsorted(np.asarray(index.starts), chosen, side="right") - 1
-    yield from np.split(chosen, np.flatnonzero(np.diff(of)) + 1) if len(chosen) else ()
-
-
-class _Seen:
-    """What was seen of samples up to now."""
-
-    def __init__(self, first: int, of_a_shard: int, allow_unsafe_types: bool) -> None:
-        self._first, self._of_a_shard, self._unsafe = first, of_a_shard, allow_unsafe_types
-        self.first: dict[int, dict[str, Preview]] = {}
-        self.bytes: list[int] = []
-        self.shards: set[int] = set()
-        self.failures: list[str] = []
-        self._sizes: dict[str, list[int]] = defaultdict(list)
-        self._numbers: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._previews: dict[str, list[tuple[int, Preview]]] = defaultdict(list)
-        self._notes: dict[str, dict[str, int]] = defaultdict(dict)
-        self._reader: Any = None
-        self._left = _READ
-        self._most = 0
-
-    def look(self, stream: Stream, index: Index, ids: Int64) -> bool:
-        """Look at some samples of one shard; returns whether to go on."""
-        shard = int(np.searchsorted(np.asarray(index.starts), ids[0], side="right")) - 1
-        self._most += self._of_a_shard
-        schema = index.schema(shard)
-        encodings = {column.name: column.encoding for column in schema.columns}
-        try:
-            if self._reader is None:
-                names = {column.name for schema in index.schemas for column in schema.columns}
-                decoders = {**(stream.decoders or {}), **dict.fromkeys(names, as_stored)}
-                self._reader = read_all([replace(stream, decoders=decoders).open()], None)
-            row = int(raw_sizes(index)[shard]) // max(int(index.samples[shard]), 1)
-            for part in np.array_split(ids, -(-len(ids) * row // _AT_ONCE) or 1):
-                for sample, values in zip(part.tolist(), self._reader.rows(part)):
-                    self._take(sample, values, encodings)
-                if self._left <= 0:
-                    self.failures.append("Values are large: fewer samples were looked at.")
-                    return False
-        except StreamplugError as error:
-            self.failures.append(f"Shard {shard:,}: {error}")
-            return True
-        self.shards.add(shard)
-        return True
-
-    def _take(self, sample: int, values: dict[str, Any], encodings: dict[str, Encoding]) -> None:
-        shown: dict[str, Preview] = {}
-        size = 0
-        for name, value in values.items():
-            size += len(value or b"")
-            self._sizes[name].append(len(value or b""))
-            kept = self._previews[name]
-            keep = len(kept) < min(self._most, _KEPT)
-            draw = keep or sample < self._first
-            seen = preview(encodings[name], value, draw=draw, allow_unsafe_types=self._unsafe)
-            shown[name] = seen
-            if seen.measure:
-                self._numbers[name, seen.measure].append(seen.number)
-            elif not (seen.text or seen.images):
-                notes = self._notes[name]
-                if seen.note in notes or len(notes) < _KEPT:
-                    notes[seen.note] = notes.get(seen.note, 0) + 1
-            if keep and (seen.text or seen.images):
-                kept.append((sample, seen))
-        self.bytes.append(size)
-        self._left -= size
-        if sample < self._first:
-            self.first[sample] = shown
-
-    def column(self, name: str, index: Index) -> ColumnSurvey:
-        """Return what was seen of a column."""
-        found = [schema.column(name) for schema in index.schemas]
-        specs = tuple(dict.fromkeys(column.spec for column in found if column is not None))
-        measures = {of: n for (column, of), n in self._numbers.items() if column == name}
-        measure = max(measures, key=lambda of: len(measures[of]), default="")
-        return ColumnSurvey(
-            name,
-            specs,
-            spread(self._sizes[name]),
-            measure,
-            spread(measures[measure]) if measure else None,
-            self._previews[name],
-            self._notes[name],
-        )
+    for shard in np.unique(of).tolist():
+        yield shard, chosen[of == shard]

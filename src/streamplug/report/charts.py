@@ -115,7 +115,12 @@ def shard_map(cells: Sequence[Cell]) -> Html:
     ]
     texts = {"stored": size, "samples": number, "packed": percent}
     scales = [
-        element("span", f"0 to {texts[key](max(values))}", data_for=key, hidden=key != "stored")
+        element(
+            "span",
+            f"0 to {texts[key](max(values))}{'' if key == 'packed' else ' a shard'}",
+            data_for=key,
+            hidden=key != "stored",
+        )
         for key, values in shares.items()
     ]
     ramp = [element("i", data_level=level) for level in range(LEVELS + 1)]

@@ -8,8 +8,9 @@ from hashlib import sha256
 from importlib.resources import files
 
 from streamplug.jobs.inspection import Kind
+from streamplug.jobs.looked import ColumnSurvey
 from streamplug.jobs.previews import Preview, Thumbnail
-from streamplug.jobs.survey import ColumnSurvey, Survey
+from streamplug.jobs.survey import Survey
 from streamplug.markup import Html, element, html
 from streamplug.report.charts import charts, histogram, shard_map
 from streamplug.report.texts import cut, many, number, size
@@ -141,7 +142,7 @@ def _link(n: int, column: ColumnSurvey, survey: Survey) -> Html:
 def _usual(column: ColumnSurvey) -> str:
     stored = column.stored
     if stored is None:
-        return "not looked at"
+        return "not known"
     if stored.least == stored.most:
         return size(stored.most)
     return f"{size(stored.median)} ({size(stored.least)} to {size(stored.most)})"
@@ -162,8 +163,8 @@ def _shards(survey: Survey) -> Html:
 def _columns(survey: Survey) -> Html:
     total = survey.set.samples
     seen = (
-        f"Of {many(survey.seen, 'sample')} of {total:,}, in {many(survey.seen_shards, 'shard')} "
-        f"of {survey.set.shards:,}."
+        f"Of {survey.seen:,} of {many(total, 'sample')}, in {survey.seen_shards:,} of "
+        f"{many(survey.set.shards, 'shard')}."
     )
     rest = len(survey.columns) - _COLUMNS
     return html(
