@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream
+from streamplug.jobs.previews import preview_of
 from streamplug.jobs.spread import spread
 from streamplug.jobs.survey import survey
 from streamplug.testing.http import serving
@@ -69,6 +70,7 @@ def test_shards_in_a_row_are_told_together_if_there_are_many(source, monkeypatch
 
 
 def test_missing_values_are_counted(tmp_path):
+    pytest.importorskip("streamplug_text")
     (tmp_path / "a.jsonl").write_text('{"a": 1, "b": null}\n{"a": [1, 2, 3]}\n{"b": "x"}\n')
     found = survey(Stream(remote=str(tmp_path), format="jsonl"))
     columns = {column.name: column for column in found.columns}
@@ -90,13 +92,35 @@ def test_damaged_values_are_told_of_and_others_shown(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(10**400, str(10**400)[:100]), (float("nan"), "nan"), (-1.5e300, "-1.5e+300")],
+    ("value", "text", "measure"),
+    [
+        (10**400, "1" + "0" * 398 + "…", "value"),
+        (float("nan"), "nan", "value"),
+        (-1.5e300, "-1.5e+300", "value"),
+        (np.float32(1 / 3), "0.333333", "value"),
+        (True, "True", "value"),
+        (None, "", ""),
+        ("x" * 1000, "x" * 400, "characters"),
+        (b"\xff\0", "ff 00", "length"),
+        (b"<svg/>", "<svg/>", "length"),
+        (["a", 1], '["a", 1]', "length"),
+        (np.arange(30).reshape(2, 15), ", ".join(map(str, range(24))) + ", …", "length"),
+        (2 + 1j, "(2+1j)", ""),
+    ],
+    ids=lambda value: f"{value!r:.20}",
 )
-def test_numbers_of_any_size_are_shown(tmp_path, value, text):
-    (tmp_path / "a.jsonl").write_text(f'{{"a": {str(value).replace("nan", "NaN")}}}\n')
-    (column,) = survey(Stream(remote=str(tmp_path), format="jsonl")).columns
-    assert column.previews[0][1].text.startswith(text)
+def test_values_of_all_kinds_are_shown(value, text, measure):
+    found = preview_of(value)
+    assert (found.text, found.measure, found.images) == (text, measure, ())
+    assert bool(found.text) != (found.note == "no value")
+
+
+def test_values_that_cannot_be_shown_are_told_of():
+    class Odd:
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    assert preview_of(Odd()).note == "cannot be decoded: RuntimeError: no text"
 
 
 def test_a_spread_counts_all_numbers_once():
