@@ -179,6 +179,8 @@ def _column(n: int, column: ColumnSurvey) -> Html:
     pictures = [(at, image) for at, seen in column.previews for image in seen.images]
     # A value among others like it says nothing that their chart does not.
     texts = [(at, s) for at, s in column.previews if not s.images and s.measure != "value"][:_TEXTS]
+    # Those of bytes and of plain text are the same.
+    numbers = None if column.numbers == column.stored else column.numbers
     notes = (
         element("li", f"{many(count, 'value')}: {note}") for note, count in column.notes.items()
     )
@@ -192,7 +194,7 @@ def _column(n: int, column: ColumnSurvey) -> Html:
         ),
         charts(
             histogram("Stored bytes", column.stored, size, "value"),
-            histogram(_MEASURES.get(column.measure, ""), column.numbers, number, "value"),
+            histogram(_MEASURES.get(column.measure, ""), numbers, number, "value"),
         ),
         element("ul", *notes, class_="notes") if column.notes else "",
         element("div", *(_picture(*each) for each in pictures), class_="pictures")
