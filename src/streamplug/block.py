@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from streamplug import advice
 from streamplug.errors import StreamplugError
 from streamplug.fetch import Limits, Needs, Observer, made_ahead, prefetched
 from streamplug.plan import Epoch, worker_steps
@@ -196,8 +197,7 @@ class Source:
         )
         limits = _OF_RANGES if reader.ranged else Limits()
         if reader.cache_limit is not None:
-            stride = self.row_bytes * place.ranks_per_node * place.workers_per_rank
-            share = _Share(reader, reader.cache_limit // 2, stride)
+            share = _Share(reader, reader.cache_limit, self.row_bytes, place)
             limits = replace(
                 limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
             )
@@ -219,25 +219,28 @@ class _Share:
         samples: How many it may have ahead.
     """
 
-    def __init__(self, reader: Samples, bytes_: int, stride: int) -> None:
-        self._reader = reader
-        self.bytes = bytes_
-        self.samples = bytes_ // stride
+    def __init__(self, reader: Samples, limit: int, row_bytes: int, place: World) -> None:
+        self._reader, self._limit, self._place = reader, limit, place
+        self.bytes = limit // 2
+        self.samples = self.bytes // (row_bytes * place.ranks_per_node * place.workers_per_rank)
 
     def fitting(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Yield the batches of blocks in such that keep to it, and half of that for what comes after."""
         for block in blocks:
-            halves = [] if self._fits(block) else block.halves()
+            fits = self._fits(block)
+            halves = [] if fits else block.halves()
             if halves:
                 yield from self.fitting(iter(halves))
-            else:
-                yield block
+                continue
+            if not fits:
+                advice.on_cache(self._needed(block), self._limit, self._place)
+            yield block
 
     def _fits(self, block: Block) -> bool:
-        if 2 * block.ids.size > self.samples:
-            return False
-        weights = map(self._reader.weight, self._reader.needs(block.ids))
-        return sum(weights) <= self.bytes
+        return 2 * block.ids.size <= self.samples and self._needed(block) <= self.bytes
+
+    def _needed(self, block: Block) -> int:
+        return sum(map(self._reader.weight, self._reader.needs(block.ids)))
 
 
 def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:

@@ -21,13 +21,14 @@ from streamplug.plugin.registry import blank, make, registrations, restore
 from streamplug.read import chosen, chosen_one
 from streamplug.run import Run, Wishes, wanted_shuffle
 from streamplug.stream import Stream, read_all, streams_of
+from streamplug.summary import ShownDataset
 from streamplug.types import ColumnValues, Int64, Sample, World
 from streamplug.watch import Watch, callbacks_of, in_worker
 
 T = TypeVar("T")
 
 
-class StreamingDataset(Configurable, section="dataset"):
+class StreamingDataset(ShownDataset, Configurable, section="dataset"):
     """Samples of one or several streams, in an order that does not depend on the hardware.
 
     For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times
@@ -141,8 +142,7 @@ class StreamingDataset(Configurable, section="dataset"):
             format=format,
         )
         batch_size = whole_number("batch_size", batch_size, 1)
-        self.predownload = whole_number("predownload", predownload, 0)
-        self._given_world = world
+        self.predownload, self._given_world = whole_number("predownload", predownload, 0), world
         self._replication = whole_number("replication", replication, 1) or 1
         told = callbacks_of(callbacks)
         self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)

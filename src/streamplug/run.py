@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamplug import advice
 from streamplug.clock import EpochClock, Loop, private_cells
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import BATCHINGS, PARTITIONS, Curriculum, Epoch, Planner, Setting, state
@@ -141,8 +142,25 @@ class Run:
         setting = self._setting(world)
         key = (number, world.nodes, world.ranks_per_node, self._order(world))
         if self._epoch is None or self._epoch[0] != key:
+            self._advise(world, setting)
             self._epoch = (key, self._planner.epoch(number, world, self.batch, setting))
         return self._epoch[1]
+
+    def _advise(self, world: World, setting: Setting) -> None:
+        if self.clock.begun() > 1:  # workers of the first epoch have said it
+            return
+        # Only some shuffles take account of blocks: who names a size knows that his does.
+        wishes, blocks = self._wishes, self._wishes.shuffle_block_size is not None
+        blocks = wishes.shuffle_algo == "window" or (blocks and wishes.shuffle_algo != "global")
+        advice.on_batches(self.batch_size, world)
+        advice.on_order(
+            shuffle=wishes.shuffle_algo,
+            block=setting.block_size if blocks else None,
+            lanes=setting.lanes,
+            samples=self._planner.samples,
+            shards=self._planner.shards,
+            world=world,
+        )
 
     def _check_size(self) -> None:
         if not self._planner.size:

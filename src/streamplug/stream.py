@@ -40,12 +40,13 @@ from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.read import OpenShards, RangeShards, Reader, Samples, decoded_by
+from streamplug.shown import ShownStream
 
 _LOG = logging.getLogger("streamplug")
 
 
-@dataclass(frozen=True)
-class Stream(Configurable):
+@dataclass(frozen=True, repr=False)
+class Stream(ShownStream, Configurable):
     """One data set: where it lies, and where its shards are kept while they are read.
 
     Attributes:
@@ -132,9 +133,6 @@ class Stream(Configurable):
     def weight(self) -> Weight:
         """How much of this stream an epoch takes."""
         return Weight(self.proportion, self.repeat, self.choose)
-
-    def __repr__(self) -> str:
-        return f"Stream({self.url!r}, local={str(self._directory())!r})"
 
     def with_defaults(self, **defaults: Any) -> Stream:
         """Return this stream with values for what it leaves open."""

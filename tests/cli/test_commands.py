@@ -291,3 +291,16 @@ def test_inspect_tells_how_many_bytes_a_value_has(tmp_path):
             writer.write({"x": b"a" * size})
     shown = run("inspect", tmp_path / "set", "--samples", 4).stdout
     assert [line.strip() for line in shown.splitlines()[-4:]] == [f"{n} bytes" for n in range(4)]
+
+
+def test_inspect_writes_a_page(sets, tmp_path):
+    page = tmp_path / "page.html"
+    result = run("inspect", sets[0], "--html", page, "--samples", 2, "--measured", 10)
+    assert (result.exit_code, result.stdout) == (0, f"{page}: written\n")
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    plain = json.loads(run("inspect", sets[0], "--json").stdout)
+    assert json.loads(run("inspect", sets[0], "--html", page, "--json").stdout) == plain
+    refused = run("inspect", sets[0], "--html", tmp_path / "none" / "page.html")
+    assert refused.exit_code == 1
+    assert "none/page.html" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -24,6 +24,7 @@ from streamplug.config import Configurable, detect_world
 from streamplug.errors import ConfigError
 from streamplug.fetch import observe
 from streamplug.run import Run
+from streamplug.summary import ShownLoader
 from streamplug.types import ColumnValues, Sample, World
 
 _WORTH_AN_ARENA = 1 << 14
@@ -97,7 +98,7 @@ class TokenDataset(tokens.TokenDataset, StreamingDataset):  # noqa: D101 - below
     __doc__ = tokens.TokenDataset.__doc__
 
 
-class StreamingDataLoader(Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
+class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
     """A torch `DataLoader` that hands over whole batches, and whose state is exact.
 
     Workers read batches column by column and leave them in memory that they share with this process, where

@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
@@ -18,9 +19,11 @@ from rich.text import Text
 from streamplug.cli.options import source_options, streams_of
 from streamplug.jobs import Inspected, as_lines
 from streamplug.jobs import inspect as look_at
+from streamplug.report import page_about
 
 _PIPED_WIDTH = 200
 _LONGEST = 60
+_PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command()
@@ -29,10 +32,39 @@ _LONGEST = 60
     "--samples", type=click.IntRange(0), default=3, show_default=True, help="How many to show."
 )
 @source_options
+@click.option("--html", "page", type=_PAGE, help="Write a page about it to this file.")
+@click.option(
+    "--measured",
+    type=click.IntRange(0),
+    default=256,
+    show_default=True,
+    help="Of about how many samples a page tells sizes, lengths and values.",
+)
+@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code for a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def inspect(source: str, *, samples: int, as_json: bool, **options: Any) -> None:
+def inspect(
+    source: str,
+    *,
+    samples: int,
+    page: Path | None,
+    measured: int,
+    allow_unsafe_types: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Tell what the data set at SOURCE is: its columns, shards, sizes, and a few of its samples."""
     stream = streams_of([source], options)[0]
+    if page is not None:
+        text = page_about(
+            stream, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types
+        )
+        try:
+            page.write_text(text, "utf-8")
+        except OSError as error:
+            raise click.FileError(str(page), error.strerror) from None
+        if not as_json:
+            click.echo(f"{page}: written")
+            return
     found = look_at(stream, samples=0)
     lines = as_lines(stream, end=samples) if samples and found.samples else iter(())
     if as_json:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streamplug.fetch.temporary import TemporaryDirectory
+from streamplug.index import Index
 from streamplug.jobs.mapping import format_name
 from streamplug.jobs.printing import as_lines
 from streamplug.jobs.settings import Place
@@ -78,33 +80,38 @@ def inspect(source: Place | Stream, *, samples: int = 3) -> Inspected:
     stream = streams(source)[0]
     with TemporaryDirectory() as folder:
         index = stream.with_defaults(local=str(folder)).open().index
-        number = np.broadcast_to(
-            np.array([index.schema_of[n] for n in range(len(index))], np.int64), (len(index),)
-        )
-        counts = index.samples
-        kinds = tuple(
-            Kind(
-                format_name(schema.entry),
-                schema.compression,
-                tuple(schema.entry.get("hashes") or ()),
-                {column.name: column.spec for column in schema.columns},
-                int((number == n).sum()),
-                int(counts[number == n].sum()),
-            )
-            for n, schema in enumerate(index.schemas)
-        )
         first = as_lines(stream, end=samples) if samples and index.size else ()
-        return Inspected(
-            url=stream.url,
-            shards=len(index),
-            samples=index.size,
-            raw_bytes=index.raw_bytes,
-            stored_bytes=stored_bytes(index),
-            shard_bytes=_spread(raw_sizes(index)),
-            shard_samples=_spread(counts),
-            kinds=kinds,
-            first=tuple(json.loads(line) for line in first),
+        return describe(stream.url, index, [json.loads(line) for line in first])
+
+
+def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Inspected:
+    """Return what a data set is, given its URL, its index, and a few of its samples."""
+    number = np.broadcast_to(
+        np.array([index.schema_of[n] for n in range(len(index))], np.int64), (len(index),)
+    )
+    counts = index.samples
+    kinds = tuple(
+        Kind(
+            format_name(schema.entry),
+            schema.compression,
+            tuple(schema.entry.get("hashes") or ()),
+            {column.name: column.spec for column in schema.columns},
+            int((number == n).sum()),
+            int(counts[number == n].sum()),
         )
+        for n, schema in enumerate(index.schemas)
+    )
+    return Inspected(
+        url=url,
+        shards=len(index),
+        samples=index.size,
+        raw_bytes=index.raw_bytes,
+        stored_bytes=stored_bytes(index),
+        shard_bytes=_spread(raw_sizes(index)),
+        shard_samples=_spread(counts),
+        kinds=kinds,
+        first=tuple(first),
+    )
 
 
 def _spread(values: Any) -> tuple[int, int, int]:

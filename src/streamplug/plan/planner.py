@@ -94,6 +94,11 @@ class Planner:
         return self._firsts[-1]
 
     @property
+    def shards(self) -> int:
+        """Number of shards of all streams."""
+        return self._streams[-1]
+
+    @property
     def size(self) -> int:
         """Samples of an epoch."""
         return self.mixture.epoch_size

@@ -1,0 +1,210 @@
+"""Previews: what a page shows of single values, of bounded size and harmless whatever they are."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from codecs import getincrementaldecoder
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import UnknownNameError
+from streamplug.interfaces import Encoding
+from streamplug.plugin.registry import make
+
+_TEXT = 400
+"""Characters that a preview has at most."""
+_LARGEST = 32 << 20
+"""Bytes of a stored value that is decoded for a page."""
+_PIXELS = 64_000_000
+"""Of an image that is made small."""
+_SIDE = 192
+_IMAGES = 3
+"""Shown of a list."""
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"RIFF")
+"""How files of images begin that browsers know; all are drawn anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """An image drawn anew and small.
+
+    Attributes:
+        type: ``image/jpeg`` or ``image/png``.
+        data: The file.
+        width: Of it, in pixels.
+        height: Likewise.
+        about: What the image itself is.
+    """
+
+    type: str
+    data: bytes
+    width: int
+    height: int
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What is shown of a value.
+
+    Attributes:
+        text: Its text, or what its image is; empty if `note` says all.
+        images: It, or the first of its images.
+        note: Why it is not shown, or what was left out.
+        measure: What `number` is: ``"characters"``, ``"length"``, ``"value"``, or nothing.
+        number: What is measured.
+    """
+
+    text: str = ""
+    images: tuple[Thumbnail, ...] = ()
+    note: str = ""
+    measure: str = ""
+    number: float = math.nan
+
+
+def preview(
+    encoding: Encoding, stored: bytes, *, draw: bool = True, allow_unsafe_types: bool = False
+) -> Preview:
+    """Return what is shown of a stored value.
+
+    Args:
+        encoding: Decodes it.
+        stored: The value as it is stored.
+        draw: Whether to make its images small; else they are only told of.
+        allow_unsafe_types: Whether to decode it if that can run code.
+    """
+    if encoding.unsafe and not allow_unsafe_types:
+        return Preview(note="not decoded, as that can run code")
+    if len(stored) > _LARGEST:
+        return Preview(note=f"not decoded: {len(stored):,} bytes")
+    try:
+        return _of(encoding.decode(memoryview(stored)), draw)
+    except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
+        return _undecodable(error)
+
+
+def preview_of(value: Any, *, draw: bool = True) -> Preview:
+    """Return what is shown of a value, see `preview`."""
+    try:
+        return _of(value, draw)
+    except Exception as error:  # noqa: BLE001 - images raise anything when their pixels are read
+        return _undecodable(error)
+
+
+def _undecodable(error: Exception) -> Preview:
+    return Preview(note=_cut(f"cannot be decoded: {type(error).__name__}: {error}", 200))
+
+
+def _of(value: Any, draw: bool) -> Preview:
+    if value is None:
+        return Preview(note="no value")
+    if _is_image(value):
+        return _of_images([value], draw)
+    if isinstance(value, (list, tuple)) and value and all(map(_is_image, value)):
+        return _of_images(value, draw)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _of_bytes(bytes(value), draw)
+    if isinstance(value, np.ndarray) and value.shape:
+        return _of_array(value)
+    if isinstance(value, (numbers.Real, np.bool_, np.floating, np.integer)):
+        return _of_number(value)
+    if isinstance(value, list):
+        return replace(_of_text(_json(value)), measure="length", number=len(value))
+    if isinstance(value, dict):
+        value = _json(value)
+    return _of_text(value) if isinstance(value, str) else Preview(_cut(str(value)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _of_number(value: Any) -> Preview:
+    try:
+        number = float(value)
+    except OverflowError:  # of a whole number, which can be larger
+        number = math.inf
+    whole = math.isfinite(number) and number == int(number)
+    text = f"{value}" if whole or isinstance(value, int) else f"{number:.6g}"
+    return Preview(_cut(text), measure="value", number=number)
+
+
+def _of_text(text: str) -> Preview:
+    rest = len(text) - _TEXT
+    note = f"… {rest:,} more characters" if rest > 0 else ""
+    return Preview(text[:_TEXT], note=note, measure="characters", number=len(text))
+
+
+def _of_array(array: np.ndarray[Any, Any]) -> Preview:
+    first = ", ".join(str(each) for each in islice(array.flat, 24))
+    more = ", …" if array.size > 24 else ""
+    about = f"{array.dtype} {list(array.shape)}"
+    return Preview(
+        _cut(f"{first}{more}"), note=about, measure="length", number=float(array.shape[0])
+    )
+
+
+def _of_bytes(data: bytes, draw: bool) -> Preview:
+    if data.startswith(_MAGIC):
+        try:
+            return _of_images([make("encoding", "jpeg").decode(memoryview(data))], draw)
+        except UnknownNameError as error:
+            note = _missing(error)
+        except Exception:  # noqa: BLE001 - the files of images are of many kinds, and may be damaged
+            note = f"{len(data):,} bytes"
+    else:
+        note = f"{len(data):,} bytes"
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data[: 4 * _TEXT])
+    except UnicodeDecodeError:
+        text = data[:32].hex(" ") + (" …" if len(data) > 32 else "")
+    return Preview(_cut(text), note=note, measure="length", number=len(data))
+
+
+def _missing(error: Exception) -> str:
+    return f"an image, shown where streamplug-image is installed: {error}"
+
+
+# -- images, of Pillow, which is known by what it has ------------------------------------
+
+
+def _is_image(value: object) -> bool:
+    return all(hasattr(value, name) for name in ("mode", "size", "thumbnail", "convert", "save"))
+
+
+def _of_images(images: Sequence[Any], draw: bool) -> Preview:
+    text = "; ".join(map(_about, images[:_IMAGES]))
+    more = f"{len(images):,} images" if len(images) > 1 else ""
+    if not draw:
+        return Preview(text, note=more)
+    drawn = [image for image in images[:_IMAGES] if 0 < math.prod(image.size) <= _PIXELS]
+    note = more if drawn else "without pixels, or too large to be shown"
+    return Preview(text, tuple(map(_thumbnail, drawn)), note)
+
+
+def _about(image: Any) -> str:
+    width, height = image.size
+    return _cut(f"{width:,} × {height:,} {getattr(image, 'format', None) or image.mode}", 60)
+
+
+def _thumbnail(image: Any) -> Thumbnail:
+    about = _about(image)
+    # A file is read at a lower resolution where it can be.
+    image.thumbnail((_SIDE, _SIDE))
+    clear = image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info
+    image = image.convert("RGBA" if clear else "RGB")
+    kind = "png" if clear or max(image.size) <= 64 else "jpeg"
+    out = BytesIO()
+    image.save(out, kind, **({"quality": 80} if kind == "jpeg" else {}))
+    return Thumbnail(f"image/{kind}", out.getvalue(), image.width, image.height, about)
+
+
+def _cut(text: str, characters: int = _TEXT) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"

@@ -1,0 +1,88 @@
+"""How numbers are spread: their least, middle and most, and how many lie between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_BINS = 30
+_FAR = 50
+"""Where the most is so many times the median, bins grow by factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How some numbers are spread.
+
+    Attributes:
+        count: How many they are.
+        total: Their sum.
+        least: The least.
+        median: The one in the middle.
+        most: The most.
+        edges: Where bins begin, and where the last one ends, itself included.
+        counts: How many numbers each bin has.
+        factors: Whether the bins grow by factors rather than being of one width.
+        whole: Whether all are whole numbers.
+    """
+
+    count: int
+    total: float
+    least: float
+    median: float
+    most: float
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    factors: bool
+    whole: bool
+
+
+def spread(numbers: ArrayLike) -> Spread | None:
+    """Return how numbers are spread; those that are not finite do not count.
+
+    Args:
+        numbers: Shape ``[n]``.
+
+    Returns:
+        None if there are none.
+    """
+    values = np.asarray(numbers, np.float64).reshape(-1)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    least, most, median = float(values.min()), float(values.max()), float(np.median(values))
+    whole = bool((values == np.rint(values)).all())
+    factors = least >= 0 and median > 0 and most > _FAR * median
+    edges = _edges(values, least, most, whole=whole, factors=factors)
+    counts, _ = np.histogram(values, edges)
+    return Spread(
+        len(values),
+        float(values.sum()),
+        least,
+        median,
+        most,
+        tuple(edges.tolist()),
+        tuple(counts.tolist()),
+        factors,
+        whole,
+    )
+
+
+def _edges(
+    values: NDArray[Any], least: float, most: float, *, whole: bool, factors: bool
+) -> NDArray[Any]:
+    if least == most or not np.isfinite(most - least):
+        return np.array([least, most])
+    if factors:
+        first = max(least, 1.0 if whole else float(values[values > 0].min()))
+        edges = np.geomspace(first, most, _BINS + 1)
+        edges[0], edges[-1] = least, most
+        return np.unique(np.rint(edges)) if whole else np.unique(edges)
+    if whole:
+        width = max(int(np.ceil((most - least + 1) / _BINS)), 1)
+        # The last bin takes its end in, which is why that lies within it.
+        return np.append(np.arange(least, most + 1, width), most + 1)
+    return np.linspace(least, most, _BINS + 1)

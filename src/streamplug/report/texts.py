@@ -1,0 +1,38 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def number(value: float) -> str:
+    """Return a number with four digits that count, or all of a whole one."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.4g}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    power = 0
+    while count >= 999.95 and power < len(_UNITS) - 1:
+        count /= 1000
+        power += 1
+    if not power:
+        return "1 byte" if count == 1 else f"{number(count)} bytes"
+    return f"{count:.3g} {_UNITS[power]}" if count < 100 else f"{count:,.0f} {_UNITS[power]}"
+
+
+def percent(share: float) -> str:
+    """Return a share of 1 in percent."""
+    return f"{share:.0%}"
+
+
+def cut(text: str, characters: int) -> str:
+    """Return the beginning of a text that may be long."""
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """Return a number with what it counts."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"

@@ -1,0 +1,164 @@
+"""What objects say of themselves: a table in notebooks and on rich's consoles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamplug.errors import StreamplugError
+from streamplug.interfaces.storage import public_url
+from streamplug.markup import Html, element, html
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+_ROWS = 20
+_CELL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an object says of itself.
+
+    Attributes:
+        name: What it is.
+        facts: Pairs of what is told and what it is.
+        heads: The columns of a table of its parts.
+        rows: The parts; those beyond some are left out.
+    """
+
+    name: str
+    facts: Sequence[tuple[str, str]]
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+    @property
+    def left_out(self) -> str:
+        """Says how many parts are left out, if any are."""
+        rest = len(self.rows) - _ROWS
+        return f"{rest:,} more" if rest > 0 else ""
+
+
+class Shown:
+    """Has a table of itself in notebooks, and on rich's consoles."""
+
+    def _told(self) -> Told:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        told = self._told()
+        facts = [
+            element("tr", element("th", fact, scope="row", style=_LEFT), _cell(value))
+            for fact, value in told.facts
+        ]
+        return element(
+            "div",
+            element("b", told.name),
+            element("table", *facts),
+            _parts(told),
+            class_="streamplug",
+        )
+
+    def __rich__(self) -> RenderableType:
+        """Return what rich's consoles show."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        told = self._told()
+        facts = Table(show_header=False, box=None, pad_edge=False)
+        for pair in told.facts:
+            facts.add_row(*map(Text, pair))
+        shown: list[RenderableType] = [Text(told.name, "bold"), facts]
+        if told.rows:
+            parts = Table(box=None, pad_edge=False)
+            for head in told.heads:
+                parts.add_column(Text(head))
+            for row in told.rows[:_ROWS]:
+                parts.add_row(*map(Text, row))
+            shown += [parts, Text(told.left_out)]
+        return Group(*shown)
+
+
+class ShownStream(Shown):
+    """A stream that says what it is; also where nothing can read such a place."""
+
+    if TYPE_CHECKING:
+        split: str | None
+        format: str | None
+        fetch: str | None
+        validate_hash: str | None
+        cache_limit: int | str | None
+
+        @property
+        def url(self) -> str:
+            """As `Stream` has it."""
+
+        @property
+        def cache(self) -> tuple[Path, int | None] | None:
+            """As `Stream` has it."""
+
+        @property
+        def _location(self) -> str: ...
+        def _directory(self) -> Path: ...
+
+    def __repr__(self) -> str:
+        try:
+            return f"Stream({self.url!r}, local={str(self._directory())!r})"
+        except StreamplugError:  # no plugin knows such a place
+            return f"Stream({self.shown_url!r})"
+
+    @property
+    def shown_url(self) -> str:
+        """Where the data set lies, without credentials."""
+        try:
+            return self.url
+        except StreamplugError:
+            return public_url(self._location)
+
+    @property
+    def shown_share(self) -> str:
+        """How much of an epoch it is, in words."""
+        given = ((name, getattr(self, name)) for name in ("proportion", "repeat", "choose"))
+        return ", ".join(f"{name} {value}" for name, value in given if value is not None) or "all"
+
+    @property
+    def shown_cache(self) -> str:
+        """Where its shards are kept, in words."""
+        if self.fetch == "range":
+            return "nowhere: read by ranges"
+        try:
+            cache = self.cache
+        except StreamplugError:
+            return "not known"
+        if cache is None:
+            return "read in place"
+        limit = "" if self.cache_limit is None else f", at most {self.cache_limit}"
+        return f"{cache[0]}{limit}"
+
+    def _told(self) -> Told:
+        names = ("split", "format", "fetch", "validate_hash")
+        given = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
+        facts = [("data set", self.shown_url), ("share", self.shown_share), *given]
+        return Told("Stream", [*facts, ("kept in", self.shown_cache)])
+
+
+_LEFT = "text-align: left; vertical-align: top"
+
+
+def _cell(value: str) -> Html:
+    text = value if len(value) <= _CELL else f"{value[: _CELL - 1]}…"
+    return element("td", text, style=f"{_LEFT}; overflow-wrap: anywhere")
+
+
+def _parts(told: Told) -> Html:
+    if not told.rows:
+        return html()
+    heads = (element("th", head, style=_LEFT) for head in told.heads)
+    rows = (element("tr", *map(_cell, row)) for row in told.rows[:_ROWS])
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
+    return html(table, element("p", told.left_out) if told.left_out else "")

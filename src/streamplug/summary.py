@@ -1,0 +1,110 @@
+"""What data sets and loaders say of themselves, without reading or asking anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from streamplug.errors import StreamplugError
+from streamplug.read import Samples
+from streamplug.run import Run
+from streamplug.shown import Shown, Told
+from streamplug.stream import Stream
+from streamplug.types import World
+
+
+class ShownDataset(Shown):
+    """A data set that says what it is."""
+
+    streams: Sequence[Stream]
+    _reader: Samples
+    _run: Run
+
+    def _world(self) -> World:
+        raise NotImplementedError
+
+    def _found_world(self) -> World:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        if "_run" not in self.__dict__:  # it is still being made
+            return object.__repr__(self)
+        first = self.streams[0].shown_url
+        rest = f" and {len(self.streams) - 1} more" if len(self.streams) > 1 else ""
+        return (
+            f"<{type(self).__name__} of {first!r}{rest}: {int(self._reader.starts[-1]):,} samples, "
+            f"{len(self._reader.starts) - 1:,} shards, batch_size={self._run.batch_size}>"
+        )
+
+    def _told(self) -> Told:
+        name = type(self).__name__
+        if "_run" not in self.__dict__:
+            return Told(name, [("state", "not made yet")])
+        try:
+            order = _order(self._run, self._world())
+            world = _place(self._found_world(), self._world())
+        except StreamplugError as error:  # this world cannot be served
+            order, world = [], f"{error}"
+        facts = [
+            ("samples", f"{int(self._reader.starts[-1]):,}"),
+            ("shards", f"{len(self._reader.starts) - 1:,}"),
+            *order,
+            ("world", world),
+        ]
+        return Told(name, facts, ("stream", "share", "samples", "shards", "kept in"), self._parts())
+
+    def _parts(self) -> list[tuple[str, ...]]:
+        starts, shards = self._reader.starts, self._reader.stream_shards
+        return [
+            (
+                stream.shown_url,
+                stream.shown_share,
+                f"{int(starts[end] - starts[begin]):,}",
+                f"{end - begin:,}",
+                stream.shown_cache,
+            )
+            for stream, begin, end in zip(self.streams, shards, shards[1:])
+        ]
+
+
+def _order(run: Run, world: World) -> list[tuple[str, str]]:
+    order = run.identity(world)
+    epoch, step = run.clock.current()
+    shuffle = "as stored"
+    if order.shuffle_algo is not None:
+        over = f"over {order.shuffle_block_size:,} samples"
+        shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}, {over}"
+    size = "not given" if run.batch_size is None else f"{run.batch_size:,} a rank"
+    return [
+        ("epoch", f"{epoch:,}, from step {step:,}; {order.epoch_size:,} samples"),
+        ("batch", f"{size}, {order.global_batch:,} in all; {order.batching_method}"),
+        ("order", f"{shuffle}; num_canonical_nodes={order.num_canonical_nodes}"),
+        ("partition", order.partition_algo),
+    ]
+
+
+def _place(found: World, counted: World) -> str:
+    told = (
+        f"rank {found.rank:,} of {found.ranks:,}, on {found.nodes:,} node{'s'[: found.nodes - 1]}"
+    )
+    if counted.ranks != found.ranks:
+        told += f"; {found.ranks // counted.ranks:,} ranks in a row get the same samples"
+    return told
+
+
+class _Loader(Protocol):
+    dataset: Any
+
+
+class ShownLoader(Shown):
+    """A loader that says what it is."""
+
+    def __repr__(self: _Loader) -> str:
+        return f"<{type(self).__name__} of {self.dataset!r}>"
+
+    def _told(self: _Loader) -> Told:
+        of = self.dataset._told()  # noqa: SLF001 - it is a ShownDataset
+        names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
+        own = [(name, f"{getattr(self, name, None)}") for name in names]
+        facts = [*own, ("data set", of.name), *of.facts]
+        return Told(type(self).__name__, facts, of.heads, of.rows)
