@@ -8,12 +8,11 @@ from functools import partial
 
 from streamplug.fetch.locks import LONGEST_PAUSE
 from streamplug.fetch.room import MORE
+from streamplug.read.shards import USED_SECONDS
 from streamplug.simulate.events import Events
 from streamplug.simulate.link import Link
+from streamplug.simulate.opened import Opened
 from streamplug.simulate.shards import Shards
-
-_USED_SECONDS = 1.0
-"""How often a process that reads a shard notes that."""
 
 
 class Job:
@@ -44,13 +43,15 @@ class Threads:
     Attributes:
         unfinished: Jobs that have not ended.
         weight: What those weigh together, in bytes.
+        opened: The shards that the process has open.
     """
 
     def __init__(self, node: Node, active: int) -> None:
         self._node, self._active = node, active
+        self.opened = Opened(node.limit)
         self._queue: deque[Job] = deque()
         self._running = 0
-        self._busy = False
+        self._busy = self._due = False
         self.unfinished = self.weight = 0
 
     def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
@@ -59,7 +60,9 @@ class Threads:
         self.unfinished += 1
         self.weight += weight
         self._queue.append(job)
-        self._begin()
+        if not self._due:  # threads begin when who submits has to wait, as Python's do
+            self._due = True
+            self._node.soon(self._begin)
         return job
 
     def stop(self) -> None:
@@ -73,6 +76,7 @@ class Threads:
     def finish(self, job: Job) -> None:
         """Note that a job has ended."""
         job.done = True
+        self.opened.add(job.shard, job.weight)
         self._running -= 1
         self.unfinished -= 1
         self.weight -= job.weight
@@ -81,12 +85,18 @@ class Threads:
         self._begin()
 
     def _begin(self) -> None:
+        self._due = False
         if self._busy:  # what a job here leads to is seen by the loop below
             return
         self._busy = True
         while self._queue and self._running < self._active:
             self._running += 1
-            self._node.ensure(self._queue.popleft())
+            job = self._queue.popleft()
+            if self.opened.has(job.shard):
+                self.finish(job)
+                continue
+            self.opened.sweep(self._node.now, self._node.has)
+            self._node.ensure(job)
         self._busy = False
 
 
@@ -99,12 +109,12 @@ class Node:
         hits: How often a process found a shard that was there, or was being fetched by another.
         evictions: Shards evicted so far.
         evicted: Their bytes.
-        held: Bytes of the shards that are there.
+        limit: Bytes that each of its caches may hold, or None.
         log: Second, bytes fetched and bytes held, whenever a shard has come.
     """
 
     def __init__(self, events: Events, link: Link, shards: Shards, limit: int | None) -> None:
-        self._events, self._link, self._shards, self._limit = events, link, shards, limit
+        self._events, self._link, self._shards, self.limit = events, link, shards, limit
         # By cache, each in the order of last use.
         self._there: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(shards.caches)]
         self._held = [0] * shards.caches
@@ -117,6 +127,19 @@ class Node:
     def held(self) -> int:
         """Bytes of the shards that are there."""
         return sum(self._held)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return self._events.now
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call something when what happens now is over."""
+        self._events.at(self._events.now, call)
+
+    def has(self, shard: int) -> bool:
+        """Say whether a shard is there."""
+        return shard in self._there[self._shards.cache_of(shard)]
 
     def ensure(self, job: Job) -> None:
         """Make the shard of a job ready."""
@@ -135,9 +158,9 @@ class Node:
     def use(self, wanted: list[int]) -> None:
         """Note that shards are being read."""
         now = self._events.now
-        for shard in wanted if self._limit is not None else ():
+        for shard in wanted if self.limit is not None else ():
             there = self._there[self._shards.cache_of(shard)]
-            if shard in there and now - there[shard] > _USED_SECONDS:
+            if shard in there and now - there[shard] > USED_SECONDS:
                 self._touch(shard, there)
 
     def _touch(self, shard: int, there: OrderedDict[int, float]) -> None:
@@ -148,8 +171,8 @@ class Node:
         shard = job.shard
         size = self._shards.sizes(shard)
         self._coming[shard] = []
-        if self._limit is not None:
-            self._evict(size.cache, self._limit - size.room - self._promised[size.cache])
+        if self.limit is not None:
+            self._evict(size.cache, self.limit - size.room - self._promised[size.cache])
         self._promised[size.cache] += size.room
         self._link.fetch(size.stored, size.requests, partial(self._come, job))
 
@@ -158,8 +181,8 @@ class Node:
         self._promised[size.cache] -= size.room
         self._there[size.cache][job.shard] = self._events.now
         self._held[size.cache] += size.kept
-        if self._limit is not None:
-            self._evict(size.cache, self._limit)
+        if self.limit is not None:
+            self._evict(size.cache, self.limit)
         self.bytes += size.stored
         self.shards += 1
         self.log.append((self._events.now, self.bytes, self.held))

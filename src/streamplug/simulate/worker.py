@@ -40,13 +40,16 @@ class Worker:
         """
         self._events, self._node, self._made = events, node, made
         blocks, limits = ahead
+        threads = Threads(node, limits.active)
         needs: Needs[Block, int] = Needs(
             of=lambda block: reader.needs(block.ids),
             samples=lambda block: block.ids.size,
             bytes=reader.weight,
             ensure=lambda shard: shard,
+            claim=lambda shard: threads.opened.keep(shard, 1),
+            release=lambda shard: threads.opened.keep(shard, -1),
         )
-        self._window = Window(blocks, needs, limits, Threads(node, limits.active))
+        self._window = Window(blocks, needs, limits, threads)
         self._permits, self._asks, self.ended = permits, False, False
         self._steps = self._run()
         events.at(events.now, self._resume)
