@@ -198,7 +198,7 @@ class Source:
         return prefetched(blocks, needs, use, limits, threads=threads)
 
     def bounded(self, blocks: Iterator[Block], place: World) -> tuple[Iterator[Block], Limits]:
-        """Return the blocks of a worker, cut to what a cache with a limit holds, and how far ahead to fetch."""
+        """Return the blocks of a worker, cut to what a limited cache holds, and how far ahead to fetch."""
         reader = self.reader
         limits = _OF_RANGES if reader.ranged else Limits()
         if reader.cache_limit is not None:

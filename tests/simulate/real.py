@@ -1,4 +1,4 @@
-"""A run as it is: ranks in processes of their own, that fetch from servers of limited bandwidth and step together."""
+"""A run as it is: ranks in processes of their own, servers of limited bandwidth, and steps together."""
 
 from __future__ import annotations
 

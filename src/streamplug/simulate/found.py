@@ -12,7 +12,7 @@ from streamplug.plan.measures import Measures
 from streamplug.simulate.assumed import Assumed
 from streamplug.simulate.node import Node
 
-POINTS = 80
+POINTS = 60
 """Points of each curve."""
 
 _LINES = 4
@@ -134,5 +134,9 @@ def _lines(values: list[Any]) -> dict[str, list[int]]:
         named = {f"node {number}": each for number, each in enumerate(values)}
     else:
         table = np.stack(values)
-        named = {"least of a node": table.min(0), "mean": table.mean(0), "most of a node": table.max(0)}
+        named = {
+            "least of a node": table.min(0),
+            "mean": table.mean(0),
+            "most of a node": table.max(0),
+        }
     return {name: [int(value) for value in each] for name, each in named.items()}

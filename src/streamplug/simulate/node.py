@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from streamplug.fetch.locks import LONGEST_PAUSE
@@ -155,7 +155,7 @@ class Node:
         else:
             self._fetch(job)
 
-    def use(self, wanted: list[int]) -> None:
+    def use(self, wanted: Sequence[int]) -> None:
         """Note that shards are being read."""
         now = self._events.now
         for shard in wanted if self.limit is not None else ():

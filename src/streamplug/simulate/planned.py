@@ -64,9 +64,11 @@ class Planned(StreamingDataset):
         self.streams = [_far(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
         return super()._open_streams(columns, allow_unsafe)
 
-    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:  # type: ignore[override]  # a function there
+    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
         if any(isinstance(each.store, RangeStore) for each in opened):
-            raise ConfigError("shards that are read by ranges are not kept: there is nothing to simulate")
+            raise ConfigError(
+                "shards that are read by ranges are not kept: there is nothing to simulate"
+            )
         self.shards = Shards([each.index for each in opened], self._caches, self._keeps)
         return read_all(opened, columns)
 
@@ -106,7 +108,9 @@ class Planned(StreamingDataset):
         }
         if "cache_limit" not in told:
             if len(self._limits) > 1:
-                raise ConfigError("the streams have caches of several limits: give one for all, cache_limit=")
+                raise ConfigError(
+                    "the streams have caches of several limits: give one for all, cache_limit="
+                )
             said["cache_limit"] = next(iter(self._limits))
         merged = {**said, **told}
         if merged["shuffle"] == "none":
@@ -144,7 +148,8 @@ class Planned(StreamingDataset):
         """Return what the blocks of a run are read from."""
         if assumed.cache_limit is not None and assumed.cache_limit < self.shards.largest:
             raise ConfigError(
-                f"cache_limit={assumed.cache_limit}: one shard alone takes {self.shards.largest} bytes; raise it"
+                f"cache_limit={assumed.cache_limit}: one shard alone takes {self.shards.largest} bytes; "
+                "raise it"
             )
         # Of a reader, only what it says of needs is asked.
         reader = cast(Samples, Weighed(self._reader, self.shards.raw, assumed.cache_limit))
@@ -178,7 +183,9 @@ class Weighed:
         return weight
 
 
-def blocks_of(source: Source, epoch: Epoch, place: World, world: World, batch: int) -> tuple[Iterator[Block], Limits]:
+def blocks_of(
+    source: Source, epoch: Epoch, place: World, world: World, batch: int
+) -> tuple[Iterator[Block], Limits]:
     """Return the blocks that a process reads of an epoch, and how far ahead it fetches."""
     return source.bounded(planned(epoch, world, batch, 0, source.rows), place)
 
@@ -219,7 +226,8 @@ def _limit(stream: Stream, folder: str) -> int | None:
 def _is_near(stream: Stream) -> bool:
     places = stream.remote if stream.remote is not None else stream.local
     return any(
-        local_path(place) is not None for place in ([places] if isinstance(places, str) else places or [])
+        local_path(place) is not None
+        for place in ([places] if isinstance(places, str) else places or [])
     )
 
 

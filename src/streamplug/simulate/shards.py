@@ -41,7 +41,9 @@ class Shards:
         largest: Bytes of room that the largest takes.
     """
 
-    def __init__(self, indexes: Sequence[Index], caches: Sequence[int], keeps: Sequence[bool]) -> None:
+    def __init__(
+        self, indexes: Sequence[Index], caches: Sequence[int], keeps: Sequence[bool]
+    ) -> None:
         """Look at the indexes.
 
         Args:
@@ -78,7 +80,9 @@ def _sizes(index: Index, *, keep_zip: bool) -> list[Int64]:
             continue
         size = files.bytes.astype(np.int64)
         zipped = index.tables.get(f"zip_{name[4:]}")
-        comes = size if zipped is None else np.where(zipped.bytes, zipped.bytes, size).astype(np.int64)
+        comes = (
+            size if zipped is None else np.where(zipped.bytes, zipped.bytes, size).astype(np.int64)
+        )
         raw += size
         stored += comes
         packed += 0 if zipped is None else zipped.bytes.astype(np.int64)

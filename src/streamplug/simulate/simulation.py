@@ -20,7 +20,7 @@ from streamplug.simulate.training import Training
 from streamplug.simulate.worker import Worker
 
 MOST = 500_000
-"""Needs, a shard for a block of samples each, after which a simulation ends with the step that is under way."""
+"""Needs, a shard for a block of samples each, after which a simulation ends with the step under way."""
 
 _MEASURED_STEPS = 256
 _MEASURED_SAMPLES = 1 << 19
@@ -157,12 +157,16 @@ class _Simulation:
             ahead = blocks_of(self._source, epoch, place, world, assumed.batch_size)
             permits = assumed.prefetch_factor if assumed.workers else 1
             made = partial(training.made, rank)
-            workers.append(Worker(self._events, node, self._reader, ahead, made, permits))
+            workers.append(
+                Worker(self._events, node, self._reader, ahead=ahead, made=made, permits=permits)
+            )
         return workers
 
     def _quality(self) -> Measures:
         """Measure the order, in steps that are spread over the first epoch."""
         epoch, batch = self._run.epoch(0, self._world), self._assumed.batch_size
-        number = min(_MEASURED_STEPS, max(_MEASURED_SAMPLES // (batch * self._world.ranks), 1), epoch.steps)
+        number = min(
+            _MEASURED_STEPS, max(_MEASURED_SAMPLES // (batch * self._world.ranks), 1), epoch.steps
+        )
         steps = np.unique(np.linspace(0, epoch.steps - 1, number).astype(np.int64))
         return measure(epoch, self._world, batch, np.asarray(self._plan.starts), steps=steps)

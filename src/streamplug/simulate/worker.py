@@ -1,4 +1,4 @@
-"""Worker: one process that reads, as `streamplug.fetch.prefetched` does, on a clock that is not the machine's."""
+"""Worker: one process that reads, as `streamplug.fetch.prefetched` does, on a clock of its own."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Worker:
         events: Events,
         node: Node,
         reader: Weighed,
+        *,
         ahead: tuple[Iterator[Block], Limits],
         made: Callable[[int], None],
         permits: int,
