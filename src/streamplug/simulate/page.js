@@ -37,7 +37,7 @@ function build() {
     form.append(label);
     controls[choice.name] = control;
   }
-  const back = element("button", { type: "button", id: "reset" }, "As it was given");
+  const back = element("button", { type: "button", id: "reset" }, "Reset");
   back.addEventListener("click", () => {
     for (const choice of DATA.choices) controls[choice.name].value = first(choice);
     changed();
@@ -158,15 +158,14 @@ function plots() {
   draw(byId("fetched"), { ...over, yLabel: "fetched so far", lines: series.fetched });
   draw(byId("held"), { ...over, yLabel: "held", lines: series.held, limit: run.cache_limit });
   const steps = series.mean_wait.map((_, i) => i * series.each);
-  const middles = steps.map((step) => step + series.each / 2);
+  const many = { [`mean of ${series.each} steps`]: series.mean_wait, "longest of these": series.longest_wait };
   draw(byId("waits"), {
-    x: series.mean_wait.length > 1 ? steps : [0, 1], xLabel: "step", yLabel: "wait", yUnit: "s", bars: series.mean_wait,
-    barName: series.each > 1 ? `mean of ${series.each} steps` : "each step",
-    lines: series.each > 1 ? { "longest of these": series.longest_wait } : {}, middles,
+    x: series.mean_wait.length > 1 ? steps : [0, 1], xLabel: "step", yLabel: "wait", yUnit: "s",
+    bars: series.each > 1 ? many : { "each step": series.mean_wait },
   });
   draw(byId("moved"), {
     labels: ["5 %", "25 %", "50 %", "75 %", "95 %"], x: [0, 1, 2, 3, 4], xLabel: "share of samples that move less",
-    yLabel: "samples", yUnit: "", bars: run.quality.displacement_quantiles,
+    yLabel: "samples", yUnit: "", bars: { samples: run.quality.displacement_quantiles },
   });
 }
 

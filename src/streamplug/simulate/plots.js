@@ -50,18 +50,19 @@ function axis(most, unit) {
   return { divisor, name, ticks, top };
 }
 
-/* Draws lines or bars over a common x. plot = {x, xLabel, xUnit, yLabel, yUnit, lines: {name: [y]}, bars: [y],
-   limit: y, labels: [text of each bar]}. */
+/* Draws lines or bars over a common x. plot = {x, xLabel, xUnit, yLabel, yUnit, lines: {name: [y]},
+   bars: {name: [y]}, the highest first, limit: y, labels: [text of each bar]}. */
 function draw(place, plot) {
   place.replaceChildren();
   const width = Math.max(place.clientWidth || 320, 240), height = 230;
   const left = 56, right = 10, top = 10, bottom = 42;
-  const values = [...Object.values(plot.lines || {}).flat(), ...(plot.bars || [])];
+  const bars = Object.values(plot.bars || {}).reverse(), lines = Object.values(plot.lines || {});
+  const values = [...lines, ...bars].flat();
   const highest = Math.max(...values, 0);
   const most = plot.limit && plot.limit <= 1.6 * highest ? Math.max(highest, plot.limit) : highest;
   const y = axis(most || (plot.yUnit === "bytes" ? 1024 : 1), plot.yUnit);
-  const count = plot.bars ? plot.bars.length : plot.x.length;
-  const last = plot.labels ? count : Math.max(plot.x[count - 1] + (plot.bars ? plot.x[1] - plot.x[0] || 1 : 0), 1e-9);
+  const count = bars.length ? bars[0].length : plot.x.length;
+  const last = plot.labels ? count : Math.max(plot.x[count - 1] + (bars.length ? plot.x[1] - plot.x[0] || 1 : 0), 1e-9);
   const x = axis(last, plot.xUnit);
   const px = (v) => left + (v / last) * (width - left - right);
   const py = (v) => height - bottom - (v / y.divisor / y.top) * (height - top - bottom);
@@ -87,19 +88,18 @@ function draw(place, plot) {
   const yName = plot.yUnit ? `${plot.yLabel}, ${y.name}` : plot.yLabel;
   const middle = (top + height - bottom) / 2;
   add("text", { x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, yName);
-  (plot.bars || []).forEach((value, i) => {
+  bars.forEach((values_, kind) => values_.forEach((value, i) => {
     const at = plot.labels ? i + 0.2 : plot.x[i];
     const broad = plot.labels ? 0.6 : last / count;
     const bar = element("rect", {
-      class: "l0", x: px(at), y: py(value), width: Math.max(px(at + broad) - px(at) - (plot.labels ? 0 : 0.5), 0.5),
+      class: "l" + (bars.length - 1 - kind), x: px(at), y: py(value), width: Math.max(px(at + broad) - px(at) - (plot.labels ? 0 : 0.5), 0.5),
       height: Math.max(py(0) - py(value), 0),
     }, null, SVG);
     svg.append(bar);
-  });
-  Object.values(plot.lines || {}).forEach((line, i) => {
-    const number_ = i + (plot.bars ? 1 : 0);
+  }));
+  lines.forEach((line, i) => {
     const points = line.map((value, at) => `${at ? "L" : "M"}${px(plot.x[at]).toFixed(1)} ${py(value).toFixed(1)}`);
-    add("path", { class: "l" + number_, d: points.join("") });
+    add("path", { class: "l" + i, d: points.join("") });
   });
   if (plot.limit && plot.limit <= most) {
     add("line", { class: "limit", x1: left, x2: width - right, y1: py(plot.limit), y2: py(plot.limit) });
@@ -113,11 +113,11 @@ function summary(plot, highest) {
 }
 
 function legend(plot) {
-  const names = [...(plot.bars && plot.barName ? [plot.barName] : []), ...Object.keys(plot.lines || {})];
+  const bars = plot.labels ? [] : Object.keys(plot.bars || {});
   const shown = element("div", { class: "legend" });
-  names.forEach((name, i) => {
+  [...bars, ...Object.keys(plot.lines || {})].forEach((name, i) => {
     const mark = element("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, null, SVG);
-    if (plot.bars && i === 0) mark.append(element("rect", { class: "l0", x: 8, y: 0, width: 12, height: 8 }, null, SVG));
+    if (i < bars.length) mark.append(element("rect", { class: "l" + i, x: 8, y: 0, width: 12, height: 8 }, null, SVG));
     else mark.append(element("line", { class: "l" + i, x1: 0, x2: 28, y1: 4, y2: 4, "stroke-width": 2 }, null, SVG));
     const item = element("span");
     item.append(mark, document.createTextNode(name));

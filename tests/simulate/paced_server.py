@@ -66,8 +66,31 @@ def _serve(pipe: Any, root: Path, bandwidth: float, latency: float) -> None:
 
 
 @contextmanager
-def paced(root: Path, bandwidth: float, latency: float) -> Iterator[str]:
-    """Serve a directory in a process of its own; yields the URL."""
+def paced(root: Path, bandwidth: float, latency: float, *, process: bool) -> Iterator[str]:
+    """Serve a directory, in a process of its own or on threads; yields the URL."""
+    with (
+        _in_process(root, bandwidth, latency)
+        if process
+        else _on_threads(root, bandwidth, latency) as url
+    ):
+        yield url
+
+
+@contextmanager
+def _on_threads(root: Path, bandwidth: float, latency: float) -> Iterator[str]:
+    server = Paced(root, bandwidth, latency)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server.url
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def _in_process(root: Path, bandwidth: float, latency: float) -> Iterator[str]:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(theirs, root, bandwidth, latency), daemon=True)

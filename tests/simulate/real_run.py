@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
+import queue
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from paced import paced
+from paced_server import paced
 
+import streamplug
+from streamplug import dataset as dataset_module
 from streamplug.interfaces import Callback, EpochBegun, Event
 from streamplug.simulate import Assumed
 from streamplug.types import World
@@ -19,32 +22,41 @@ _PATIENCE = 240
 """Seconds."""
 
 
-def run(root: Path, folder: Path, assumed: Assumed, config: dict[str, Any]) -> dict[str, Any]:
+def run(root: Path, folder: Path, assumed: Assumed, *, processes: bool = False) -> dict[str, Any]:
     """Run an epoch, or several, of the data set in `root`.
+
+    Args:
+        root: Where it lies.
+        folder: For the caches.
+        assumed: What is simulated.
+        processes: Whether ranks and servers are processes, for times; else they are threads, for counts.
 
     Returns:
         Bytes that each node fetched, seconds until all ranks had the first batch of each epoch, that later
         steps of each were waited for, and that each took.
     """
-    spawn = multiprocessing.get_context("spawn")
+    spawn: Any = multiprocessing.get_context("spawn")
     ranks = assumed.nodes * assumed.ranks_per_node
-    barrier, answers = spawn.Barrier(ranks), spawn.Queue()
+    barrier = spawn.Barrier(ranks) if processes else threading.Barrier(ranks)
+    answers = spawn.Queue() if processes else queue.Queue()
+    start = spawn.Process if processes else threading.Thread
     with ExitStack() as stack:
         urls = [
-            stack.enter_context(paced(root, assumed.bandwidth, assumed.latency))
+            stack.enter_context(paced(root, assumed.bandwidth, assumed.latency, process=processes))
             for _ in range(assumed.nodes)
         ]
-        processes = []
+        members = []
         for rank in range(ranks):
             node = rank // assumed.ranks_per_node
-            given = {**config, "remote": urls[node], "local": str(folder / f"node{node}")}
+            given = {"remote": urls[node], "local": str(folder / f"node{node}")}
             args = (assumed, rank, given, barrier, answers)
-            processes.append(spawn.Process(target=_rank, args=args))
-            processes[-1].start()
-        stack.callback(lambda: [process.kill() for process in processes])
-        found = dict(answers.get(timeout=_PATIENCE) for _ in processes)
-        for process in processes:
-            process.join(_PATIENCE)
+            members.append(start(target=_rank, args=args, daemon=not processes))
+            members[-1].start()
+        if processes:
+            stack.callback(lambda: [member.kill() for member in members])
+        found = dict(answers.get(timeout=_PATIENCE) for _ in members)
+        for member in members:
+            member.join(_PATIENCE)
     nodes = [0] * assumed.nodes
     for rank, each in found.items():
         nodes[rank // assumed.ranks_per_node] += each["bytes"]
@@ -68,11 +80,11 @@ class Begun(Callback):
 
 
 def _rank(assumed: Assumed, rank: int, given: dict[str, Any], barrier: Any, answers: Any) -> None:
-    from streamplug import StreamingDataset
-
     begun = Begun(Path(given["local"]).with_suffix(".begun"))
     world = World(assumed.nodes, assumed.ranks_per_node, rank=rank)
-    dataset = StreamingDataset(
+    # That of torch takes seconds to be imported, and is needed for loaders only.
+    torch = streamplug if assumed.workers else dataset_module
+    dataset = torch.StreamingDataset(
         **given,
         batch_size=assumed.batch_size,
         shuffle=assumed.shuffle is not None,
@@ -87,9 +99,7 @@ def _rank(assumed: Assumed, rank: int, given: dict[str, Any], barrier: Any, answ
     )
     batches: Any = dataset.batches
     if assumed.workers:
-        from streamplug import StreamingDataLoader
-
-        loader = StreamingDataLoader(
+        loader = streamplug.StreamingDataLoader(
             dataset, num_workers=assumed.workers, prefetch_factor=assumed.prefetch_factor
         )
         batches = loader.__iter__
@@ -110,4 +120,3 @@ def _rank(assumed: Assumed, rank: int, given: dict[str, Any], barrier: Any, answ
         found["waited"].append(sum(waits[1:]))
         found["seconds"].append(since - began)
     answers.put((rank, {**found, "bytes": dataset.stats().downloaded_bytes}))
-    sys.stdout.flush()
