@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import click
 
 from streamplug.errors import StreamplugError
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.registry import names_of
 from streamplug.simulate import Assumed, Planned
 from streamplug.simulate.page import page
 from streamplug.simulate.told import told
@@ -42,9 +42,7 @@ class PageServer(ThreadingHTTPServer):
     def page(self) -> str:
         """Return the page."""
         first = {"": self.run({})}
-        names = dict.fromkeys(
-            [self._assumed.shuffle or "none", "none", *sorted(CATALOG["shuffle"])]
-        )
+        names = dict.fromkeys([self._assumed.shuffle or "none", *names_of("shuffle")])
         return page(self._plan, self._assumed, self._offered, first, shuffles=list(names))
 
     def run(self, texts: dict[str, str]) -> dict[str, Any]:
