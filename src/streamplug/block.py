@@ -195,6 +195,12 @@ class Source:
             split=Block.split,
             waiting=lambda need: observer.waiting(*reader.file_of(need)),
         )
+        blocks, limits = self.bounded(blocks, place)
+        return prefetched(blocks, needs, use, limits, threads=threads)
+
+    def bounded(self, blocks: Iterator[Block], place: World) -> tuple[Iterator[Block], Limits]:
+        """Return the blocks of a worker, cut to what a limited cache holds, and how far ahead to fetch."""
+        reader = self.reader
         limits = _OF_RANGES if reader.ranged else Limits()
         if reader.cache_limit is not None:
             share = _Share(reader, reader.cache_limit, self.row_bytes, place)
@@ -202,8 +208,7 @@ class Source:
                 limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
             )
             blocks = share.fitting(blocks)
-        limits = replace(limits, samples=self.predownload)
-        return prefetched(blocks, needs, use, limits, threads=threads)
+        return blocks, replace(limits, samples=self.predownload)
 
 
 class _Share:

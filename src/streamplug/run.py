@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamplug import advice
@@ -102,6 +102,22 @@ class Run:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
+
+    def asked(self, batch_size: int | None, **wishes: Any) -> Run:
+        """Return a run over the same streams, from its beginning, of which something else is asked.
+
+        Args:
+            batch_size: Samples per batch of one rank.
+            **wishes: What differs in `Wishes`.
+
+        Raises:
+            ConfigError: If it has no meaning.
+            PluginError: If there is no such shuffle.
+        """
+        changed = replace(self._wishes, **wishes)
+        name = changed.shuffle_algo
+        planner = self._planner.ordered(make("shuffle", name or "none"), shuffled=name is not None)
+        return Run(planner, self._digest, batch_size, changed)
 
     @property
     def batch(self) -> int:

@@ -27,6 +27,7 @@ COMMANDS = {
     "quickstart": "streamplug.cli.quickstart:quickstart",
     "select": "streamplug.cli.select:select",
     "shuffle": "streamplug.cli.shuffle:shuffle",
+    "simulate": "streamplug.cli.simulate:simulate",
     "sort": "streamplug.cli.sort:sort",
     "split": "streamplug.cli.split:split",
     "verify": "streamplug.cli.verify:verify",

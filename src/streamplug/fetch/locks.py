@@ -21,7 +21,7 @@ STATE_DIR = ".streamplug"
 
 _LOCKS = 251
 _LOCK_SECONDS = 1800
-_LONGEST_PAUSE = 0.05
+LONGEST_PAUSE = 0.05
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -58,7 +58,7 @@ def cache_lock(directory: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def file_lock(
-    path: Path, purpose: str, *, required: bool = False, pause: float = _LONGEST_PAUSE
+    path: Path, purpose: str, *, required: bool = False, pause: float = LONGEST_PAUSE
 ) -> Iterator[None]:
     """Hold the lock of a file, waiting for it; it goes with whoever holds it.
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from streamplug.fetch.makers import Makers
-from streamplug.fetch.workers import Job, Workers
+from streamplug.fetch.workers import Workers
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -102,7 +102,8 @@ def prefetched(
     Raises:
         StreamplugError: What `ensure` raised, at the part of a block that needs it first.
     """
-    window = _Window(iter(blocks), needs, limits or Limits())
+    limits = limits or Limits()
+    window = Window(iter(blocks), needs, limits, Workers(limits.active))
     makers: Makers[T, V, Sequence[K]] = Makers(use, threads)
     begun = False
     try:
@@ -110,7 +111,7 @@ def prefetched(
             if makers and (makers.busy or not window.ready()):
                 window.forget((yield from makers.next()))
                 continue
-            block, wanted, failed = window.pop(alone=not begun)
+            block, wanted, failed = _waited(window.pop(alone=not begun))
             if begun:
                 window.fill()
             if begun and makers.worthwhile and not failed:
@@ -140,17 +141,60 @@ def _until_failure(
         yield part
 
 
-class _Window(Generic[T, K]):
-    """The blocks ahead of the consumer, and what is done for them."""
+def _waited(steps: Generator[Work, None, V]) -> V:
+    """Wait for all that a generator yields; returns what it returns."""
+    try:
+        while True:
+            next(steps).wait()
+    except StopIteration as end:
+        found: V = end.value
+        return found
+    finally:
+        steps.close()
 
-    def __init__(self, blocks: Iterator[T], needs: Needs[T, K], limits: Limits) -> None:
+
+class Work(Protocol):
+    """Something that is done elsewhere; see `Job`."""
+
+    error: BaseException | None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+
+
+class Hands(Protocol):
+    """Who carries out what is needed; see `Workers`."""
+
+    unfinished: int
+    weight: int
+
+    def submit(self, work: Callable[[], object], weight: int = 0) -> Work:
+        """Queue a job that weighs so many bytes."""
+
+    def stop(self) -> None:
+        """Drop all that has not ended."""
+
+
+class Window(Generic[T, K]):
+    """The blocks ahead of the consumer, and what is done for them.
+
+    It neither waits nor looks at a clock, so that who has another clock can ask it what comes next.
+    """
+
+    def __init__(
+        self, blocks: Iterator[T], needs: Needs[T, K], limits: Limits, workers: Hands
+    ) -> None:
         self._blocks, self._needs, self._limits = blocks, needs, limits
         self._ahead: deque[tuple[T, Sequence[K]]] = deque()
-        self._jobs: dict[K, Job] = {}
+        self._jobs: dict[K, Work] = {}
         self._users: Counter[K] = Counter()
         self._samples = self._bytes = 0
         self._busy, self._most = limits.busy, 1
-        self._workers = Workers(limits.active)
+        self._workers = workers
 
     def look(self) -> bool:
         """Look at the next block, if that has not been done; returns whether there is one."""
@@ -198,10 +242,15 @@ class _Window(Generic[T, K]):
         self._ahead.append((block, wanted))
         self._samples += self._needs.samples(block)
 
-    def pop(self, *, alone: bool) -> tuple[T, Sequence[K], dict[K, BaseException]]:
+    def pop(
+        self, *, alone: bool
+    ) -> Generator[Work, None, tuple[T, Sequence[K], dict[K, BaseException]]]:
         """Return the next block when its needs have been seen to, these, and what failed of them.
 
-        While it waits it looks at more blocks, unless nothing is to compete with this one.
+        Before anything is waited for it looks at more blocks, unless nothing is to compete with this one.
+
+        Yields:
+            What is to be waited for.
         """
         block, wanted = self._ahead.popleft()
         self._samples -= self._needs.samples(block)
@@ -213,7 +262,7 @@ class _Window(Generic[T, K]):
                 with self._needs.waiting(key):
                     while not (alone or job.done) and self._short() and self._look_further():
                         pass
-                    job.wait()
+                    yield job
             if job.error is not None:
                 failed[key] = job.error
         return block, wanted, failed

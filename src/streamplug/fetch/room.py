@@ -30,7 +30,7 @@ from streamplug.interfaces.callback import Evicted
 from streamplug.interfaces.cancel import Scope, inside
 
 _LOG = logging.getLogger("streamplug.fetch")
-_MORE = 16
+MORE = 16
 """One of so many files goes beyond need, so that not every admission has to look at all of them."""
 _PAUSE = 0.002
 """Seconds between two looks at a lock that is held no longer than that, as a rule."""
@@ -202,7 +202,7 @@ class Room:
         """
         aside, found = self._look()
         taken = sum(bytes_ for _, bytes_, _ in found)
-        more = len(found) // _MORE
+        more = len(found) // MORE
         gone, youngest = 0, 0
         for last_use, bytes_, name in found:
             if taken <= most:

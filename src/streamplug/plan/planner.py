@@ -84,6 +84,10 @@ class Planner:
         self._mapped, self._streams, self._shuffled = starts, streams, shuffled
         self._firsts = [int(starts[shard]) for shard in streams]
 
+    def ordered(self, algorithm: ShuffleAlgorithm, *, shuffled: bool) -> Planner:
+        """Return a planner of the same that puts samples in order by another algorithm."""
+        return Planner(self._mapped, self._streams, self.mixture, algorithm, shuffled=shuffled)
+
     @property
     def _starts(self) -> Int64:
         return np.asarray(self._mapped)  # a mapped array is an ordinary one from here on

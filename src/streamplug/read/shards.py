@@ -25,11 +25,11 @@ from streamplug.types import Sample
 MAX_OPEN = 512
 """Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
 
-_PART_OPEN = 4
+PART_OPEN = 4
 """Of a cache with a limit, one part in so many may be open in a process, and at least one shard."""
 
-_USED_SECONDS = 1.0  # how often a cache is told that a shard is still in use
-_SWEEP_SECONDS = 0.1  # how often evicted ones are looked for while others are opened
+USED_SECONDS = 1.0  # how often a cache is told that a shard is still in use
+SWEEP_SECONDS = 0.1  # how often evicted ones are looked for while others are opened
 _ATTEMPTS = 10
 _LOG = logging.getLogger("streamplug.read")
 
@@ -149,7 +149,7 @@ class OpenShards:
         self._bytes = 0
         self._healed: set[int] = set()
         self._kept: Counter[int] = Counter()
-        self._limit = None if store.limit is None else store.limit // _PART_OPEN
+        self._limit = None if store.limit is None else store.limit // PART_OPEN
         self._swept = 0.0
         store.when_full = WeakMethod(self._let_go_of_all)
         self.wanted = [Wanted(schema, columns) for schema in index.schemas]
@@ -198,7 +198,7 @@ class OpenShards:
         if found is None:
             return None
         found.recent = True
-        if self._limit is not None and time.monotonic() - found.used > _USED_SECONDS:
+        if self._limit is not None and time.monotonic() - found.used > USED_SECONDS:
             self._use(found)
         return found
 
@@ -299,7 +299,7 @@ class OpenShards:
     # -- opening ----------------------------------------------------------------------
 
     def _open_shard(self, shard: int) -> OpenShard:
-        if self._limit is not None and time.monotonic() - self._swept > _SWEEP_SECONDS:
+        if self._limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:
             self._let_go()
         healed = False
         for _ in range(_ATTEMPTS):

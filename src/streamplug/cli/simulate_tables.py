@@ -1,0 +1,98 @@
+"""A simulation as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamplug.simulate import EpochFound, Found, NodeFound
+
+_PIPED_WIDTH = 200
+_NODES = 8
+
+_EPOCHS = (
+    "epoch", "steps", "of", "first batch", "waited later", "took", "bytes fetched", "in the whole epoch",
+)  # fmt: skip
+_OF_NODES = (
+    "node", "bytes fetched", "shards fetched", "found in the cache", "evicted", "bytes evicted",
+)  # fmt: skip
+
+
+def show(found: Found) -> None:
+    """Print a simulation."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED_WIDTH)
+    console.print(_pairs(_overview(found)))
+    console.print(_table(_EPOCHS, map(_epoch, found.epochs)))
+    rows = [_node(number, node) for number, node in enumerate(found.nodes[:_NODES])]
+    if len(found.nodes) > _NODES:
+        rows.append([f"… of {len(found.nodes)}", *[""] * 5])
+    console.print(_table(_OF_NODES, rows))
+    for note in found.notes:
+        console.print(Text(note))
+
+
+def _epoch(epoch: EpochFound) -> list[str]:
+    about = "" if epoch.simulated == epoch.steps else "about "
+    counts = [f"{number:,}" for number in (epoch.epoch, epoch.simulated, epoch.steps)]
+    times = map(_seconds, (epoch.first_batch, epoch.waited, epoch.seconds))
+    return [*counts, *times, f"{epoch.bytes:,}", f"{about}{epoch.all_bytes:,}"]
+
+
+def _node(number: int, node: NodeFound) -> list[str]:
+    counts = (node.bytes, node.shards, node.hits, node.evictions, node.evicted_bytes)
+    return [str(number), *(f"{count:,}" for count in counts)]
+
+
+def _overview(found: Found) -> Iterator[tuple[str, str]]:
+    assumed, quality = found.assumed, found.quality
+    at_most = "" if found.complete else "at most " if assumed.epochs > 1 else "about "
+    yield "data set", ", ".join(found.urls)
+    sizes = f"{found.samples:,} in {found.shards:,} shards, {found.stored_bytes:,} bytes as stored"
+    yield "samples", sizes
+    world = f"{assumed.nodes:,} nodes, {assumed.ranks_per_node:,} ranks each, "
+    yield "run", f"{world}{assumed.workers:,} workers each, batches of {assumed.batch_size:,}"
+    block, lanes = _or_default(assumed.block_size), _or_default(assumed.canonical_nodes)
+    yield (
+        "order",
+        f"shuffle {assumed.shuffle or 'none'}, block size {block}, canonical nodes {lanes}",
+    )
+    limit = "none" if assumed.cache_limit is None else f"{assumed.cache_limit:,} bytes"
+    ahead = "adapts" if assumed.predownload is None else f"{assumed.predownload:,} samples"
+    yield "cache limit", f"{limit}; predownload {ahead}"
+    times = f"latency {_seconds(assumed.latency)}, step {_seconds(assumed.step_seconds)}"
+    yield "network", f"{assumed.bandwidth:,.0f} bytes per second and node, {times}"
+    yield "egress", f"{at_most}{found.egress:,} bytes over {assumed.epochs:,} epochs"
+    if assumed.price:
+        yield "cost", f"{at_most}{found.cost:,.4g}"
+    near = f"{quality.shards_per_batch:,.1f} shards in a global batch"
+    same = f"{100 * quality.same_shard:.1f} % of samples follow one of their shard"
+    yield "mixing", f"{near}; {same}; one moves {quality.displacement:,.0f} samples on average"
+
+
+def _or_default(value: int | None) -> str:
+    return "default" if value is None else f"{value:,}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.2f} s" if value >= 1 or not value else f"{1000 * value:,.1f} ms"
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for pair in pairs:
+        table.add_row(*map(Text, pair))
+    return table
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(Text(head), justify="right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

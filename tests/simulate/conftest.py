@@ -1,0 +1,45 @@
+"""A data set to simulate, opened for it, and what makes a run real."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamplug import MDSWriter
+from streamplug.simulate import planned_of, simulate
+
+HERE = Path(__file__).parent
+SAMPLES = 400
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """Return the directory of a set of 400 samples in some 40 shards."""
+    out, random = tmp_path_factory.mktemp("simulated") / "set", np.random.default_rng(7)
+    with MDSWriter(out=out, columns={"n": "int", "b": "bytes"}, size_limit=25_000) as writer:
+        for n in range(SAMPLES):
+            writer.write({"n": n, "b": random.bytes(1500 + n)})
+    return out
+
+
+@pytest.fixture
+def plan(written):
+    with planned_of({"remote": str(written), "batch_size": 10}) as plan:
+        yield plan
+
+
+@pytest.fixture
+def run(plan):
+    """Return a function that simulates a run."""
+    return lambda most=10**6, **told: simulate(plan, plan.assumed(**told), most)
+
+
+@pytest.fixture(scope="session")
+def real_run():
+    """Return the function that has a run really run, of a module that its processes can import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(HERE))
+        yield importlib.import_module("real_run").run

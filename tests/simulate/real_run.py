@@ -1,0 +1,122 @@
+"""A run as it is: ranks in processes of their own, servers of limited bandwidth, and steps together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from paced_server import paced
+
+import streamplug
+from streamplug import dataset as dataset_module
+from streamplug.interfaces import Callback, EpochBegun, Event
+from streamplug.simulate import Assumed
+from streamplug.types import World
+
+_PATIENCE = 240
+"""Seconds."""
+
+
+def run(root: Path, folder: Path, assumed: Assumed, *, processes: bool = False) -> dict[str, Any]:
+    """Run an epoch, or several, of the data set in `root`.
+
+    Args:
+        root: Where it lies.
+        folder: For the caches.
+        assumed: What is simulated.
+        processes: Whether ranks and servers are processes, for times; else they are threads, for counts.
+
+    Returns:
+        Bytes that each node fetched, seconds until all ranks had the first batch of each epoch, that later
+        steps of each were waited for, and that each took.
+    """
+    spawn: Any = multiprocessing.get_context("spawn")
+    ranks = assumed.nodes * assumed.ranks_per_node
+    barrier = spawn.Barrier(ranks) if processes else threading.Barrier(ranks)
+    answers = spawn.Queue() if processes else queue.Queue()
+    start = spawn.Process if processes else threading.Thread
+    with ExitStack() as stack:
+        urls = [
+            stack.enter_context(paced(root, assumed.bandwidth, assumed.latency, process=processes))
+            for _ in range(assumed.nodes)
+        ]
+        members = []
+        for rank in range(ranks):
+            node = rank // assumed.ranks_per_node
+            given = {"remote": urls[node], "local": str(folder / f"node{node}")}
+            args = (assumed, rank, given, barrier, answers)
+            members.append(start(target=_rank, args=args, daemon=not processes))
+            members[-1].start()
+        if processes:
+            stack.callback(lambda: [member.kill() for member in members])
+        found = dict(answers.get(timeout=_PATIENCE) for _ in members)
+        for member in members:
+            member.join(_PATIENCE)
+    nodes = [0] * assumed.nodes
+    for rank, each in found.items():
+        nodes[rank // assumed.ranks_per_node] += each["bytes"]
+    # Between barriers all ranks measure the same.
+    return {**found[0], "bytes": nodes}
+
+
+class Begun(Callback):
+    """Notes in a file when each process begins an epoch: starting them is not simulated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_event(self, event: Event, place: World) -> None:
+        if isinstance(event, EpochBegun):
+            with self.path.open("a") as file:
+                file.write(f"{time.perf_counter()}\n")
+
+    def last(self) -> float:
+        return max(map(float, self.path.read_text().split()))
+
+
+def _rank(assumed: Assumed, rank: int, given: dict[str, Any], barrier: Any, answers: Any) -> None:
+    begun = Begun(Path(given["local"]).with_suffix(".begun"))
+    world = World(assumed.nodes, assumed.ranks_per_node, rank=rank)
+    # That of torch takes seconds to be imported, and is needed for loaders only.
+    torch = streamplug if assumed.workers else dataset_module
+    dataset = torch.StreamingDataset(
+        **given,
+        batch_size=assumed.batch_size,
+        shuffle=assumed.shuffle is not None,
+        shuffle_algo=assumed.shuffle or "window",
+        shuffle_block_size=assumed.block_size,
+        num_canonical_nodes=assumed.canonical_nodes,
+        predownload=assumed.predownload,
+        cache_limit=assumed.cache_limit,
+        progress_bar=False,
+        callbacks=[begun],
+        world=world,
+    )
+    batches: Any = dataset.batches
+    if assumed.workers:
+        loader = streamplug.StreamingDataLoader(
+            dataset, num_workers=assumed.workers, prefetch_factor=assumed.prefetch_factor
+        )
+        batches = loader.__iter__
+    found: dict[str, Any] = {"first": [], "waited": [], "seconds": []}
+    for _ in range(assumed.epochs):
+        barrier.wait(_PATIENCE)
+        begun.path.unlink(missing_ok=True)
+        barrier.wait(_PATIENCE)
+        waits, since = [], 0.0
+        for _ in batches():
+            barrier.wait(_PATIENCE)  # until all ranks have theirs
+            if not waits:
+                began = since = begun.last()
+            waits.append(time.perf_counter() - since)
+            time.sleep(assumed.step_seconds)
+            since = time.perf_counter()
+        found["first"].append(waits[0])
+        found["waited"].append(sum(waits[1:]))
+        found["seconds"].append(since - began)
+    answers.put((rank, {**found, "bytes": dataset.stats().downloaded_bytes}))

@@ -1,0 +1,210 @@
+"""What a simulation says, held against what must be so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from streamplug import MDSWriter
+from streamplug.errors import ConfigError, PluginError
+from streamplug.simulate import Assumed, planned_of, simulate
+from streamplug.simulate.told import told
+
+
+def test_a_fast_network_never_holds_up_a_slow_loop(run, plan):
+    found = run(bandwidth=1e12, latency=0.0, step_seconds=1.0)
+    [epoch] = found.epochs
+    assert (epoch.steps, epoch.simulated) == (40, 40)
+    assert epoch.seconds == pytest.approx(40, abs=0.01)
+    assert epoch.first_batch + epoch.waited < 0.01
+    assert found.egress == epoch.bytes == epoch.all_bytes == plan.shards.stored.sum()
+
+
+def test_a_slow_network_is_what_a_run_takes(run, plan):
+    found = run(bandwidth=50_000, latency=0.0, step_seconds=0.001)
+    assert found.epochs[0].seconds == pytest.approx(plan.shards.stored.sum() / 50_000, rel=0.05)
+
+
+def test_workers_are_ahead_while_the_loop_steps(run):
+    slow = {"bandwidth": 300_000, "step_seconds": 0.1, "predownload": 0}
+    alone, helped = run(**slow), run(**slow, workers=2)
+    assert helped.epochs[0].waited < alone.epochs[0].waited / 2
+
+
+def test_the_second_epoch_fetches_only_what_is_not_there(run):
+    without, limited = run(epochs=2), run(epochs=2, cache_limit=200_000)
+    assert [epoch.bytes > 0 for epoch in without.epochs] == [True, False]
+    assert limited.epochs[0].bytes == limited.epochs[1].bytes == without.egress
+    assert without.nodes[0].evictions == 0
+    assert limited.nodes[0].evictions > 40
+    assert max(limited.series["held"]["node 0"]) <= 200_000
+
+
+def test_each_node_pays_for_its_part(run):
+    found = run(nodes=4, price=0.5, shuffle="window", block_size=40)
+    assert len(found.nodes) == 4
+    assert found.egress == sum(node.bytes for node in found.nodes)
+    assert found.cost == pytest.approx(found.egress / 1e9 * 0.5)
+    assert list(found.series["fetched"]) == [f"node {n}" for n in range(4)]
+    assert [line[-1] for line in found.series["fetched"].values()] == [n.bytes for n in found.nodes]
+    many = run(nodes=8)
+    assert list(many.series["fetched"]) == ["least of a node", "mean", "most of a node"]
+
+
+def test_what_is_simulated_in_part_says_so_and_estimates_the_rest(run):
+    whole, part = run(bandwidth=1e6), run(most=30, bandwidth=1e6, predownload=20)
+    [epoch] = part.epochs
+    assert not part.complete
+    assert 0 < epoch.simulated < epoch.steps
+    assert epoch.bytes < epoch.all_bytes == pytest.approx(whole.egress, rel=0.05)
+    assert f"the first {epoch.simulated} of the 40 steps" in part.notes[0]
+    later = run(most=30, epochs=3, bandwidth=1e6)
+    assert len(later.epochs) == 1
+    assert later.egress == 3 * later.epochs[0].all_bytes
+
+
+def test_no_more_is_estimated_than_there_is(run, plan):
+    found = run(most=100, shuffle="global")
+    assert found.epochs[0].all_bytes == plan.shards.stored.sum()
+    limited = run(most=100, shuffle="global", cache_limit=200_000)
+    assert limited.epochs[0].all_bytes > plan.shards.stored.sum()
+
+
+def test_a_shuffle_is_measured(run):
+    stored, mixed = run(), run(shuffle="global")
+    assert stored.quality.displacement == 0
+    assert mixed.quality.displacement == pytest.approx(400 / 3, rel=0.2)
+    assert mixed.quality.same_shard < 0.2 < stored.quality.same_shard
+
+
+def test_compressed_shards_travel_small_and_lie_large(tmp_path):
+    with MDSWriter(
+        out=tmp_path, columns={"n": "int", "b": "bytes"}, size_limit=9000, compression="gz"
+    ) as out:
+        for n in range(200):
+            out.write({"n": n, "b": bytes(300)})
+    with planned_of({"remote": str(tmp_path), "batch_size": 10}) as plan:
+        found = simulate(plan, plan.assumed())
+        assert found.egress == plan.shards.stored.sum() < plan.shards.raw.sum() / 5
+        assert found.series["held"]["node 0"][-1] == plan.shards.raw.sum()
+    with planned_of({"remote": str(tmp_path), "batch_size": 10, "keep_zip": True}) as plan:
+        found = simulate(plan, plan.assumed())
+        both = plan.shards.raw.sum() + plan.shards.stored.sum()
+        assert found.series["held"]["node 0"][-1] == both
+
+
+def test_replicas_share_what_they_read(written):
+    config = {"remote": str(written), "batch_size": 10, "replication": 2}
+    with planned_of(config) as plan:
+        found = simulate(plan, plan.assumed(nodes=2, ranks_per_node=2))
+        assert found.epochs[0].steps == 20
+        assert sum(node.bytes for node in found.nodes) < 1.1 * plan.shards.stored.sum()
+        apart = simulate(plan, plan.assumed(nodes=2, ranks_per_node=1))
+        assert [node.bytes for node in apart.nodes] == 2 * [plan.shards.stored.sum()]
+
+
+def test_an_uneven_end_holds_nobody_up(written):
+    config = {"remote": str(written), "batch_size": 7, "partition_algo": "orig"}
+    with planned_of(config) as plan:
+        found = simulate(plan, plan.assumed(nodes=2, workers=3, epochs=2))
+        assert [epoch.simulated for epoch in found.epochs] == [
+            epoch.steps for epoch in found.epochs
+        ]
+
+
+def test_a_config_says_what_nobody_else_does(written, tmp_path):
+    config = {
+        "dataset": {
+            "remote": str(written), "local": str(tmp_path / "cache"), "cache_limit": "300kb", "shuffle": True,
+            "shuffle_algo": "global", "shuffle_block_size": 50, "num_canonical_nodes": 4, "predownload": 30,
+        },
+        "loader": {"batch_size": 20, "num_workers": "${env:WORKERS:-3}", "prefetch_factor": 4},
+    }  # fmt: skip
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    with planned_of(str(path)) as plan:
+        assert plan.assumed() == Assumed(
+            batch_size=20, workers=3, prefetch_factor=4, shuffle="global", block_size=50,
+            canonical_nodes=4, predownload=30, cache_limit=300 * 1024,
+        )  # fmt: skip
+        changed = plan.assumed(shuffle="none", cache_limit=None, workers=0)
+        assert (changed.shuffle, changed.cache_limit, changed.workers) == (None, None, 0)
+        assert not simulate(plan, changed).nodes[0].evictions
+    assert not (tmp_path / "cache").exists()
+
+
+def test_streams_with_caches_of_their_own_have_room_each(written, tmp_path):
+    def config(*limits):
+        streams = [
+            {"remote": str(written), "local": str(tmp_path / str(n)), "cache_limit": limit}
+            for n, limit in enumerate(limits)
+        ]
+        return {"streams": streams, "batch_size": 10}
+
+    with planned_of(config(200_000, 200_000)) as plan:
+        found = simulate(plan, plan.assumed())
+        assert 200_000 < max(found.series["held"]["node 0"]) <= 400_000
+    with planned_of(config(200_000, 300_000)) as plan:
+        with pytest.raises(ConfigError, match="several limits"):
+            plan.assumed()
+        assert plan.assumed(cache_limit=250_000).cache_limit == 250_000
+
+
+def test_nothing_is_read_but_the_index(written, tmp_path):
+    (tmp_path / "index.json").write_bytes((written / "index.json").read_bytes())
+    with planned_of({"local": str(tmp_path), "batch_size": 10, "callbacks": ["nobody"]}) as plan:
+        found = simulate(plan, plan.assumed())
+    assert found.shards == 29
+    assert "lies on this machine" in " ".join(found.notes)
+    assert [path.name for path in tmp_path.iterdir()] == ["index.json"]
+
+
+def test_what_cannot_be_simulated_is_refused(written):
+    with (
+        pytest.raises(ConfigError, match=r"fetch='range' keeps no shards"),
+        planned_of({"remote": str(written), "fetch": "range"}),
+    ):
+        pass
+    with planned_of({"remote": str(written)}) as plan:
+        with pytest.raises(ConfigError, match="no batch size"):
+            plan.assumed()
+        with pytest.raises(ConfigError, match="one shard alone takes"):
+            simulate(plan, plan.assumed(batch_size=10, cache_limit=10))
+        with pytest.raises(PluginError):
+            simulate(plan, plan.assumed(batch_size=10, shuffle="unheard-of"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"nodes": 0}, "at least 1"),
+        ({"block_size": 0}, "at least 1"),
+        ({"workers": -1}, "0 or more"),
+        ({"predownload": -1}, "0 or more"),
+        ({"latency": float("nan")}, "0 or more"),
+        ({"bandwidth": 0.5}, "at least 1 byte per second"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(wrong, rule):
+    with pytest.raises(ConfigError, match=rule):
+        Assumed(**wrong)
+
+
+def test_texts_mean_numbers_sizes_and_words():
+    texts = {
+        "nodes": "4", "cache_limit": "2gb", "bandwidth": " 10mb ", "step_seconds": "0.25",
+        "predownload": "auto", "block_size": "default", "shuffle": "window", "epochs": "", "price": None,
+    }  # fmt: skip
+    assert told(texts) == {
+        "nodes": 4, "cache_limit": 2 << 30, "bandwidth": 10 << 20, "step_seconds": 0.25,
+        "predownload": None, "block_size": None, "shuffle": "window",
+    }  # fmt: skip
+    for name, text in (
+        ("latency", "soon"),
+        ("nodes", "many"),
+        ("cache_limit", "50%"),
+        ("colour", "1"),
+    ):
+        with pytest.raises(ConfigError, match=name):
+            told({name: text})
