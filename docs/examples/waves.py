@@ -36,9 +36,10 @@ def write_waves(out: Path) -> None:
     rng = np.random.default_rng(7)
     x = rng.normal(size=(SAMPLES, 8))
     y = np.sin(x).sum(1, keepdims=True) + rng.normal(size=(SAMPLES, 1)) / 10
-    columns = {"id": "int", "x": "ndarray:float64:8", "y": "ndarray:float64:1"}
-    with MDSWriter(out=out, columns=columns, size_limit="2kb", exist_ok=True) as writer:
-        writer.write_batch({"id": np.arange(SAMPLES), "x": x, "y": y})
+    tokens = np.clip(4 * x + 16, 0, 31).astype(np.int64)  # for language models
+    columns = {"id": "int", "x": "ndarray:float64:8", "y": "ndarray:float64:1", "tokens": "ndarray:int64:8"}
+    with MDSWriter(out=out, columns=columns, size_limit="4kb", exist_ok=True) as writer:
+        writer.write_batch({"id": np.arange(SAMPLES), "x": x, "y": y, "tokens": tokens})
 
 
 def note(out: Path, step: int, loss: float, samples: list[int]) -> None:
