@@ -47,19 +47,17 @@ def train_here(config: dict[str, Any]) -> None:
         loader.load_state_dict(saved["loader"])  # the same on all ranks
         step = saved["step"]
 
-    def report(loss: float) -> None:
-        """Hand over the loss, and a checkpoint now and then."""
+    def save(loss: float) -> None:
+        """Report what there is, with a checkpoint of rank 0; all ranks must."""
         with tempfile.TemporaryDirectory() as folder:
-            checkpoint = None
-            if rank == 0 and step % options.every == 0:
-                saved = {
-                    "model": model.state_dict(),
-                    "optimizer": optimizer.state_dict(),
-                    "loader": loader.state_dict(),
-                    "step": step,
-                }
-                torch.save(saved, Path(folder) / "checkpoint.pt")
-                checkpoint = train.Checkpoint.from_directory(folder)
+            saved = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "loader": loader.state_dict(),
+                "step": step,
+            }
+            torch.save(saved, Path(folder) / "checkpoint.pt")
+            checkpoint = train.Checkpoint.from_directory(folder) if rank == 0 else None
             train.report({"step": step, "loss": loss}, checkpoint=checkpoint)
 
     while step < options.steps:
@@ -74,7 +72,8 @@ def train_here(config: dict[str, Any]) -> None:
             losses, samples = zip(*parts)
             if rank == 0:
                 note(options.out, step, sum(losses) / ranks, sum(samples, []))
-            report(sum(losses) / ranks)
+            if step % options.every == 0:
+                save(sum(losses) / ranks)
             if step == options.steps:
                 break
 

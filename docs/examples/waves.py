@@ -16,16 +16,19 @@ GLOBAL_BATCH = 24
 """Samples per step, over all ranks: an epoch is 13 steps, the last of them filled up."""
 
 
-def arguments(what: str) -> argparse.Namespace:
+def options_of(what: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--data", type=Path, default=Path("waves"), help="the data set")
     parser.add_argument("--out", type=Path, default=Path("run"), help="for checkpoints and losses")
     parser.add_argument("--steps", type=int, default=40, help="of the whole run")
     parser.add_argument("--every", type=int, default=4, help="steps between checkpoints")
     parser.add_argument("--workers", type=int, default=0, help="loader workers of each rank")
-    options = parser.parse_args()
+    return parser
+
+
+def arguments(what: str | None) -> argparse.Namespace:
+    options = options_of(what).parse_args()
     options.data, options.out = options.data.absolute(), options.out.absolute()
-    options.out.mkdir(parents=True, exist_ok=True)
     return options
 
 
@@ -44,6 +47,7 @@ def write_waves(out: Path) -> None:
 
 def note(out: Path, step: int, loss: float, samples: list[int]) -> None:
     """Write down the loss of a step, and which samples it was taken over."""
+    out.mkdir(parents=True, exist_ok=True)
     with (out / "losses.jsonl").open("a") as log:
         line = {"step": step, "loss": loss, "samples": sorted(samples), "process": os.getpid()}
         log.write(json.dumps(line) + "\n")
