@@ -8,6 +8,7 @@ from typing import Any
 
 from streamplug import advice
 from streamplug.clock import EpochClock, Loop, private_cells
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import BATCHINGS, PARTITIONS, Curriculum, Epoch, Planner, Setting, state
 from streamplug.plugin.catalog import CATALOG
@@ -98,6 +99,7 @@ class Run:
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
         self._sets: int | None = None
+        self._in_worker = False
         self.version = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -231,7 +233,8 @@ class Run:
             )
         epoch, step = self.clock.begin(loop)
         self._cursor = (self.clock.begun(), epoch, step)
-        self._sets = None if loop.ticket else self.clock.sets
+        self._in_worker = bool(loop.ticket)
+        self._sets = None if self._in_worker else self.clock.sets
         return epoch, step
 
     def moved_to(self, epoch: int, step: int) -> None:
@@ -243,6 +246,28 @@ class Run:
         if self._sets is not None:
             self.check_sets(self._sets)
         self._cursor = (self._cursor[0], epoch, step)
+
+    def handed_out(self, epoch: int, step: int) -> None:
+        """Note that a loader, whose workers may be ahead, has handed out everything before a step."""
+        self._cursor = (self._cursor[0], epoch, step)
+
+    def begins(self, epoch: int, world: World) -> None:
+        """Begin another epoch where nothing else is under way, if whoever reads says that it is its turn.
+
+        Raises:
+            ConfigError: If it is no whole number from 0 on.
+        """
+        epoch = whole_number("epoch", epoch, 0)
+        at, first = self.clock.next()
+        if epoch == at:
+            return
+        if (at, first) == (0, 0):
+            self._continue(epoch, 0, changed=False)
+        elif self._is_over(first, world):
+            self._continue(at + 1, 0, changed=False)
+
+    def _is_over(self, step: int, world: World) -> bool:
+        return step > 0 and step * self.batch >= self.length(world)
 
     def check_sets(self, sets: int) -> None:
         """Refuse to go on with a loop that began when the clock had been set so often.
@@ -260,12 +285,12 @@ class Run:
         """Return the state as far as this process knows it.
 
         Raises:
-            StateError: If loader workers have read since.
+            StateError: If loader workers have read since, or this is one.
         """
         begun, epoch, step = self._cursor
         if self.clock.begun() == 0:
             return self.next_state(world)
-        if self.clock.begun() != begun:
+        if self._in_worker or self.clock.begun() != begun:
             raise StateError(
                 "the data set was read by loader workers, which may be ahead of the training loop; "
                 "use StreamingDataLoader.state_dict(), or pass num_samples="
@@ -275,11 +300,16 @@ class Run:
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
         """Return the state after so many samples, over all ranks, of the current epoch.
 
+        None of them, where an epoch was handed out to its end, is the beginning of the next.
+
         Raises:
             StateError: If they are not whole global batches.
         """
         global_batch = self.batch * world.ranks
         epoch, first = self.clock.current()
+        _, at, used = self._cursor
+        if not samples and (at > epoch or (at == epoch and self._is_over(used, world))):
+            epoch, first = epoch + 1, 0
         steps, rest = divmod(samples, global_batch)
         if rest or samples < 0:
             raise StateError(
@@ -361,6 +391,7 @@ class Run:
 
     def _continue(self, epoch: int, step: int, *, changed: bool) -> None:
         self.version += changed
+        self._cursor = (-1, 0, 0)
         self.clock.set(epoch, step, self.version)
 
 

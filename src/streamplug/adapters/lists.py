@@ -63,8 +63,10 @@ def end_to_end(values: Any) -> Joined | None:
     return Joined(np.frombuffer(data, np.uint8), Cuts(lengths, texts))
 
 
-def list_bytes(values: Any) -> int:
-    """Return about how many bytes a list takes in a message; what is none takes many."""
+def values_bytes(values: Any) -> int:
+    """Return about how many bytes an array or a list takes in a message; what is neither takes many."""
+    if isinstance(values, np.ndarray):
+        return values.nbytes
     if type(values) is not list:
         return sys.maxsize
     return len(values) * sys.getsizeof(values[0]) if values else 0

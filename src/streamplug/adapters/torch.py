@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import islice
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 import torch
@@ -18,20 +20,17 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from streamplug import dataset, tokens
 from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.adapters.bundles import bundled, in_turn
-from streamplug.adapters.lists import Cuts, end_to_end, list_bytes
+from streamplug.adapters.lists import Cuts, end_to_end, values_bytes
+from streamplug.adapters.numbers import plain
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import Configurable, detect_world
 from streamplug.errors import ConfigError
 from streamplug.fetch import observe
-from streamplug.run import Run
 from streamplug.summary import ShownLoader
 from streamplug.types import ColumnValues, Sample, World
 
 _WORTH_AN_ARENA = 1 << 14
 """Bytes of a batch from which on an arena is quicker than a pipe."""
-
-_LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
-"""Bytes of torch's largest dtype of each of numpy's kinds."""
 
 
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
@@ -124,6 +123,10 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
             `batch_transform` comes with `transform`, `collate_fn` or a data set that changes samples.
     """
 
+    dataset: StreamingDataset  # the constructor takes no other
+    # So Accelerate deals no batches to ranks again, and has the state in its checkpoints.
+    _is_accelerate_prepared = use_stateful_dataloader = True
+
     def __init__(
         self,
         dataset: StreamingDataset,
@@ -165,12 +168,14 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         self._transform = transform if self._by_sample else batch_transform
         self._threads = threads
         self._version = dataset._run.version
+        # Some trainers tell no loader which epoch they begin, but its sampler.
+        self.sampler.set_epoch = partial(StreamingDataLoader.set_epoch, proxy(self))  # type: ignore[attr-defined]
         # Epoch, first step and batches handed out of the loop that is under way, and when it began.
         self._loop: tuple[int, int, int, int] | None = None
 
     def _get_iterator(self) -> Any:
         batches = _Batches(
-            self.dataset,  # type: ignore[arg-type]  # the constructor takes no other
+            self.dataset,
             self._transform,
             self.collate_fn if self._by_sample else None,
             self.batch_size or 1,
@@ -183,9 +188,8 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
-        return DataLoader(
-            batches, batch_size=None, collate_fn=_as_it_is, **settings
-        )._get_iterator()
+        whole = DataLoader(batches, batch_size=None, collate_fn=_as_it_is, **settings)
+        return whole._get_iterator()
 
     def _arenas(self) -> list[Arena]:
         # Those that wait, the one in use, and the one that is being made.
@@ -193,7 +197,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         return [Arena(slots) for _ in range(self.num_workers)] if Arena.possible() else []
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
-        run: Run = self.dataset._run  # type: ignore[attr-defined]  # the constructor takes no other
+        run = self.dataset._run
         if self._version != run.version:
             self._iterator = None  # persistent workers have the run as it was before
         self._version, sets = run.version, run.clock.sets
@@ -205,19 +209,19 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         with self._line():
             for number, batch in enumerate(_moved(batches, self._device), 1):
                 run.check_sets(sets)
+                run.handed_out(epoch, first + number)
                 self._loop = (epoch, first, number, sets)
                 yield batch
         self._loop = None
 
     def _line(self) -> AbstractContextManager[None]:
-        data: StreamingDataset = self.dataset  # type: ignore[assignment]  # the constructor takes no other
         # Without workers the data set itself is iterated over here, and shows what it downloads.
+        data = self.dataset
         return data._watch.line(data._found_world(), data._source.remote and self.num_workers > 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""
-        data: StreamingDataset = self.dataset  # type: ignore[assignment]  # the constructor takes no other
-        run, world = data._run, data._world()
+        run, world = self.dataset._run, self.dataset._world()
         if self._loop is None or self._loop[3] != run.clock.sets:
             return run.next_state(world)
         epoch, first, handed_out, _ = self._loop
@@ -227,7 +231,18 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""
         # Persistent workers may be ahead in the run as it was before.
         self._iterator = None
-        self.dataset.load_state_dict(saved)  # type: ignore[attr-defined]  # the constructor takes no other
+        self.dataset.load_state_dict(saved)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take note which epoch a trainer begins; one that says nothing need not be changed to do so.
+
+        It matters only where a run stands at the end of an epoch, or was given no state: trainers that count
+        batches, and ask for no more, begin the next epoch there.
+
+        Args:
+            epoch: By the trainer's own count, from 0.
+        """
+        self.dataset._run.begins(epoch, self.dataset._world())
 
 
 # -- batches in workers ---------------------------------------------------------------
@@ -283,24 +298,15 @@ def _as_it_is(batch: Any) -> Any:
 def _collated(columns: dict[str, ColumnValues]) -> dict[str, Any]:
     """Return columns as torch collates samples of them."""
     return {
-        name: values if _plain(values) else default_collate(list(values))
+        name: values if plain(values) else default_collate(list(values))
         for name, values in columns.items()
     }
-
-
-def _plain(values: Any) -> bool:
-    """Say whether these are numbers that torch has."""
-    return (
-        isinstance(values, np.ndarray)
-        and values.dtype.kind in "biufc"
-        and values.dtype.itemsize <= _LARGEST[values.dtype.kind]
-    )
 
 
 def _tensors(batch: Any) -> Any:
     if not isinstance(batch, dict):
         return batch
-    return {key: _tensor(value) if _plain(value) else value for key, value in batch.items()}
+    return {key: _tensor(value) if plain(value) else value for key, value in batch.items()}
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -335,7 +341,7 @@ def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
             value = value.numpy()
         except (TypeError, RuntimeError):  # not of a kind that numpy has
             return key, None
-    return key, value if _plain(value) else None
+    return key, value if plain(value) else None
 
 
 class _Handed:
@@ -353,10 +359,7 @@ def _nbytes(batch: Any) -> int:
     packed, rest, _ = batch.parts if type(batch) is _Handed else (None, {}, {})
     if packed is not None or not rest:
         return sys.maxsize
-    return sum(
-        value.nbytes if isinstance(value, np.ndarray) else list_bytes(value)
-        for value in rest.values()
-    )
+    return sum(map(values_bytes, rest.values()))
 
 
 def _opened(packed: Packed | None, rest: dict[Any, Any], cuts: dict[Any, Cuts]) -> dict[Any, Any]:

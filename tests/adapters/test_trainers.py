@@ -1,0 +1,132 @@
+"""What trainers of others do with a loader: count its batches, tell it their epoch, ask its data set for a state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader  # noqa: E402, TID251
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streamplug.errors import ConfigError, StateError  # noqa: E402
+
+BATCH, STEPS = 10, 5
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("sets") / "one"
+    with MDSWriter(out=out, columns={"n": "int"}, size_limit=200) as writer:
+        writer.write_batch({"n": np.arange(BATCH * STEPS - 3)})  # so that an epoch is filled up
+    return str(out)
+
+
+def make(folder: str, workers: int = 0) -> StreamingDataLoader:
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=BATCH)
+    return StreamingDataLoader(dataset, num_workers=workers)
+
+
+def counted(loader: StreamingDataLoader) -> list[list[int]]:
+    """Return an epoch as a trainer takes it: as many batches as there are, and not one more."""
+    batches = iter(loader)
+    return [next(batches)["n"].tolist() for _ in range(len(loader))]
+
+
+def whole(folder: str, epochs: int) -> list[list[list[int]]]:
+    loader = make(folder)
+    return [[batch["n"].tolist() for batch in loader] for _ in range(epochs)]
+
+
+@WORKERS
+def test_a_trainer_that_counts_goes_on_with_the_next_epoch(folder, workers):
+    before = make(folder, workers)
+    counted(before)
+    state = before.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (0, BATCH * STEPS)
+    after = make(folder, workers)
+    after.load_state_dict(state)
+    after.set_epoch(1)
+    assert counted(after) == whole(folder, 2)[1]
+
+
+def test_samplers_of_loaders_are_told_as_well(folder):
+    loader = make(folder)
+    loader.sampler.set_epoch(2)  # no state was loaded: the trainer's checkpoint is of an epoch's end
+    assert counted(loader) == whole(folder, 3)[2]
+    assert loader.state_dict()["epoch"] == 2
+
+
+def test_who_names_the_epoch_of_the_state_gets_its_rest(folder):
+    before = make(folder)
+    counted(before)
+    after = make(folder)
+    after.load_state_dict(before.state_dict())
+    after.set_epoch(0)
+    assert list(after) == []
+
+
+@WORKERS
+def test_within_an_epoch_and_between_epochs_nothing_changes(folder, workers):
+    epochs = whole(folder, 3)
+    before = make(folder, workers)
+    batches = iter(before)
+    next(batches)
+    after = make(folder, workers)
+    after.load_state_dict(before.state_dict())
+    for number in (0, 1, 2):
+        after.set_epoch(number + 7)  # a trainer may count from anywhere
+        assert [batch["n"].tolist() for batch in after] == epochs[number][not number :]
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1"])
+def test_an_epoch_is_a_number(folder, epoch):
+    with pytest.raises(ConfigError, match="epoch"):
+        make(folder).set_epoch(epoch)
+
+
+@WORKERS
+@pytest.mark.parametrize("how", ["to its end", "counted"])
+def test_no_samples_of_an_epoch_that_has_ended_are_the_next_one(folder, workers, how):
+    loader = make(folder, workers)
+    data: Any = loader.dataset
+    assert data.state_dict(0)["epoch"] == 0
+    batches = iter(loader)
+    next(batches)
+    assert data.state_dict(BATCH)["sample_in_epoch"] == BATCH
+    assert (data.state_dict(0)["epoch"], data.state_dict(0)["sample_in_epoch"]) == (0, 0)
+    for _ in range(STEPS - 1):
+        next(batches)
+    assert data.state_dict(BATCH * STEPS)["epoch"] == 0
+    if how == "to its end":
+        assert list(batches) == []
+    state = data.state_dict(0)
+    assert (state["epoch"], state["sample_in_epoch"]) == (1, 0)
+    again = make(folder, workers)
+    again.load_state_dict(state)
+    assert counted(again) == whole(folder, 2)[1]
+
+
+def test_a_state_that_was_loaded_is_not_taken_for_the_end_of_what_was_read(folder):
+    loader = make(folder)
+    data: Any = loader.dataset
+    counted(loader)
+    data.load_state_dict({**data.state_dict(0), "epoch": 0, "sample_in_epoch": BATCH})
+    assert data.state_dict(0)["epoch"] == 0
+
+
+class AsksInWorkers(StreamingDataset):
+    def __iter__(self) -> Any:
+        for sample in super().__iter__():
+            self.state_dict()
+            yield sample
+
+
+def test_a_worker_that_asks_for_a_state_is_refused(folder):
+    dataset = AsksInWorkers(local=folder, batch_size=BATCH)
+    with pytest.raises(StateError, match="use StreamingDataLoader"):
+        next(iter(DataLoader(dataset, batch_size=BATCH, num_workers=1)))
