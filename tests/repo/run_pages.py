@@ -36,22 +36,22 @@ def fails(source: str, expected: str, names: dict[str, object]) -> None:
         exec(compile(source, str(Path("page.py").absolute()), "exec"), names)
     except Exception as error:
         kind = type(error)
-        compare(source, f"{kind.__module__}.{kind.__name__}: {error}".split(), expected.split())
+        found = f"{kind.__module__}.{kind.__name__}: {error}"
+        compare(source.strip(), " ".join(found.split()), " ".join(expected.split()))
     else:
-        raise AssertionError(f"no error: {source}")
+        raise AssertionError(f"no error: {source.strip()}")
 
 
-def compare(what: str, found: str | list[str], expected: str | list[str]) -> None:
+def compare(what: str, found: str, expected: str) -> None:
     """Compare; ``…`` stands for anything in a line, or for any lines, and sizes of whole sets may differ."""
-    texts = [" ".join(each) if isinstance(each, list) else each for each in (found, expected)]
+    found = found.replace(str(Path.cwd()), "/data")
     # Other versions of zlib pack otherwise.
-    texts = [re.sub(r"[0-9,]+ bytes$", "", each, flags=re.MULTILINE) for each in texts]
-    texts[0] = texts[0].replace(str(Path.cwd()), "/data")
+    printed, shown = (re.sub(r"(?m)[0-9,]+ bytes$", "", text) for text in (found, expected))
     lines = [
         "(?s:.*)" if line == "…" else re.escape(line).replace("…", ".*")
-        for line in texts[1].split("\n")
+        for line in shown.split("\n")
     ]
-    if not re.fullmatch("\n".join(lines), texts[0]):
+    if not re.fullmatch("\n".join(lines), printed):
         raise AssertionError(f"{what}\n-- found:\n{found}\n-- the page says:\n{expected}")
 
 
