@@ -248,6 +248,13 @@ def test_every_environment_variable_is_described():
     assert {name for name in used if f"`{name}`" not in described} == set()
 
 
+def test_diagrams_show_the_orders_that_there_are(tmp_path):
+    run(ROOT, "docs/plots/diagrams.py", str(tmp_path))
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(drawn) == 4
+    assert drawn == {name: (ROOT / "docs" / "_static" / name).read_bytes() for name in drawn}
+
+
 LINK = re.compile(r"\]\((?P<target>[^()\s]*)\)")
 LINKING = [*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))]
 
