@@ -10,6 +10,7 @@ that cannot be run says so above itself: ``<!-- not run: reason -->``.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -126,6 +127,8 @@ def run(folder: Path, *command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", *command],
         cwd=folder,
+        # torch's threads wait for each other in vain where others work, too.
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
