@@ -14,6 +14,7 @@ exclude_patterns = ["_build", "changes"]
 html_theme = "furo"
 html_title = "streamplug"
 html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
 html_theme_options = {"top_of_page_buttons": []}
 
 myst_enable_extensions = ["deflist"]

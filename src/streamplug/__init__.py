@@ -97,6 +97,8 @@ __all__ = [
     "write_from",
     "write_parts",
 ]
+if find_spec("torch") is None:
+    __all__.remove("StreamingDataLoader")  # `import *` gives what there is
 
 
 def __getattr__(name: str) -> Any:

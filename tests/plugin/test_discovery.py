@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from streamplug.plugin import hookspecs
+from streamplug.plugin.kinds import KINDS
+
 GOOD = """
 @hookimpl
 def streamplug_encodings():
@@ -38,6 +41,22 @@ importlib.metadata.entry_points = scan
 def good(site):
     site.install("good", GOOD, code=FINE)
     return site
+
+
+def test_every_hook_is_asked(site):
+    hooks = [name for name, each in vars(hookspecs).items() if hasattr(each, "streamplug_spec")]
+    kinds = {kind.hook: kind for kind in KINDS.values()}
+    code = [
+        f"@hookimpl\ndef {hook}(): return [Provider('mine', 'all.code:{hook}')]" for hook in hooks
+    ]
+    classes = [
+        f"class {hook}(streamplug.{kinds[hook].base}): pass\n"
+        f"{hook}.__abstractmethods__ = frozenset()"  # as if it defined them all
+        for hook in hooks
+    ]
+    site.install("all", "\n".join(code), code="\n".join(["import streamplug", *classes]))
+    asked = [f"print(resolve({kinds[hook].name!r}, 'mine').__name__)" for hook in hooks]
+    assert site.run("\n".join(asked)).split() == hooks
 
 
 def test_a_plugin_is_found_and_imported_only_when_its_name_is_used(good):

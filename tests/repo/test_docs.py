@@ -2,29 +2,40 @@
 
 The blocks of a page run as one script, in a directory of its own. A block whose first line is a
 comment with a file's name, ``# rot13.py``, is saved as that file instead; if the name begins with
-``test_``, pytest runs it after the script. A block that cannot be run says so above itself:
-``<!-- not run: reason -->``.
+``test_``, pytest runs it after the script. A block that is followed by one of text with an error of
+ours, ``streamplug.errors.NotFound: ...``, must end in that error. Commands of console blocks, after
+``$ ``, run in their place, and must print what stands below them. ``…`` stands for anything. A block
+that cannot be run says so above itself: ``<!-- not run: reason -->``.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby, pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import pytest
 
 from streamplug.cli import main
+from streamplug.plugin import hookspecs
 from streamplug.plugin.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+HOOKS = {name for name, each in vars(hookspecs).items() if hasattr(each, "streamplug_spec")}
+TOGETHER = ("howto", "reference", "tutorial")  # all pages of these folders run in one process
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*\S.*) -->")
+ERROR = re.compile(r"streamplug\.errors\.\w+: ")
 PYTHON = re.compile(
     r"(\{code(-block)?\}\s*)?(python|py|python3|pycon|ipython3?)\b|\{doctest\}|\{testcode\}"
 )
@@ -45,42 +56,79 @@ class Page:
     faults: list[str] = field(default_factory=list)
 
 
-def parse(text: str) -> Page:
-    lines = text.split("\n")
-    script = [""] * len(lines)
-    page = Page("")
+@dataclass
+class Fenced:
+    """A fenced block: its lines are those from `begin` to `end`, without the fences."""
+
+    info: str
+    begin: int
+    end: int
+    lines: list[str]
+    run: bool
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)
+
+
+def fenced(lines: list[str]) -> Iterator[Fenced]:
     number = 0
     while number < len(lines):
         fence = FENCE.match(lines[number])
+        number += 1
         if fence is None:
-            if re.match(r"\s+(`{3,}|~{3,})\s*\S*py", lines[number]):
-                page.faults.append(f"line {number + 1}: an indented Python block would not run")
-            number += 1
             continue
-        begin = number + 1
-        end = next(i for i in range(begin, len(lines)) if lines[i].rstrip() == fence["mark"])
+        end = next(i for i in range(number, len(lines)) if lines[i].rstrip() == fence["mark"])
+        above = next((line for line in reversed(lines[: number - 1]) if line.strip()), "")
+        run = NOT_RUN.fullmatch(above.strip()) is None
+        yield Fenced(fence["info"].strip(), number, end, lines[number:end], run)
         number = end + 1
-        if not PYTHON.match(fence["info"]):
+
+
+def parse(text: str) -> Page:
+    lines = text.split("\n")
+    script = [""] * len(lines)
+    blocks = list(fenced(lines))
+    page = Page("")
+    for block, after in zip(blocks, [*blocks[1:], None], strict=False):
+        if block.info == "console" and block.run:
+            commands(block, script, page)
+        if not PYTHON.match(block.info) or not block.run:
             continue
-        above = next((line for line in reversed(lines[: begin - 1]) if line.strip()), "")
-        if NOT_RUN.fullmatch(above.strip()):
-            continue
-        if fence["info"].strip() != "python":
-            page.faults.append(f"line {begin}: write ```python, not ```{fence['info']}")
-            continue
-        block = "\n".join(lines[begin:end]) + "\n"
-        if file := FILE.match(block):
-            page.files[file["name"]] = block
+        if block.info != "python":
+            page.faults.append(f"line {block.begin}: write ```python, not ```{block.info}")
+        elif file := FILE.match(block.text):
+            page.files[file["name"]] = block.text
+        elif after and after.info == "text" and ERROR.match(after.text):
+            source = "\n" * block.begin + block.text
+            script[block.begin] = f"_fails({source!r}, {after.text!r}, globals())"
         else:
-            script[begin:end] = lines[begin:end]
+            script[block.begin : block.end] = block.lines
+    inside = {number for block in blocks for number in range(block.begin - 1, block.end + 1)}
+    for number, line in enumerate(lines):
+        if number not in inside and re.match(r"\s+(`{3,}|~{3,})\s*\S*(py|console)", line):
+            page.faults.append(f"line {number + 1}: an indented block would not run")
     page.script = "\n".join(script)
     return page
+
+
+def commands(block: Fenced, script: list[str], page: Page) -> None:
+    """Put calls of the commands of a console block into the script, where they stand."""
+    begins = [n for n, line in enumerate(block.lines) if line.startswith("$ ")]
+    for begin, end in pairwise([*begins, len(block.lines)]):
+        command = block.lines[begin][2:]
+        if not command.startswith("streamplug "):
+            page.faults.append(f"line {block.begin + begin + 1}: only streamplug is run")
+        shown = "".join(f"{line}\n" for line in block.lines[begin + 1 : end])
+        script[block.begin + begin] = f"_prints({command!r}, {shown!r})"
 
 
 def run(folder: Path, *command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", *command],
         cwd=folder,
+        # torch's threads wait for each other in vain where others work, too.
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
@@ -91,20 +139,41 @@ def run(folder: Path, *command: str) -> None:
     )
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_python_of_a_page_runs(path, tmp_path):
-    page = parse(path.read_text(encoding="utf-8"))
-    assert not page.faults, f"{path}: {page.faults}"
-    for name, content in page.files.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    if page.script.strip():
-        (tmp_path / "page.py").write_text(page.script, encoding="utf-8")
-        run(tmp_path, "page.py")
-    for name in page.files:
-        if name.startswith("test_"):
-            run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", name)
-        else:
-            run(tmp_path, "-c", f"import {Path(name).stem}")
+def together(path: Path) -> str:
+    """Return the name of the group of pages that a page runs with."""
+    name = str(path.relative_to(ROOT))
+    return " ".join(TOGETHER) if path.parent.name in TOGETHER else name
+
+
+def folder_of(path: Path, root: Path) -> Path:
+    return root / path.parent.name / path.stem
+
+
+GROUPS = {name: list(paths) for name, paths in groupby(sorted(PAGES, key=together), key=together)}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_code_of_pages_runs(name, tmp_path):
+    folders = []
+    pages = {path: parse(path.read_text(encoding="utf-8")) for path in GROUPS[name]}
+    for path, page in pages.items():
+        assert not page.faults, f"{path}: {page.faults}"
+        folder = folder_of(path, tmp_path)
+        folder.mkdir(parents=True)
+        for file, content in page.files.items():
+            (folder / file).write_text(content, encoding="utf-8")
+        if page.script.strip():
+            (folder / "page.py").write_text(page.script, encoding="utf-8")
+            folders.append(str(folder))
+    if folders:
+        run(tmp_path, str(Path(__file__).with_name("run_pages.py")), *folders)
+    for path, page in pages.items():
+        folder = folder_of(path, tmp_path)
+        for file in page.files:
+            if file.startswith("test_"):
+                run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
+            else:
+                run(folder, "-c", f"import {Path(file).stem}")
 
 
 def test_the_guard_finds_blocks_that_would_not_run():
@@ -124,11 +193,53 @@ def test_blocks_keep_their_lines():
     assert page.files == {"a.py": "# a.py\ny = 2\n"}
 
 
+def test_commands_and_errors_are_part_of_the_script(tmp_path):
+    text = (
+        "```console\n$ streamplug inspect set\nsamples …\n$ streamplug merge set\n```\n\n"
+        "```python\nopen('x')\n```\n\n```text\nstreamplug.errors.NotFound: y\n```\n"
+        "```console\npip install x\n```\n"
+    )
+    page = parse(text)
+    assert not page.faults
+    assert page.script.rstrip().split("\n") == [
+        "",
+        "_prints('streamplug inspect set', 'samples …\\n')",
+        "",
+        "_prints('streamplug merge set', '')",
+        *[""] * 3,
+        r"""_fails("\n\n\n\n\n\n\nopen('x')\n", 'streamplug.errors.NotFound: y\n', globals())""",
+    ]
+    assert parse("```console\n$ rm -r set\n```\n").faults == ["line 2: only streamplug is run"]
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("_prints('streamplug plugins --kind format', 'nothing\\n')", "the page says"),
+        ("_prints('streamplug merge nowhere', '')", "streamplug merge nowhere"),
+        ("_fails('x = 1', 'streamplug.errors.NotFound: y', globals())", "no error: x = 1"),
+        ("_fails('int(0, 0)', 'streamplug.errors.NotFound: y', globals())", "builtins.TypeError"),
+    ],
+)
+def test_what_is_not_as_the_page_says_is_an_error(tmp_path, script, fault):
+    (tmp_path / "page.py").write_text(script)
+    with pytest.raises(AssertionError, match=re.escape(fault)):
+        run(tmp_path, str(Path(__file__).with_name("run_pages.py")), str(tmp_path))
+
+
+def test_every_hook_is_that_of_a_kind():
+    assert {kind.hook for kind in KINDS.values()} == HOOKS
+
+
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
-def test_every_hook_has_a_section(kind):
-    heading = re.compile(rf"^#+ .*`{kind.hook}`", re.MULTILINE)
-    pages = [page for page in PAGES if page.parent.name == "plugins"]
-    assert [page.name for page in pages if heading.search(page.read_text())] == [f"{kind.name}.md"]
+def test_every_hook_has_a_page_with_its_docstring_and_an_example(kind):
+    heading = re.compile(rf"^## The hook `{kind.hook}`$(?P<section>.*)", re.MULTILINE | re.DOTALL)
+    pages = {page: page.read_text() for page in PAGES if page.parent.name == "plugins"}
+    found = {page.name: match for page in pages if (match := heading.search(pages[page]))}
+    assert list(found) == [f"{kind.name}.md"]
+    section = found[f"{kind.name}.md"]["section"]
+    assert f".. autofunction:: streamplug.plugin.hookspecs.{kind.hook}\n" in section
+    assert f"@hookimpl\ndef {kind.hook}():" in section
 
 
 def test_every_environment_variable_is_described():
@@ -140,15 +251,56 @@ def test_every_environment_variable_is_described():
     assert {name for name in used if f"`{name}`" not in described} == set()
 
 
+def test_diagrams_show_the_orders_that_there_are(tmp_path):
+    run(ROOT, "docs/plots/diagrams.py", str(tmp_path))
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(drawn) == 4
+    assert drawn == {name: (ROOT / "docs" / "_static" / name).read_bytes() for name in drawn}
+
+
+LINK = re.compile(r"\]\((?P<target>[^()\s]*)\)")
+LINKING = [*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))]
+
+
+def prose(path: Path) -> str:
+    """Return a page without its blocks of code."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for block in list(fenced(lines)):
+        lines[block.begin - 1 : block.end + 1] = [""] * (block.end - block.begin + 2)
+    return "\n".join(lines)
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in plain}
+
+
+def broken(path: Path, target: str) -> bool:
+    if re.match(r"\w+:", target):
+        url = urlsplit(target)
+        return url.scheme != "https" or re.fullmatch(r"([\w-]+\.)+[a-z]{2,}", url.netloc) is None
+    file, _, anchor = target.partition("#")
+    place = path.parent / file if file else path
+    return not place.exists() or (bool(anchor) and anchor not in anchors(place))
+
+
 def test_links_lead_somewhere():
-    link = re.compile(r"\]\((?!\w+://|#)([^)#\s]+)")
-    broken = [
-        f"{path.relative_to(ROOT)}: {target}"
-        for path in PAGES
-        for target in link.findall(path.read_text(encoding="utf-8"))
-        if not (path.parent / target).exists()
-    ]
-    assert not broken
+    found = [(path, target) for path in LINKING for target in LINK.findall(prose(path))]
+    assert len(found) > 200
+    assert [
+        f"{path.relative_to(ROOT)}: {target}" for path, target in found if broken(path, target)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "target", ["nowhere.md", "index.md#nowhere", "#nowhere", "http://example.com", "https://host"]
+)
+def test_links_that_lead_nowhere_are_found(target):
+    assert broken(ROOT / "docs" / "install.md", target)
+    assert not broken(ROOT / "docs" / "install.md", "#with-plugins")
 
 
 def test_every_command_is_described():

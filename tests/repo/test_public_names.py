@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import streamplug
@@ -45,6 +48,19 @@ def test_a_star_import_gives_the_names():
     found: dict[str, object] = {}
     exec("from streamplug import *", found)
     assert set(streamplug.__all__) <= set(found)
+
+
+def test_a_star_import_gives_the_others_without_torch():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from streamplug import *\n"
+        "import streamplug\n"
+        "assert 'StreamingDataLoader' not in streamplug.__all__ and len(streamplug.__all__) > 20\n"
+        "print(StreamingDataset.__module__)\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("streamplug.dataset\n", "")
 
 
 @pytest.mark.parametrize("module", [interfaces, plugin])

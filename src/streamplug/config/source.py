@@ -69,8 +69,12 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"config {path}: expected a file of {', '.join(_PARSERS)}")
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config {path}: {error}") from None
+    except FileNotFoundError:
+        raise ConfigError(f"config {path}: no such file; looked for {path.absolute()}") from None
+    except OSError as error:
+        raise ConfigError(f"config {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config {path}: not UTF-8: {error}") from None
     try:
         found = parse(text)
     except ConfigError as error:
