@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -36,12 +36,14 @@ _LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
     __doc__ = dataset.StreamingDataset.__doc__
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        # Workers share such memory under fork and spawn, and it has no name to be left behind.
-        cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
-        cells.numpy()[CELLS:] = self._watch.observer.counters.cells
-        self._share(cells.share_memory_(), None, os.getpid())  # type: ignore[no-untyped-call]  # it has no types
+    if not TYPE_CHECKING:  # for types, the arguments are those of the class of the core
+
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            # Workers share such memory under fork and spawn, and it has no name to be left behind.
+            cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
+            cells.numpy()[CELLS:] = self._watch.observer.counters.cells
+            self._share(cells.share_memory_(), None, os.getpid())
 
     def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
         """Count epochs, and what else happens, in memory that all workers see."""

@@ -203,7 +203,7 @@ def number_abbrev_to_int(abbrev_str: int | str) -> int:
     return parse_count(abbrev_str, "abbrev_str")
 
 
-class _OfItsDefaults:
+class _OfItsDefaults(streamplug.StreamingDataset):
     """The defaults that its classes of well-known data sets have."""
 
     def __init__(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
 from streamplug.write.target import Target
 from streamplug.write.upload import Uploader
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _COMPLETE = "the data set is complete"
 _GIVEN_UP = "the data set was given up after an error"
@@ -286,7 +289,7 @@ class Writer(Configurable, section="writer"):
             self._uploader.close()
         self._target.remove_temporary()
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -304,21 +307,23 @@ class Writer(Configurable, section="writer"):
 class MDSWriter(Writer):
     """A `Writer` of MDS shards, the format of mosaicml-streaming; see `Writer`."""
 
-    def __init__(
-        self,
-        *,
-        columns: Mapping[str, str] | None = None,
-        out: str | Path | tuple[str | Path, str],
-        **kwargs: Any,
-    ) -> None:
-        """Take the arguments of `Writer`, but for `format`.
+    if not TYPE_CHECKING:  # for types, the arguments are those of `Writer`
 
-        Raises:
-            ConfigError: If `format` is given.
-        """
-        if "format" in kwargs:
-            raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
-        super().__init__(columns=columns, out=out, format="mds", **kwargs)
+        def __init__(
+            self,
+            *,
+            columns: Mapping[str, str] | None = None,
+            out: str | Path | tuple[str | Path, str],
+            **kwargs: Any,
+        ) -> None:
+            """Take the arguments of `Writer`, but for `format`.
+
+            Raises:
+                ConfigError: If `format` is given.
+            """
+            if "format" in kwargs:
+                raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
+            super().__init__(columns=columns, out=out, format="mds", **kwargs)
 
 
 def format_of(given: object) -> Format:

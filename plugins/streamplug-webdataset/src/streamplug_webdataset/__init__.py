@@ -143,13 +143,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Imported when it is used: looking for plugins imports this package.
-    if name == "WebLoader" and find_spec("torch") is None:
-        raise ImportError(
-            "WebLoader is a loader of torch, which is not installed: pip install torch; without it, iterate "
-            "over the pipeline"
-        )
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # else any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        # Imported when it is used: looking for plugins imports this package.
+        if name == "WebLoader" and find_spec("torch") is None:
+            raise ImportError(
+                "WebLoader is a loader of torch, which is not installed: pip install torch; without "
+                "it, iterate over the pipeline"
+            )
+        if name in _HOME:
+            return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,16 +71,17 @@ class Source(StreamingDataset):
 
     def __init__(self, stream: Stream, order: Order, options: Mapping[str, Any]) -> None:
         """Read a stream in an order."""
-        passes = {"curriculum": {0: [1.0]}, "epoch_size": order.total} if order.total else {}
-        seed = {} if order.seed is None else {"shuffle_seed": order.seed}
+        more = dict(options)
+        if order.total:
+            more |= {"curriculum": {0: [1.0]}, "epoch_size": order.total}
+        if order.seed is not None:
+            more["shuffle_seed"] = order.seed
         super().__init__(
             streams=[stream],
             shuffle=order.mix is not None,
             shuffle_block_size=order.mix,
             batch_size=order.batch,
-            **seed,
-            **passes,
-            **options,
+            **more,
         )
         self._total, self._end = order.total, order.end
 

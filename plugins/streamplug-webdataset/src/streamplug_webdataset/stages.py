@@ -196,7 +196,7 @@ class Sampled(Stage):
         Raises:
             ConfigError: If that is none.
         """
-        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        if not 0 <= p <= 1:
             raise ConfigError(f"rsample({p!r:.60}): expected a probability, from 0 to 1")
         self._p = p
 
