@@ -152,7 +152,7 @@ class StreamingDataLoader(Configurable, DataLoader, section="loader"):  # type: 
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
-        own = dataset._own or type(dataset).__iter__ is not StreamingDataset.__iter__
+        own = dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
         if own and (threads or batch_transform is not None):
             raise ConfigError(
                 f"threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
