@@ -101,21 +101,23 @@ if find_spec("torch") is None:
     __all__.remove("StreamingDataLoader")  # `import *` gives what there is
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
-    home = _HOME[name]
-    if home == "adapters.torch" and find_spec("torch") is None:
-        if name == "StreamingDataLoader":
-            raise ImportError(
-                "StreamingDataLoader is a loader of torch, which is not installed: pip install torch; "
-                "without it, iterate over StreamingDataset.batches()"
-            )
-        # The same classes, less being torch datasets.
-        home = "dataset" if name == "StreamingDataset" else "tokens"
-    value = getattr(import_module(f"streamplug.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
+        home = _HOME[name]
+        if home == "adapters.torch" and find_spec("torch") is None:
+            if name == "StreamingDataLoader":
+                raise ImportError(
+                    "StreamingDataLoader is a loader of torch, which is not installed: pip install torch; "
+                    "without it, iterate over StreamingDataset.batches()"
+                )
+            # The same classes, less being torch datasets.
+            home = "dataset" if name == "StreamingDataset" else "tokens"
+        value = getattr(import_module(f"streamplug.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

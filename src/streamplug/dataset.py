@@ -228,7 +228,7 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        one_by_one, rows_of = self._own, self._reader.rows
+        one_by_one, rows_of = self.one_by_one, self._reader.rows
         read = lambda b: [self[i] for i in b.ids.tolist()] if one_by_one else rows_of(b.ids)  # noqa: E731
         for epoch, block, rows in self._blocks(read, self._source.rows):
             for step, part in block.batches():
@@ -237,8 +237,8 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
                 yield rows[part.stop - 1]
 
     @property
-    def _own(self) -> bool:
-        """Whether a subclass changes samples on their way out, as with mosaicml-streaming."""
+    def one_by_one(self) -> bool:
+        """Whether samples are asked for one by one, as a subclass with a `__getitem__` of its own wants."""
         return type(self).__getitem__ is not StreamingDataset.__getitem__
 
     def batches(

@@ -163,7 +163,7 @@ class Stream(ShownStream, Configurable):
         timeout = self.download_timeout or DOWNLOAD_TIMEOUT
         asked = storage if in_place else patient(storage, timeout)
         with observing(observer, storage.url):
-            index, derived = self._index(asked, retries)
+            index, derived = self.find_index(asked, retries)
         index = decoded_by(index, self.decoders)
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
         source = source_of(storage, index, derived)
@@ -190,8 +190,18 @@ class Stream(ShownStream, Configurable):
         store.begin()
         return OpenStream(self, index, store, where)
 
-    def _index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
-        """Return the index, and the directory of what was made with it if there is no index.json."""
+    def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+        """Return the index, and the directory of what was made with it if there is no index.json.
+
+        A subclass may keep it, or say how columns are decoded.
+
+        Args:
+            asked: Where it lies.
+            retries: How often what may pass is tried again.
+
+        Raises:
+            StreamplugError: If there is none, or it cannot be read.
+        """
         directory, in_place = self._directory(), self._in_place()
         kept = self.fetch != "range" or self.local is not None
         files = self._files

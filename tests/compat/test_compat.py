@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import os
+import pickle
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from streamplug import compat
+from streamplug.compat.differences import ALWAYS, BY_DEFAULT, MISSING
 from streamplug.errors import ConfigError, StreamplugError
 
 
@@ -85,6 +89,7 @@ def test_all_names_are_there(streaming):
     pytest.importorskip("torch")
     pytest.importorskip("streamplug_text")
     pytest.importorskip("streamplug_spark")
+    pytest.importorskip("streamplug_datasets")
     for module, names in compat.MODULES.items():
         code = f"from {module} import {', '.join(names)}"
         exec(code, {})
@@ -109,8 +114,8 @@ def test_other_names_are_refused_with_those_that_there_are(streaming):
         _ = streaming.Spanner
     with pytest.raises(ImportError, match="nothing"):
         exec("from streaming.base.util import nothing", {})
-    with pytest.raises(ModuleNotFoundError, match=r"streaming\.vision"):
-        exec("import streaming.vision", {})
+    with pytest.raises(ModuleNotFoundError, match=r"streaming\.base\.spanner"):
+        exec("import streaming.base.spanner", {})
 
 
 def test_a_library_that_is_imported_already_is_not_replaced(monkeypatch):
@@ -160,8 +165,8 @@ def test_registries_of_streams_are_refused(streaming, place):
 
 
 def test_what_has_no_meaning_is_refused(streaming, place):
-    with pytest.raises(TypeError, match="samples_per_epoch"):
-        streaming.StreamingDataset(local=place, samples_per_epoch=5)
+    with pytest.raises(TypeError, match="samples_in_epoch"):
+        streaming.StreamingDataset(local=place, samples_in_epoch=5)
     with pytest.raises(StreamplugError, match="py1b"):
         streaming.StreamingDataset(local=place, shuffle=True, shuffle_algo="py1b")
 
@@ -202,3 +207,64 @@ def test_without_a_plugin_its_names_say_what_to_install(streaming, monkeypatch):
         ImportError, match="JSONWriter comes with a plugin: pip install streamplug-t"
     ):
         _ = streaming.JSONWriter
+
+
+def test_the_size_of_an_epoch_goes_by_two_names(streaming, place):
+    for size in (30, 30.0, "30"):
+        assert len(streaming.StreamingDataset(local=place, samples_per_epoch=size)) == 30
+    with pytest.raises(StreamplugError, match=r"epoch_size=2\.5"):
+        streaming.StreamingDataset(local=place, samples_per_epoch=2.5)
+    with pytest.raises(ConfigError, match="either epoch_size= or samples_per_epoch="):
+        streaming.StreamingDataset(local=place, samples_per_epoch=30, epoch_size=30)
+
+
+def test_shards_and_streams_are_counted(streaming, tmp_path):
+    with streaming.MDSWriter(out=str(tmp_path), columns={"n": "int"}, size_limit=200) as out:
+        for n in range(40):
+            out.write({"n": n})
+    dataset = streaming.StreamingDataset(local=str(tmp_path))
+    assert len(dataset.shards) > 2
+    assert [len(shard) for shard in dataset.shards] == list(dataset.samples_per_shard)
+    assert sum(shard.samples for shard in dataset.shards) == dataset.num_samples == 40
+    assert dataset.shards[0].size == dataset.shards[0].samples
+    assert dataset.num_streams == 1
+
+
+def test_well_known_data_sets_have_its_defaults(streaming, place, tmp_path):
+    pytest.importorskip("streamplug_mosaic_shuffles")
+    pytest.importorskip("streamplug_datasets")
+    from streamplug import StreamingDataset
+
+    order = {"shuffle": True, "batch_size": 4}
+    theirs = streaming.multimodal.StreamingInsideWebVid(local=place, **order)
+    order |= {"shuffle_algo": "py1s", "shuffle_block_size": 1 << 18, "partition_algo": "orig"}
+    assert list(theirs) == list(StreamingDataset(local=place, **order))
+    assert type(theirs) is sys.modules["streaming.multimodal.webvid"].StreamingInsideWebVid
+    again = pickle.loads(pickle.dumps(theirs))
+    assert again[3] == {"n": 3}
+
+
+def test_what_differs_is_listed():
+    command = [sys.executable, "-m", "streamplug.compat", "--list"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    for module, names in compat.MODULES.items():
+        assert f"  {module}: {', '.join(names)}\n" in shown
+    for each in (*ALWAYS, *BY_DEFAULT):
+        assert f"  {each.what}\n    {each.theirs} -> {each.ours}\n" in shown
+    for missing, instead in MISSING.items():
+        assert f"  {missing} -> {instead}\n" in shown
+
+
+def test_the_guide_has_the_same_list():
+    guide = Path(__file__).parents[2] / "docs" / "moving" / "mosaicml-streaming.md"
+    rows = [
+        tuple(
+            re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).strip()
+            for cell in line.strip("|").split("|")
+        )
+        for line in guide.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    assert set(ALWAYS) <= set(rows)
+    assert set(BY_DEFAULT) <= set(rows)
+    assert set(MISSING.items()) <= set(rows)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
+import sys
 import time
 import warnings
+from importlib.metadata import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from types import MethodType, ModuleType, SimpleNamespace
@@ -14,6 +18,51 @@ import pytest
 
 if find_spec("streaming") is None:
     collect_ignore_glob = ["test_*.py"]
+
+
+HERE = Path(__file__).parent
+# What they import and is not installed, before they do.
+THEIRS = f"""
+import runpy
+import torchvision.datasets, torchvision.transforms.functional
+runpy.run_path({str(HERE / "stubs.py")!r})["install"]()
+runpy.run_path("program.py", run_name="__main__")
+"""
+SIDES = {
+    "theirs": ["-W", "ignore", "-c", THEIRS],
+    "ours": ["-m", "streamplug.compat", "program.py"],
+    "plain": ["program.py"],
+}
+
+
+@pytest.fixture(scope="session")
+def readme():
+    """Return a function that gives the README of an installed package, which its metadata have."""
+    return lambda package: metadata(package).get_payload() or metadata(package)["Description"]
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """Return a function that runs a program, and returns what it prints."""
+
+    def run(program, side):
+        folder = tmp_path / side
+        folder.mkdir(exist_ok=True)
+        (folder / "program.py").write_text(program, encoding="utf-8")
+        path = [str(HERE / "standins"), os.environ.get("PYTHONPATH", "")]
+        done = subprocess.run(
+            [sys.executable, *SIDES[side]],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

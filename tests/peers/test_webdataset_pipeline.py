@@ -114,6 +114,15 @@ CHAINS = {
     "select": lambda d, w: d.decode().select(lambda s: s["cls"] > 9),
     "rename": lambda d, w: d.decode().rename(image="jpg;png", label="cls"),
     "rename-only": lambda d, w: d.decode().rename(keep=False, image="jpg;png", label="cls"),
+    "extract_keys": lambda d, w: d.decode().extract_keys("*.txt", "c*;n*x", "js*"),
+    "extract_keys-missing": lambda d, w: d.extract_keys("flac", "cls", ignore_missing=True),
+    "rename_keys": lambda d, w: d.decode().rename_keys(("a", "t*"), ("b", "js*"), d="cls", c="npy"),
+    "rename_keys-kept": lambda d, w: d.rename_keys(a="t*", keep_unselected=True),
+    "rename_keys-first": lambda d, w: d.rename_keys(a="[ct]*", duplicate_is_error=False),
+    "rename_keys-missing": lambda d, w: d.rename_keys(a="flac", b="cls", must_match=False),
+    "pipelinefilter": lambda d, w: d.compose(
+        w.pipelinefilter(lambda source, n: list(source)[n:])(9)
+    ),
     "batched": lambda d, w: d.decode("rgb8").to_tuple("png", "cls", "txt").batched(8),
     "dicts": lambda d, w: d.decode().to_tuple("cls").map(lambda t: {"c": t[0]}).batched(8),
     "whole": lambda d, w: d.decode().to_tuple("cls").batched(8, partial=False),

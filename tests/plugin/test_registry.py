@@ -229,6 +229,22 @@ print(resolve("encoding", "mine") is again)
     assert shown == "True\nTrue\n"
 
 
+def test_a_class_is_registered_by_a_decorator(site):
+    shown = site.run(
+        CLASS
+        + """
+from streamplug import register_encoding, register_storage
+print(register_encoding("mine")(Mine) is Mine is resolve("encoding", "mine"))
+print(register_encoding("mine", cell(), replace=True))
+try:
+    register_storage("mine")(Mine)
+except Exception as error:
+    print(type(error).__name__)
+"""
+    )
+    assert shown == "True\nNone\nPluginError\n"
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [

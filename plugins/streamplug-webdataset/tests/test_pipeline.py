@@ -256,6 +256,57 @@ def test_stages_do_what_their_names_say(tars):
     assert numbers(start.then(itertools.islice, 3)) == [0, 1, 2]
 
 
+def test_names_are_found_by_patterns(tars):
+    start = wds.WebDataset(tars).decode()
+    assert next(iter(start.extract_keys("*.html;*.txt", "c*"))) == ("text 0", 0)
+    assert next(iter(start.extract_keys("png", ["cls"], ignore_missing=True))) == (0,)
+    assert next(iter(start.rename_keys(("text", "t?t"), number="cls"))) == {
+        "text": "text 0",
+        "number": 0,
+    }
+    kept = start.rename_keys(number="c*", keep_unselected=True)
+    assert next(iter(kept)) == {"__key__": "00000", "number": 0, "txt": "text 0"}
+    assert next(iter(start.rename_keys(a="png", must_match=False))) == {}
+    assert len(next(iter(start.rename_keys(a="*", duplicate_is_error=False)))) == 1
+    for wrong, message in (
+        (start.extract_keys("png"), r"has nothing that \['png'\] fit"),
+        (start.extract_keys("*t*;c*"), "which all fit"),
+        (start.rename_keys(a="png"), r"has nothing that \['png'\] fit"),
+        (start.rename_keys(a="*"), "more than one value for 'a'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            next(iter(wrong))
+
+
+def test_a_part_of_the_samples_is_drawn(tars):
+    dataset = wds.WebDataset(tars).rsample(0.5).decode()
+    first, second = numbers(dataset), numbers(dataset)
+    assert TOTAL / 4 < len(first) < TOTAL * 3 / 4
+    assert first == sorted(first) != second  # another part in each epoch
+    again = wds.WebDataset(tars).rsample(0.5).decode()
+    assert [numbers(again), numbers(again)] == [first, second]
+    assert (numbers(again.rsample(0)), len(numbers(wds.WebDataset(tars).rsample(1).decode()))) == (
+        [],
+        TOTAL,
+    )
+    many = list(wds.rsample(0.25)(range(100_000)))
+    assert 24_000 < len(many) < 26_000
+
+
+def test_functions_become_stages(tars):
+    @wds.pipelinefilter
+    def every(source, step, start=0):
+        return itertools.islice(source, start, None, step)
+
+    dataset = wds.WebDataset(tars).decode()
+    assert numbers(dataset.compose(every(10, start=3)))[:3] == [3, 13, 23]
+    assert list(every(4)(range(9))) == [0, 4, 8]
+    listed = wds.DataPipeline(
+        wds.SimpleShardList(tars), wds.detshuffle(), wds.tarfile_to_samples(), wds.decode()
+    )
+    assert sorted(numbers(listed)) == list(range(TOTAL)) != numbers(listed)
+
+
 def test_batches_are_made_and_taken_apart(tars):
     start = wds.WebDataset(tars).decode()
     batches = list(start.batched(10))
@@ -371,6 +422,7 @@ PIPELINES = {
     "selected": lambda d: d.select(odd_ones).batched(7),
     "rebatched": lambda d: d.batched(8).unbatched().select(odd_ones).batched(5),
     "mixed": lambda d: d.batched(6).unbatched().shuffle(11).batched(4),
+    "drawn": lambda d: d.rsample(0.6).batched(7),
     "sliced": lambda d: d.select(odd_ones).slice(3, 40, 2).batched(3),
     "own": lambda d: d.compose(in_pairs).batched(3),
     "nominal": lambda d: d.batched(5).with_epoch(11),
@@ -670,6 +722,7 @@ def test_stages_that_would_lose_samples_or_mean_nothing_are_refused(tars):
         lambda: dataset.batched(0),
         lambda: dataset.shuffle(True),
         lambda: dataset.slice(-1),
+        lambda: dataset.rsample(1.5),
         dataset.slice,
         dataset.with_epoch,
         lambda: dataset.with_length(-1),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import proxy
 
 import numpy as np
@@ -36,12 +36,14 @@ _WORTH_AN_ARENA = 1 << 14
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
     __doc__ = dataset.StreamingDataset.__doc__
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        # Workers share such memory under fork and spawn, and it has no name to be left behind.
-        cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
-        cells.numpy()[CELLS:] = self._watch.observer.counters.cells
-        self._share(cells.share_memory_(), None, os.getpid())  # type: ignore[no-untyped-call]  # it has no types
+    if not TYPE_CHECKING:  # for types, the arguments are those of the class of the core
+
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            # Workers share such memory under fork and spawn, and it has no name to be left behind.
+            cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
+            cells.numpy()[CELLS:] = self._watch.observer.counters.cells
+            self._share(cells.share_memory_(), None, os.getpid())
 
     def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
         """Count epochs, and what else happens, in memory that all workers see."""
@@ -154,7 +156,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
-        own = dataset._own or type(dataset).__iter__ is not StreamingDataset.__iter__
+        own = dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
         if own and (threads or batch_transform is not None):
             raise ConfigError(
                 f"threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "

@@ -1,7 +1,7 @@
 """Programs written for mosaicml-streaming, run as they are: ``import streaming`` gives what is here.
 
 Either the program itself begins with ``import streamplug.compat; streamplug.compat.install()``, or it is run
-by ``python -m streamplug.compat program.py``.
+by ``python -m streamplug.compat program.py``. ``python -m streamplug.compat --list`` says what differs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ VERSION = "0.13.0"
 _READING = ("LocalDataset", "Stream", "StreamingDataLoader", "StreamingDataset")
 _WRITING = ("CSVWriter", "JSONWriter", "MDSWriter", "TSVWriter", "XSVWriter")
 _UTIL = ("bytes_to_int", "clean_stale_shared_memory", "merge_index", "number_abbrev_to_int")
+_TEXT = ("StreamingC4", "StreamingEnWiki", "StreamingPile")
+_VISION = ("StreamingADE20K", "StreamingCIFAR10", "StreamingCOCO", "StreamingImageNet")
+_VIDEO = ("StreamingInsideWebVid", "StreamingOutsideDTWebVid", "StreamingOutsideGIWebVid")
 
 MODULES = {
     "streaming": (*_READING, *_WRITING),
@@ -33,6 +36,17 @@ MODULES = {
     "streaming.base.local": ("LocalDataset",),
     "streaming.base.stream": ("Stream",),
     "streaming.base.util": _UTIL,
+    "streaming.multimodal": _VIDEO,
+    "streaming.multimodal.webvid": _VIDEO,
+    "streaming.text": _TEXT,
+    "streaming.text.c4": ("StreamingC4",),
+    "streaming.text.enwiki": ("StreamingEnWiki",),
+    "streaming.text.pile": ("StreamingPile",),
+    "streaming.vision": _VISION,
+    "streaming.vision.ade20k": ("StreamingADE20K",),
+    "streaming.vision.cifar10": ("StreamingCIFAR10",),
+    "streaming.vision.coco": ("StreamingCOCO",),
+    "streaming.vision.imagenet": ("StreamingImageNet",),
 }
 """The modules that there are, and the names of each."""
 

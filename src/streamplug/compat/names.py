@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 import streamplug
+from streamplug.compat import MODULES
 from streamplug.config import parse_bytes, parse_count
 from streamplug.errors import ConfigError
 
@@ -22,9 +25,33 @@ _PLUGINS = {
     "XSVWriter": "streamplug_text",
     "dataframe_to_mds": "streamplug_spark",
 }
+_WELL_KNOWN = [
+    *MODULES["streaming.multimodal"],
+    *MODULES["streaming.text"],
+    *MODULES["streaming.vision"],
+]
 
 MDSWriter = streamplug.MDSWriter
 Stream = streamplug.Stream
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What a program asks of a shard.
+
+    Attributes:
+        samples: How many samples it has.
+    """
+
+    samples: int
+
+    def __len__(self) -> int:
+        return self.samples
+
+    @property
+    def size(self) -> int:
+        """How many samples it has, by another name."""
+        return self.samples
 
 
 class StreamingDataset(streamplug.StreamingDataset):
@@ -37,10 +64,11 @@ class StreamingDataset(streamplug.StreamingDataset):
         stream_config: Likewise.
         partition_algo: As for `streamplug.StreamingDataset`.
         shuffle_algo: Likewise.
+        samples_per_epoch: What its README calls `epoch_size`.
         **kwargs: The others.
 
     Raises:
-        ConfigError: If a stream is named; and as for `streamplug.StreamingDataset`.
+        ConfigError: If a stream is named, an epoch has two sizes, or as for `streamplug.StreamingDataset`.
     """
 
     def __init__(
@@ -50,8 +78,17 @@ class StreamingDataset(streamplug.StreamingDataset):
         stream_config: dict[str, Any] | None = None,
         partition_algo: str = "relaxed",
         shuffle_algo: str = "py1e",
+        samples_per_epoch: float | str | None = None,
         **kwargs: Any,
     ) -> None:
+        if samples_per_epoch is not None:
+            if kwargs.get("epoch_size") is not None:
+                raise ConfigError(
+                    "give either epoch_size= or samples_per_epoch=, which mean the same"
+                )
+            # 1e8 is a float in Python.
+            whole = isinstance(samples_per_epoch, float) and samples_per_epoch.is_integer()
+            kwargs["epoch_size"] = int(samples_per_epoch) if whole else samples_per_epoch
         if stream_name != "stream":
             raise ConfigError(
                 f"stream_name={stream_name!r}: there is no registry of streams; make the streams "
@@ -67,6 +104,16 @@ class StreamingDataset(streamplug.StreamingDataset):
         # Only then: samples of a data set that has a __getitem__ of its own are read one by one.
         if "get_item" in cls.__dict__ and "__getitem__" not in cls.__dict__:
             cls.__getitem__ = _through_get_item  # type: ignore[method-assign]  # it is made for that
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all streams; worked out at each call."""
+        return [Shard(samples) for samples in self.samples_per_shard.tolist()]
+
+    @property
+    def num_streams(self) -> int:
+        """Number of streams."""
+        return len(self.streams)
 
     def get_item(self, sample_id: int, retry: int = 7) -> Any:  # noqa: ARG002 - downloads are tried again anyway
         """Return a sample.
@@ -156,9 +203,36 @@ def number_abbrev_to_int(abbrev_str: int | str) -> int:
     return parse_count(abbrev_str, "abbrev_str")
 
 
+class _OfItsDefaults(streamplug.StreamingDataset):
+    """The defaults that its classes of well-known data sets have."""
+
+    def __init__(
+        self,
+        *,
+        partition_algo: str = "orig",
+        shuffle_algo: str = "py1s",
+        shuffle_block_size: int = 1 << 18,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            partition_algo=partition_algo,
+            shuffle_algo=shuffle_algo,
+            shuffle_block_size=shuffle_block_size,
+            **kwargs,
+        )
+
+
+@cache
+def _well_known(name: str) -> type:
+    ours = _of_plugin(name, "streamplug_datasets")
+    return type(name, (_OfItsDefaults, ours), {"__doc__": ours.__doc__, "__module__": __name__})
+
+
 def __getattr__(name: str) -> Any:
     if name == "StreamingDataLoader":
         return streamplug.StreamingDataLoader
+    if name in _WELL_KNOWN:
+        return _well_known(name)
     if name not in _PLUGINS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _of_plugin(name, _PLUGINS[name])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from streamplug.write.progress import WriteProgress
 from streamplug.write.shardfile import write_shard_file
 from streamplug.write.target import Target
 from streamplug.write.upload import Uploader
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _AT_ONCE = 4096
 """Pieces that are collected before they are packed."""
@@ -313,7 +316,7 @@ class Writer(Configurable, section="writer"):
             self._uploader.close()
         self._target.remove_temporary()
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -331,21 +334,23 @@ class Writer(Configurable, section="writer"):
 class MDSWriter(Writer):
     """A `Writer` of MDS shards, the format of mosaicml-streaming; see `Writer`."""
 
-    def __init__(
-        self,
-        *,
-        columns: Mapping[str, str] | None = None,
-        out: str | Path | tuple[str | Path, str],
-        **kwargs: Any,
-    ) -> None:
-        """Take the arguments of `Writer`, but for `format`.
+    if not TYPE_CHECKING:  # for types, the arguments are those of `Writer`
 
-        Raises:
-            ConfigError: If `format` is given.
-        """
-        if "format" in kwargs:
-            raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
-        super().__init__(columns=columns, out=out, format="mds", **kwargs)
+        def __init__(
+            self,
+            *,
+            columns: Mapping[str, str] | None = None,
+            out: str | Path | tuple[str | Path, str],
+            **kwargs: Any,
+        ) -> None:
+            """Take the arguments of `Writer`, but for `format`.
+
+            Raises:
+                ConfigError: If `format` is given.
+            """
+            if "format" in kwargs:
+                raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
+            super().__init__(columns=columns, out=out, format="mds", **kwargs)
 
 
 def format_of(given: object) -> Format:

@@ -32,13 +32,16 @@ class ChangedDataset(StreamingDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this worker's samples of the next epoch."""
-        own = self._own
+        own = self.one_by_one
         samples: Any = super().__iter__()
         with closing(samples):
             for sample in samples:
                 yield sample if own else self.change(sample)
 
     @property
-    def _own(self) -> bool:
-        # Samples are read block by block and changed when they are handed out, unless a subclass has its way.
+    def one_by_one(self) -> bool:
+        """Whether a subclass has its own way to change samples, so that it is asked for each.
+
+        Else they are read block by block, and changed when they are handed out.
+        """
         return type(self).__getitem__ is not ChangedDataset.__getitem__

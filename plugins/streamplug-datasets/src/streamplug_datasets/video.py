@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from streamplug import StreamingDataset
+from streamplug.adapters.ahead import changed_ahead
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
 from streamplug_datasets.changed import ChangedDataset
@@ -77,30 +77,8 @@ class StreamingOutsideDTWebVid(StreamingOutsideGIWebVid):  # noqa: D101 - below
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this worker's samples of the next epoch."""
-        if self._extra is None or self._own:
+        if self._extra is None or self.one_by_one:
             yield from super().__iter__()
             return
-        pool = ThreadPoolExecutor(self.extra_threads, thread_name_prefix="videos")
-        try:
-            for epoch, block, rows in self._blocks(self._raw, self._source.rows):
-                filled = self._ahead(pool, rows)
-                for step, part in block.batches():
-                    for left in range(part.stop - part.start - 1, -1, -1):
-                        sample = next(filled)
-                        if not left:
-                            self._run.moved_to(epoch, step + 1)
-                        yield sample
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-    def _raw(self, block: Any) -> list[dict[str, Any]]:
-        return self._reader.rows(block.ids)
-
-    def _ahead(self, pool: ThreadPoolExecutor, rows: list[dict[str, Any]]) -> Iterator[Any]:
-        waiting: deque[Future[Any]] = deque()
-        for row in rows:
-            waiting.append(pool.submit(self.change, row))
-            if len(waiting) > self.extra_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        with closing(changed_ahead(self, self.change, threads=self.extra_threads)) as samples:
+            yield from samples

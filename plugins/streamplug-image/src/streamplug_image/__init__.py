@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["ImageArrays"]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "ImageArrays":
-        raise AttributeError(f"module 'streamplug_image' has no attribute {name!r}")
-    from streamplug_image.arrays import ImageArrays
+if not TYPE_CHECKING:  # else any name would be one of the package
 
-    return ImageArrays
+    def __getattr__(name: str) -> Any:
+        if name != "ImageArrays":
+            raise AttributeError(f"module 'streamplug_image' has no attribute {name!r}")
+        from streamplug_image.arrays import ImageArrays
+
+        return ImageArrays

@@ -17,7 +17,9 @@ _HOME = {"RayBatches": "batches", "StreamplugDatasource": "data", "from_streampl
 __all__ = ["RayBatches", "StreamplugDatasource", "from_streamplug"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'streamplug_ray' has no attribute {name!r}")
-    return getattr(import_module(f"streamplug_ray.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # else any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'streamplug_ray' has no attribute {name!r}")
+        return getattr(import_module(f"streamplug_ray.{_HOME[name]}"), name)

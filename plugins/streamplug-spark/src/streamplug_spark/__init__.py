@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["dataframe_to_mds", "write_dataframe"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'streamplug_spark' has no attribute {name!r}")
-    from streamplug_spark import frames
+if not TYPE_CHECKING:  # else any name would be one of the package
 
-    return getattr(frames, name)
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'streamplug_spark' has no attribute {name!r}")
+        from streamplug_spark import frames
+
+        return getattr(frames, name)

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["CSVWriter", "JSONLWriter", "JSONWriter", "TSVWriter", "XSVWriter"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'streamplug_text' has no attribute {name!r}")
-    from streamplug_text import writers
+if not TYPE_CHECKING:  # else any name would be one of the package
 
-    return getattr(writers, name)
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'streamplug_text' has no attribute {name!r}")
+        from streamplug_text import writers
+
+        return getattr(writers, name)

@@ -22,12 +22,17 @@ if TYPE_CHECKING:
         associate,
         batched,
         decode,
+        detshuffle,
+        extract_keys,
         listed,
         log_keys,
         map,  # noqa: A004 - the word that users know
         map_dict,
         map_tuple,
+        pipelinefilter,
         rename,
+        rename_keys,
+        rsample,
         select,
         shuffle,
         slice,  # noqa: A004 - the word that users know
@@ -62,12 +67,17 @@ _HOMES = {
         "associate",
         "batched",
         "decode",
+        "detshuffle",
+        "extract_keys",
         "listed",
         "log_keys",
         "map",
         "map_dict",
         "map_tuple",
+        "pipelinefilter",
         "rename",
+        "rename_keys",
+        "rsample",
         "select",
         "shuffle",
         "slice",
@@ -101,6 +111,8 @@ __all__ = [
     "associate",
     "batched",
     "decode",
+    "detshuffle",
+    "extract_keys",
     "gzfilter",
     "handle_extension",
     "ignore_and_continue",
@@ -111,8 +123,11 @@ __all__ = [
     "map",
     "map_dict",
     "map_tuple",
+    "pipelinefilter",
     "rename",
+    "rename_keys",
     "reraise_exception",
+    "rsample",
     "select",
     "shuffle",
     "single_node_only",
@@ -128,13 +143,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Imported when it is used: looking for plugins imports this package.
-    if name == "WebLoader" and find_spec("torch") is None:
-        raise ImportError(
-            "WebLoader is a loader of torch, which is not installed: pip install torch; without it, iterate "
-            "over the pipeline"
-        )
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # else any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        # Imported when it is used: looking for plugins imports this package.
+        if name == "WebLoader" and find_spec("torch") is None:
+            raise ImportError(
+                "WebLoader is a loader of torch, which is not installed: pip install torch; without "
+                "it, iterate over the pipeline"
+            )
+        if name in _HOME:
+            return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatch
+from functools import wraps
 from typing import Any
 
 from streamplug.errors import ConfigError, DataError
@@ -17,6 +19,8 @@ from streamplug_webdataset.stages import (
     Batched,
     Each,
     LogKeys,
+    Own,
+    Sampled,
     Shuffle,
     Slice,
     Stage,
@@ -143,6 +147,78 @@ def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str
     return Each("rename", apply, handler)
 
 
+def rename_keys(
+    *pairs: tuple[str, str],
+    keep_unselected: bool = False,
+    must_match: bool = True,
+    duplicate_is_error: bool = True,
+    **patterns: str,
+) -> Stage:
+    """Give values other names by patterns, and leave others out: ``rename_keys(image="*g")``.
+
+    Args:
+        *pairs: New name and pattern, as for the shell. The last one that fits counts.
+        keep_unselected: Whether values that no pattern fits stay.
+        must_match: Whether a pattern that fits none is an error.
+        duplicate_is_error: Whether two values of one new name are; else the first one is taken.
+        **patterns: Further patterns by new name.
+    """
+    wanted = [*pairs, *patterns.items()]
+
+    def apply(sample: Any) -> Any:
+        renamed: dict[str, Any] = {}
+        used = set()
+        for name, value in sample.items():
+            fits = [pair for pair in wanted if fnmatch(name.rpartition("/")[2].lower(), pair[1])]
+            if not fits:
+                if keep_unselected:
+                    renamed[name] = value
+                continue
+            used.add(fits[-1])
+            new = fits[-1][0]
+            if new in renamed and duplicate_is_error:
+                raise DataError(
+                    f"{sample.get(KEY)!r} has more than one value for {new!r}: {sorted(sample)}"
+                )
+            renamed.setdefault(new, value)
+        if must_match and (left := sorted({pattern for _, pattern in set(wanted) - used})):
+            raise DataError(
+                f"{sample.get(KEY)!r} has nothing that {left} fit, only {sorted(sample)}"
+            )
+        return renamed
+
+    return Each("rename_keys", apply)
+
+
+def extract_keys(
+    *patterns: str | Iterable[str], duplicate_is_error: bool = True, ignore_missing: bool = False
+) -> Stage:
+    """Make tuples of the values whose names fit patterns: ``extract_keys("*.png;*.jpg", "json")``.
+
+    Args:
+        *patterns: As for the shell, of the name with or without a dot before it; several with ``;`` between
+            them.
+        duplicate_is_error: Whether it is one that several names fit a pattern; else the first is taken.
+        ignore_missing: Whether a pattern that no name fits is passed over, else it is an error.
+    """
+    wanted = [_names(each) for each in patterns]
+
+    def apply(sample: Any) -> Any:
+        found = []
+        for each in wanted:
+            fits = [n for n in sample if any(fnmatch(n, p) or fnmatch(f".{n}", p) for p in each)]
+            if len(fits) > 1 and duplicate_is_error:
+                raise DataError(f"{sample.get(KEY)!r} has {fits}, which all fit {each}")
+            if not fits and not ignore_missing:
+                raise DataError(
+                    f"{sample.get(KEY)!r} has nothing that {each} fit, only {sorted(sample)}"
+                )
+            found += [sample[name] for name in fits[:1]]
+        return tuple(found)
+
+    return Each("extract_keys", apply)
+
+
 def associate(more: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any]]) -> Stage:
     """Add values by the samples' keys, from a dict of dicts or a function that returns one."""
     find = more if callable(more) else lambda key: more.get(key, {})
@@ -209,6 +285,30 @@ def unlisted() -> Stage:
 def slice(*bounds: int | None) -> Stage:  # noqa: A001 - the word that users know
     """Take samples by their number, in each process; as `itertools.islice`."""
     return Slice(*bounds)
+
+
+def rsample(p: float = 0.5) -> Stage:
+    """Keep each sample with a probability; in an epoch these are the same whenever it is read."""
+    return Sampled(p)
+
+
+def detshuffle(bufsize: int = 1000, initial: int = 100, seed: int | None = None) -> Stage:
+    """Mix samples, as `shuffle`: every order can be had again."""
+    return shuffle(bufsize, initial=initial, seed=seed)
+
+
+def pipelinefilter(function: Callable[..., Iterable[Any]]) -> Callable[..., Stage]:
+    """Make what gives a stage of a function that takes an iterator, and further arguments."""
+
+    @wraps(function)
+    def stage(*args: Any, **kwargs: Any) -> Stage:
+        def run(source: Iterator[Any]) -> Iterable[Any]:
+            return function(source, *args, **kwargs)
+
+        run.__name__ = getattr(function, "__name__", "stage")
+        return Own(run)
+
+    return stage
 
 
 def log_keys(logfile: str) -> Stage:

@@ -77,6 +77,27 @@ class Fluent(abc.ABC):
         """Give values other names; see `filters.rename`."""
         return self.compose(filters.rename(handler=handler, keep=keep, **names))
 
+    def rename_keys(self, *pairs: tuple[str, str], **options: Any) -> Self:
+        """Give values other names by patterns; see `filters.rename_keys`."""
+        return self.compose(filters.rename_keys(*pairs, **options))
+
+    def extract_keys(
+        self,
+        *patterns: str | Iterable[str],
+        duplicate_is_error: bool = True,
+        ignore_missing: bool = False,
+    ) -> Self:
+        """Make tuples of values by patterns; see `filters.extract_keys`."""
+        return self.compose(
+            filters.extract_keys(
+                *patterns, duplicate_is_error=duplicate_is_error, ignore_missing=ignore_missing
+            )
+        )
+
+    def rsample(self, p: float = 0.5) -> Self:
+        """Keep each sample with a probability; see `filters.rsample`."""
+        return self.compose(filters.rsample(p))
+
     def associate(self, more: Any) -> Self:
         """Add values by the samples' keys; see `filters.associate`."""
         return self.compose(filters.associate(more))

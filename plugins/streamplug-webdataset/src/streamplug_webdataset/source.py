@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from streamplug import Stream, StreamingDataset
+from streamplug.adapters.standing import Standing
 from streamplug.index import Index
 from streamplug.interfaces import Encoding, Storage
 from streamplug.plugin.registry import make
 from streamplug.read import decoded_by
-from streamplug.types import World
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.tally import Tally
 
@@ -31,9 +31,9 @@ class Archives(Stream):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}}  # the data set has it
 
-    def _index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+    def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
         if "index" not in self.known:
-            index, derived = super()._index(asked, retries)
+            index, derived = super().find_index(asked, retries)
             columns = [column for schema in index.schemas for column in schema.columns]
             decoders = {
                 c.name: _as_bytes for c in columns if c.name != KEY and c.encoding.size is None
@@ -71,44 +71,24 @@ class Source(StreamingDataset):
 
     def __init__(self, stream: Stream, order: Order, options: Mapping[str, Any]) -> None:
         """Read a stream in an order."""
-        passes = {"curriculum": {0: [1.0]}, "epoch_size": order.total} if order.total else {}
-        seed = {} if order.seed is None else {"shuffle_seed": order.seed}
+        more = dict(options)
+        if order.total:
+            more |= {"curriculum": {0: [1.0]}, "epoch_size": order.total}
+        if order.seed is not None:
+            more["shuffle_seed"] = order.seed
         super().__init__(
             streams=[stream],
             shuffle=order.mix is not None,
             shuffle_block_size=order.mix,
             batch_size=order.batch,
-            **seed,
-            **passes,
-            **options,
+            **more,
         )
         self._total, self._end = order.total, order.end
 
     @property
-    def batch(self) -> int:
-        """Samples of a step of one rank."""
-        return self._run.batch
-
-    @property
-    def place(self) -> World:
-        """Where this process stands."""
-        return self._place()[0]
-
-    def begin(self) -> tuple[int, int]:
-        """Begin an epoch of which nothing is read; returns it and the step it begins with."""
-        return self._run.begin(self._place()[1])
-
-    def current(self) -> tuple[int, int]:
-        """Return the epoch that was begun last, and the step it began with."""
-        return self._run.clock.current()
-
-    def state_at(self, epoch: int, step: int) -> dict[str, Any]:
-        """Return the state before a step."""
-        return self._run.state_at(self._world(), epoch, step)
-
-    def next_state(self) -> dict[str, Any]:
-        """Return the state before the next loop."""
-        return self._run.next_state(self._world())
+    def standing(self) -> Standing:
+        """Tells where it stands."""
+        return Standing(self)
 
     def samples(self, tally: Tally) -> Iterator[dict[str, Any]]:
         """Yield this process's samples of the next epoch that a tally has not counted.
@@ -118,7 +98,7 @@ class Source(StreamingDataset):
         skip, tally.used, stop = tally.used, 0, ENDLESS
         for sample in self:
             if tally.epoch is None:
-                tally.epoch, tally.first = self.current()
+                tally.epoch, tally.first = self.standing.current()
                 stop = self._own_samples(tally.first)
             if tally.used == stop and self._end is not None:
                 return
@@ -129,11 +109,11 @@ class Source(StreamingDataset):
                 tally.mark = tally.used
                 yield {name: v for name, v in sample.items() if v is not None}
         if tally.epoch is None:
-            tally.epoch, tally.first = self.current()
+            tally.epoch, tally.first = self.standing.current()
 
     def _own_samples(self, first: int) -> int:
         """Return how many samples this process has from a step on, without those that fill up a batch."""
-        place, batch = self.place, self.batch
+        place, batch = self.standing.place, self.standing.batch
         if place.ranks > 1 and self._end is None:
             return ENDLESS
         total = self._end or self._total or self.size

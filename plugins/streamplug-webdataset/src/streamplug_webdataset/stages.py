@@ -184,6 +184,35 @@ class Slice(Stage):
                 yield sample
 
 
+class Sampled(Stage):
+    """Keeps a part of the samples, drawn by their number: the same ones whenever an epoch is read."""
+
+    name = "rsample"
+    _BLOCK = 1024  # numbers that are drawn at once
+
+    def __init__(self, p: float) -> None:
+        """Keep each sample with the probability `p`.
+
+        Raises:
+            ConfigError: If that is none.
+        """
+        if not 0 <= p <= 1:
+            raise ConfigError(f"rsample({p!r:.60}): expected a probability, from 0 to 1")
+        self._p = p
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        number, drawn, draws = tally.counts.get(at, 0), -1, np.empty(0)
+        for sample in source:
+            block, place = divmod(number, self._BLOCK)
+            if block != drawn:
+                draws = np.random.default_rng([at, tally.epoch or 0, block]).random(self._BLOCK)
+                drawn = block
+            number += 1
+            tally.counts[at] = number
+            if draws[place] < self._p:
+                yield sample
+
+
 class Own(Stage):
     """A function of the user's, which takes an iterator and returns one."""
 

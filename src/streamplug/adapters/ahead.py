@@ -1,0 +1,62 @@
+"""Samples that threads change ahead of use, while the state stays with what was handed out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from streamplug.block import Block
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError
+from streamplug.types import Sample
+
+T = TypeVar("T")
+
+
+def changed_ahead(
+    dataset: StreamingDataset, change: Callable[[Sample], T], *, threads: int
+) -> Generator[T, None, None]:
+    """Yield this worker's samples of the next epoch, changed by threads ahead of use.
+
+    Args:
+        dataset: The data set. Its `state_dict` stands behind the sample that was yielded last, however many
+            were changed.
+        change: Makes what is yielded of a sample as it is stored, such as by fetching a file that it names;
+            called by several threads at once.
+        threads: How many, and how many samples ahead.
+
+    Raises:
+        ConfigError: If `threads` has no meaning.
+    """
+    if threads < 1:
+        raise ConfigError(f"threads={threads}: must be at least 1")
+
+    def read(block: Block) -> list[Sample]:
+        return dataset._reader.rows(block.ids)
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="ahead")
+    try:
+        for epoch, block, rows in dataset._blocks(read, dataset._source.rows):
+            changed = _in_order(pool, change, rows, threads)
+            for step, part in block.batches():
+                for left in range(part.stop - part.start - 1, -1, -1):
+                    sample = next(changed)
+                    if not left:
+                        dataset._run.moved_to(epoch, step + 1)
+                    yield sample
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, change: Callable[[Sample], T], rows: list[Sample], ahead: int
+) -> Iterator[T]:
+    waiting: deque[Future[Any]] = deque()
+    for row in rows:
+        waiting.append(pool.submit(change, row))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -1,0 +1,1 @@
+"""As much of matplotlib as shows an image."""

@@ -1,0 +1,1 @@
+"""Imported, and not used."""
