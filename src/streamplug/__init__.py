@@ -97,11 +97,10 @@ __all__ = [
     "write_from",
     "write_parts",
 ]
-if find_spec("torch") is None:
-    __all__.remove("StreamingDataLoader")  # `import *` gives what there is
-
 
 if not TYPE_CHECKING:  # else any name would be one of the package
+    if find_spec("torch") is None:  # `import *` gives what there is
+        __all__ = [name for name in __all__ if name != "StreamingDataLoader"]
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
