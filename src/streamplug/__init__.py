@@ -97,8 +97,9 @@ __all__ = [
     "write_from",
     "write_parts",
 ]
-if find_spec("torch") is None:
-    __all__.remove("StreamingDataLoader")  # `import *` gives what there is
+if not TYPE_CHECKING and find_spec("torch") is None:
+    # `import *` gives what there is.
+    __all__ = [name for name in __all__ if name != "StreamingDataLoader"]
 
 
 def __getattr__(name: str) -> Any:
