@@ -104,7 +104,7 @@ MISSING = {
     "`streaming.base.storage`: downloaders and uploaders": "a storage, `streamplug.plugin.open_storage`",
     "`streaming.base.spanner`, `.array`, `.shared`": "nothing: they serve its own insides",
     "`streaming.base.registry_utils`": "streams made by the program, `streams=`",
-    "`streaming.*.convert`: scripts": "`python -m streamplug_datasets.convert`",
+    "`streaming.*.convert`: scripts": "`streamplug-datasets`",
     "`simulation`": "`streamplug explain`",
 }
 """What the alias has not, and what to use instead."""
