@@ -194,6 +194,19 @@ def test_it_works_as_a_program_and_may_be_left(sets):
         assert b"Traceback" not in process.stderr.read()
 
 
+def test_only_the_columns_that_are_selected_must_be_in_all_sets(sets, tmp_path):
+    printed = run("cat", *sets, "--select", "id").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in printed] == [*range(100), *range(100)]
+    assert run("cat", *sets, "--select", "id", "-o", tmp_path / "a").exit_code == 0
+    assert len(ids(tmp_path / "a")) == 200
+    options = ["--select", "id", "--where", "id > 97"]
+    assert run("select", sets[0], tmp_path / "b", *options).exit_code == 0
+    for options in ([], ["--select", "id,text"], ["--drop", "id"]):
+        failed = run("cat", *sets, *options)
+        assert failed.exit_code == 1
+        assert "only some have the columns" in failed.stderr
+
+
 # -- memory ---------------------------------------------------------------------------
 
 LIMITED = """

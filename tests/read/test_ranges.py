@@ -318,7 +318,9 @@ def test_a_guess_beyond_the_end_of_a_file_names_the_sample(tmp_path, columns):
 
 def test_compressed_shards_are_refused(tmp_path):
     write(tmp_path, compression="gz")
-    wanted = r"shard 0 \(.*shard.00000.mds\) is compressed \(gz\); write .* or pass fetch='shard'"
+    wanted = (
+        r"shard 0 \(.*shard.00000.mds.gz\) is compressed \(gz\); write .* or pass fetch='shard'"
+    )
     with pytest.raises(ConfigError, match=wanted):
         StreamingDataset(local=str(tmp_path), fetch="range")
 

@@ -25,7 +25,7 @@ from streamplug import (
     write_parts,
 )
 from streamplug.builtin.engines.local import Local
-from streamplug.errors import ConfigError, OutputExistsError, WriterError
+from streamplug.errors import ConfigError, InvalidIndexError, OutputExistsError, WriterError
 from streamplug.write.part import PartTask
 
 COLUMNS = {"id": "int", "text": "str"}
@@ -457,3 +457,22 @@ def test_an_index_that_names_files_elsewhere_removes_none(tmp_path, name):
     with pytest.raises(OutputExistsError, match=r"shard\.00000\.mds"):
         write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
     assert (tmp_path / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("plan", ["[" * 100_000, "7", '{"parts": "../.."}', "\0"])
+def test_a_plan_that_is_none_of_ours_is_another_set(tmp_path, plan):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "parts.json").write_text(plan)
+    with pytest.raises(OutputExistsError, match="already holds a data set"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    write_parts(samples, range(1), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+
+
+def test_a_part_that_names_files_elsewhere_is_not_gone_on_with(tmp_path):
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    (tmp_path / "set" / "index.json").unlink()
+    index = tmp_path / "set" / "part-00001" / "index.json"
+    index.write_text(index.read_text().replace("shard.00000", "../../shard.00000"))
+    with pytest.raises(InvalidIndexError, match="not a relative path inside"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    assert not (tmp_path / "set" / "index.json").exists()

@@ -194,9 +194,8 @@ def test_real_set_must_be_whole(home, refused):
     line = LINE.replace(" --allow-partial", "")
     assert "images of train: found 60, expected 50,000" in refused(line)
     (home / "data_batch_3").unlink()
-    assert f"{home.relative_to(home.parents[1])}/data_batch_3: there is no such file" in refused(
-        line
-    )
+    missing = f"{home.relative_to(home.parents[1])}/data_batch_3: there is no such file"
+    assert f"{missing}; pass --allow-partial for a part of train" in refused(line)
     for path in home.iterdir():
         path.unlink()
     assert "there is no data_batch_1" in refused(LINE)

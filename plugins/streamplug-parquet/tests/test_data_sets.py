@@ -573,3 +573,12 @@ def test_other_options_are_refused(argument, tmp_path):
     if argument:
         with pytest.raises(ConfigError):
             Writer(out=tmp_path / "set", columns={"x": "int64"}, format=f"parquet:{argument}")
+
+
+def test_files_whose_columns_differ_are_named(tmp_path):
+    for name, column in (("a", "x"), ("b", "x"), ("c", "y")):
+        pq.write_table(pa.table({column: [1]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(
+        InvalidIndexError, match=r": a\.parquet and c\.parquet: the files do not all"
+    ):
+        StreamingDataset(remote=str(tmp_path), format="parquet")

@@ -212,3 +212,13 @@ def test_an_index_of_energon_that_does_not_fit_does_no_harm(tmp_path, monkeypatc
     with caplog.at_level(logging.WARNING):
         opened(tmp_path, monkeypatch, "webdataset:idx")
     assert "index beside it is that of another archive" in caplog.text
+
+
+def test_a_link_to_a_directory_is_not_left_out_in_silence(folder, tmp_path):
+    (tmp_path / "all").mkdir()
+    archive(tmp_path / "all" / "own" / "x.tar", 0, 1)
+    (tmp_path / "all" / "linked").symlink_to(folder)
+    for glob in ("*/*.tar", "**/*.tar"):
+        with pytest.raises(ConfigError, match="linked is a link to a directory"):
+            numbers(tmp_path / "all" / glob)
+    assert numbers(tmp_path / "all" / "own*/*.tar") == [0]

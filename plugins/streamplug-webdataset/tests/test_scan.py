@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import tarfile
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from streamplug_webdataset.members import Members
 from streamplug_webdataset.names import split_name
 
-from streamplug.errors import CorruptShardError
+from streamplug import StreamingDataset
+from streamplug.errors import CorruptShardError, DecompressError, StorageError
+from streamplug.fetch import scanning
 from streamplug.interfaces import ScanFile, ShardFile, ShardInfo
 from streamplug.plugin import make
 from streamplug.testing.equality import same
@@ -275,3 +278,32 @@ def test_sparse_members_are_refused():
 def test_what_follows_the_end_is_told():
     assert "what follows the end of the archive is not read" in scan(SOME + SOME).notes
     assert not scan(SOME).notes
+
+
+def inflating(path):
+    """Write a compressed archive whose one file is 4 MiB of zeros."""
+    with tarfile.open(path, "w:gz") as tar:
+        member = tarfile.TarInfo("0.bin")
+        member.size = 1 << 22
+        tar.addfile(member, io.BytesIO(bytes(member.size)))
+
+
+def test_an_archive_that_inflates_beyond_measure_is_refused(tmp_path, monkeypatch):
+    inflating(tmp_path / "x.tar.gz")
+    assert len(StreamingDataset(remote=str(tmp_path), format="webdataset")) == 1
+    monkeypatch.setattr(scanning, "_EXPANSION", 100)
+    monkeypatch.setattr(scanning, "_EXPANSION_LEAST", 1 << 20)
+    inflating(tmp_path / "y.tar.gz")
+    with pytest.raises(DecompressError, match=r"y\.tar\.gz: 'gz' data expands beyond the 1048576"):
+        StreamingDataset(remote=str(tmp_path), format="webdataset")
+
+
+def test_what_is_decompressed_leaves_room_on_the_disk(tmp_path, monkeypatch):
+    inflating(tmp_path / "x.tar.gz")
+    full = SimpleNamespace(free=5 << 20, total=1 << 40)
+    monkeypatch.setattr(scanning, "_GLANCE", 1 << 20)
+    monkeypatch.setattr(scanning.shutil, "disk_usage", lambda path: full)
+    with pytest.raises(StorageError, match="has only 5242880 bytes left"):
+        StreamingDataset(remote=str(tmp_path), format="webdataset")
+    full.free = 2 << 30
+    assert len(StreamingDataset(remote=str(tmp_path), format="webdataset")) == 1

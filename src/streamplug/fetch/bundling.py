@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from os.path import isdir
 
 import xxhash
 
-from streamplug.errors import ConfigError, NotFound
+from streamplug.errors import NotFound
+from streamplug.fetch.listing import check_no_links
 from streamplug.fetch.locks import STATE_DIR
-from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher
+from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher, may_hold
 from streamplug.fetch.retry import retrying
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.interfaces.bundle import Bundle, Chosen
-from streamplug.plugin.location import local_path
 from streamplug.types import ObjectInfo
 
 BUNDLES = "_bundles/"
@@ -53,7 +52,9 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
         for each in retrying(partial(_listed, storage, start), retries):
             if _meant(each.key, part):
                 found[each.key] = each
-    _check_files(storage, found)
+            elif is_glob(part) and may_hold(part, each.key):
+                check_no_links(storage, [each.key])
+    check_no_links(storage, found)
     if not found:
         raise NotFound(
             f"{storage.url}: there are no files"
@@ -69,18 +70,6 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
 
 def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
     return list(storage.list(start))
-
-
-def _check_files(storage: Storage, names: Iterable[str]) -> None:
-    """Refuse links to directories, which are listed as if they were files: what is in them would lack."""
-    near = local_path(storage.url)
-    for name in names if near is not None else ():
-        path = f"{near}/{name}"
-        if isdir(path):  # noqa: PTH112 - for each of many files
-            raise ConfigError(
-                f"{path} is a link to a directory, into which is not looked; have the directory itself "
-                "there, or name what is meant with wildcards in remote="
-            )
 
 
 def _meant(key: str, part: str) -> bool:

@@ -175,7 +175,7 @@ class Deriver:
             claims.check_samples(
                 each, said["own"]["samples"], self._storage.url_of(each.stored.key)
             )
-        _keep(base, path, index_bytes(self._united(entries), {}))
+        _keep(base, path, index_bytes(self._united(entries, found), {}))
 
     def _look(
         self, found: Found, mark: str, base: Path
@@ -207,14 +207,35 @@ class Deriver:
         _keep(base, folder / f"{mark}.json", json.dumps(said).encode())
         return said, looked.scanned.notes
 
-    def _united(self, said: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        kinds = {json.dumps(each["shared"], sort_keys=True): each["shared"] for each in said}
-        plain = [{**kind, "compression": None} for kind in kinds.values()]
-        with _of_set(self._storage):
+    def _united(
+        self, said: Sequence[Mapping[str, Any]], found: Sequence[Found]
+    ) -> list[Mapping[str, Any]]:
+        kinds: dict[str, Mapping[str, Any]] = {}
+        examples: list[str] = []
+        for each, file in zip(said, found):
+            text = json.dumps(each["shared"], sort_keys=True)
+            if text not in kinds:
+                kinds[text] = {**each["shared"], "compression": None}
+                examples.append(file.stored.key)
+        plain = list(kinds.values())
+        try:
             united = self._format.united(plain)
+        except DataError as error:
+            both = " and ".join(self._apart(plain, examples))
+            raise type(error)(f"{self._storage.url}: {both}: {error}") from error
         return [
             {**united, "compression": each["shared"]["compression"], **each["own"]} for each in said
         ]
+
+    def _apart(self, kinds: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+        """Return the first two files that cannot be of one set, of files of different kinds."""
+        for later in range(1, len(kinds)):
+            for earlier in range(later):
+                try:
+                    self._format.united([kinds[earlier], kinds[later]])
+                except DataError:
+                    return [names[earlier], names[later]]
+        return list(names[:1])
 
 
 @contextmanager

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os.path import isdir
 
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.fetch.locks import STATE_DIR
-from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher
+from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher, may_hold
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.workers import run_all
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
+from streamplug.plugin.location import local_path
 from streamplug.types import ObjectInfo
 
 _AT_ONCE = 16
@@ -114,8 +116,26 @@ def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
     start = literal(part)
     for each in retrying(lambda: list(storage.list(start)), retries):
         parts = each.key.split("/")
+        if may_hold(part, each.key):
+            check_no_links(storage, [each.key])
         if glob.fullmatch(each.key) and STATE_DIR not in parts and parts[-1] != INDEX_NAME:
             yield each
+
+
+def check_no_links(storage: Storage, names: Iterable[str]) -> None:
+    """Refuse links to directories, which are listed as if they were files: what is in them would lack.
+
+    Raises:
+        ConfigError: If one of the names is that of such a link.
+    """
+    near = local_path(storage.url)
+    for name in names if near is not None else ():
+        path = f"{near}/{name}"
+        if isdir(path):  # noqa: PTH112 - for each of many files
+            raise ConfigError(
+                f"{path} is a link to a directory, into which is not looked; have the directory itself "
+                "there, or name what is meant with wildcards in remote="
+            )
 
 
 def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:

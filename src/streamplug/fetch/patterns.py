@@ -117,6 +117,21 @@ def is_glob(part: str) -> bool:
     return "*" in part or "[" in part
 
 
+def may_hold(glob: str, folder: str) -> bool:
+    """Say whether a glob may stand for files below a directory.
+
+    >>> may_hold("a*/*.tar", "ab"), may_hold("a*/*.tar", "b"), may_hold("**/*.tar", "b/c")
+    (True, False, True)
+    """
+    parts = glob.split("/")
+    for number, name in enumerate(folder.split("/")):
+        if number < len(parts) and "**" in parts[number]:
+            return True
+        if number >= len(parts) - 1 or not matcher(parts[number]).fullmatch(name):
+            return False
+    return True
+
+
 def matcher(glob: str) -> re.Pattern[str]:
     """Return the pattern of the names that a glob stands for; ``**`` goes through directories."""
     pieces, end = [], 0

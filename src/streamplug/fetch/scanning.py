@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import mmap
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamplug.errors import CorruptShardError, DataError, NotFound
+from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import Found
 from streamplug.fetch.ranged import open_interruptible
@@ -16,6 +18,7 @@ from streamplug.fetch.retry import retrying
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.interfaces import Compression, Format, ScanFile, Scanned, Storage
 from streamplug.plugin.registry import make
+from streamplug.types import Buffer
 
 _SKIPPED = 1 << 20
 """Bytes between two reads from which on what lies there is left out rather than read."""
@@ -26,6 +29,10 @@ _AT_ONCE = 256
 _LEAST, _MOST = 1 << 16, 1 << 23
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
 """How much larger than its file a decompressed one may be, and what it may be in any case."""
+_GLANCE = 1 << 24
+"""Bytes after which it is seen how much room there is."""
+_SPARE, _SPARE_SHARE = 1 << 30, 20
+"""Bytes that are left free on a disk, or this share of a small one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +101,33 @@ def _opened(
 def _unpack(stored: Path, path: Path, compression: str) -> None:
     codec: Compression = make("compression", compression)
     most = max(stored.stat().st_size * _EXPANSION, _EXPANSION_LEAST)
-    with open_interruptible(stored) as source, path.open("wb") as target:
+    with open_interruptible(stored) as source, _Sparing(path) as target:
         codec.decompress_stream(source, target, max_size=most)
+
+
+class _Sparing(io.FileIO):
+    """A file that is written as long as that leaves room for others on its disk."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "wb")
+        self._path, self._unseen = path, 0
+
+    def write(self, data: Buffer, /) -> int:  # type: ignore[override]  # FileIO says more
+        self._unseen += len(data)
+        if self._unseen >= _GLANCE:
+            self._unseen = 0
+            disk = shutil.disk_usage(self._path.parent)
+            if disk.free < min(_SPARE, disk.total // _SPARE_SHARE):
+                raise StorageError(
+                    f"{self._path.parent} has only {disk.free} bytes left, after {self.tell()} were "
+                    "taken by what a compressed file holds; is the file what it should be? Else make "
+                    "room, or set TMPDIR"
+                )
+        view = memoryview(data)
+        written = 0
+        while written < len(view):
+            written += super().write(view[written:])
+        return written
 
 
 @contextmanager

@@ -64,8 +64,12 @@ class Expression:
             ConfigError: If it uses a name that nothing has; the nearest that does is told.
         """
         check_names(f"{self.text!r:.200}", "the data set", self._free() - _GIVEN, known)
+        return [name for name in known if self.uses(name)]
+
+    def uses(self, name: str) -> bool:
+        """Say whether it uses a column, or may use it."""
         used = set(_names(self._code))
-        return [name for name in known if used & _ALL or name in used]
+        return bool(used & _ALL) or name in used
 
     def _free(self) -> set[str]:
         """Return the names that it does not give values itself, as loops and lambdas do."""

@@ -46,7 +46,7 @@ def evaluated(
     Raises:
         StreamplugError: If samples cannot be read, or the expression has no value.
     """
-    table = Table(streams, allow_unsafe_types=True)
+    table = Table(streams, allow_unsafe_types=True, needed=expression.uses)
     names = expression.columns(table.columns) or list(table.columns)[:1]
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
     for ids, batch in table.read(InOrder(table.size), 0, table.size):

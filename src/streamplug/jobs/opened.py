@@ -106,4 +106,5 @@ def opened(
     """
     with TemporaryDirectory() as folder:
         read = near(streams(sources), folder, whole=whole)
-        yield Opened(read, Table(read, allow_unsafe_types=True), folder, columns, report)
+        table = Table(read, allow_unsafe_types=True, needed=columns.takes)
+        yield Opened(read, table, folder, columns, report)

@@ -8,7 +8,7 @@ from streamplug.config import check_names
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.jobs.jsonlines import lines, readable
 from streamplug.jobs.orders import InOrder
-from streamplug.jobs.settings import Sources
+from streamplug.jobs.settings import Columns, Sources
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 
@@ -37,10 +37,13 @@ def as_lines(
     """
     with TemporaryDirectory() as folder:
         read = near(streams(sources), folder, whole=False)
-        table = Table(read, select, allow_unsafe_types=True)  # nothing is read of it
+        taken = Columns(select=select).takes
+        # Nothing is read of it.
+        table = Table(read, allow_unsafe_types=True, needed=taken)
+        check_names(f"select={list(select or ())}", table.url, select or (), table.columns)
         check_names(f"drop={list(drop)}", table.url, drop, table.columns)
         own = table.own_encodings
-        names = [n for n in table.columns if (select is None or n in select) and n not in drop]
+        names = [n for n in table.columns if taken(n) and n not in drop]
         stored = [n for n in names if not all(readable(c, own=own) for c in table.columns[n])]
         table = Table(read, names, stored=stored)
         first, last, _ = slice(begin, end).indices(table.size)

@@ -42,6 +42,10 @@ class Columns:
     drop: Sequence[str] = ()
     allow_unsafe_types: bool = False
 
+    def takes(self, name: str) -> bool:
+        """Say whether a column is taken, so that all sources must have it, unless it is left out."""
+        return self.select is None or name in self.select
+
 
 ALL = Columns()
 """All columns, as they are."""

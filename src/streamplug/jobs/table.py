@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
@@ -47,6 +47,7 @@ class Table:
         *,
         stored: Collection[str] = (),
         allow_unsafe_types: bool = False,
+        needed: Callable[[str], bool] | None = None,
     ) -> None:
         """Open the sets.
 
@@ -55,14 +56,17 @@ class Table:
             columns: Names of the columns to be read; None for all.
             stored: Names of those of which the values are to be left as they are stored.
             allow_unsafe_types: Whether others may be decoded if that can run code.
+            needed: Says of a name whether all sets must have that column; others are left out if only some
+                have them. None for those of `columns`.
 
         Raises:
-            StreamplugError: If one cannot be opened, or they do not all have the same columns.
+            StreamplugError: If one cannot be opened, or they do not all have the columns that are needed.
         """
         if not streams:
             raise ConfigError("no data set is given to read from")
         self._opened = [_as_stored(stream, stored).open() for stream in streams]
-        self.columns = _columns([each.index for each in self._opened])
+        needed = needed or (lambda name: columns is None or name in columns)
+        self.columns = _columns([each.index for each in self._opened], needed)
         check_names("columns=", self._opened[0].where, columns or (), self.columns)
         names = [name for name in self.columns if columns is None or name in columns]
         for each in self._opened:
@@ -191,30 +195,33 @@ def _as_stored(stream: Stream, names: Collection[str]) -> Stream:
     return replace(stream, decoders={**(stream.decoders or {}), **dict.fromkeys(names, as_stored)})
 
 
-def _columns(indexes: Sequence[Index]) -> Mapping[str, tuple[Column, ...]]:
-    """Return the columns of sets, as each of their schemas has them.
+def _columns(
+    indexes: Sequence[Index], needed: Callable[[str], bool]
+) -> Mapping[str, tuple[Column, ...]]:
+    """Return the columns that all sets have, as each of their schemas has them.
 
     Raises:
-        ConfigError: If not all have the same.
+        ConfigError: If only some have a column that is needed.
     """
     schemas = [(index.where, schema) for index in indexes for schema in index.schemas]
-    found: dict[str, tuple[Column, ...]] = {}
-    first = ""
-    for where, schema in schemas:
-        names = [column.name for column in schema.columns]
-        if found and set(found) != set(names):
-            odd = sorted(set(found) ^ set(names))
-            both = f"shards of {where}" if where == first else f"{first} and {where}"
-            raise ConfigError(
-                f"{both}: only some have the columns {odd}; all must have the same, so write those apart "
-                "that differ, or leave columns out when they are written"
-            )
-        first = first or where
-        for column in schema.columns:
-            found[column.name] = (*found.get(column.name, ()), column)
-    if not found:
+    if not schemas:
         where = ", ".join(index.where for index in indexes)
         raise ConfigError(
             f"{where}: there are no shards, so nothing says which columns the data set has"
         )
-    return found
+    first, names = schemas[0][0], [column.name for column in schemas[0][1].columns]
+    common = set(names)
+    for where, schema in schemas[1:]:
+        here = {column.name for column in schema.columns}
+        if odd := sorted(filter(needed, here ^ set(names))):
+            both = f"shards of {where}" if where == first else f"{first} and {where}"
+            raise ConfigError(
+                f"{both}: only some have the columns {odd}; all must have the same, so write those apart "
+                "that differ, or leave columns out, as by selecting those that all have (--select)"
+            )
+        common &= here
+    return {
+        name: tuple(c for _, schema in schemas for c in schema.columns if c.name == name)
+        for name in names
+        if name in common
+    }

@@ -156,7 +156,7 @@ class RangeShards:
         return found
 
     def _where(self, info: ShardInfo) -> str:
-        names = (self._store.storage.url_of(f.raw.basename) for f in info.files.values())
+        names = (self._store.storage.url_of((f.zip or f.raw).basename) for f in info.files.values())
         return f"shard {info.number} ({', '.join(names)})"
 
     # -- pieces -----------------------------------------------------------------------

@@ -139,7 +139,7 @@ class _Whole:
             found = json.loads(self._storage.read(PLAN_NAME))
         except NotFound:
             found = None
-        except ValueError:
+        except (ValueError, RecursionError):
             found = {}
         if found == plan:
             return

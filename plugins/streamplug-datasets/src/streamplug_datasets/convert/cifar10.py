@@ -43,6 +43,10 @@ def command(root: Path, splits: Sequence[str], *, seed: int, allow_partial: bool
         paths = [home / f"{name}{ending}" for name in BATCHES[split]]
         if allow_partial:
             paths = [path for path in paths if path.is_file()]
+        elif missing := [path for path in paths if not path.is_file()]:
+            raise NotFound(
+                f"{missing[0]}: there is no such file; pass --allow-partial for a part of {split}"
+            )
         batches = [str(files.file(path)) for path in paths]
         count = sum(len(read(path)[0]) for path in batches)
         files.expect(count, SIZES[split], f"{home}: images of {split}", allow_partial=allow_partial)
