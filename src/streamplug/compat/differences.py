@@ -105,7 +105,7 @@ MISSING = {
     "`streaming.base.spanner`, `.array`, `.shared`": "nothing: they serve its own insides",
     "`streaming.base.registry_utils`": "streams made by the program, `streams=`",
     "`streaming.*.convert`: scripts": "`streamplug-datasets`",
-    "`simulation`": "`streamplug explain`",
+    "`simulation`": "`streamplug simulate`",
 }
 """What the alias has not, and what to use instead."""
 
