@@ -29,7 +29,7 @@ RUNS: dict[str, dict[str, Any]] = {
         **SHUFFLED, "nodes": 2, "ranks_per_node": 2, "batch_size": 5, "bandwidth": 1.5e6,
     },
     "window, 2 workers": {**SHUFFLED, "workers": 2, "bandwidth": 2e6},
-    "window, a roomy limit, 2 epochs": {**SHUFFLED, "cache_limit": 8_000_000, "epochs": 2},
+    "window, a limit, 2 epochs": {**SHUFFLED, "cache_limit": 8_000_000, "epochs": 2},
     "window, a limit too small": {**SHUFFLED, "cache_limit": 2_000_000},
 }  # fmt: skip
 TIMES = 3

@@ -19,7 +19,7 @@ from streamplug.simulate.planned import Planned, Weighed, blocks_of
 from streamplug.simulate.training import Training
 from streamplug.simulate.worker import Worker
 
-MOST = 500_000
+MOST = 200_000
 """Needs, a shard for a block of samples each, after which a simulation ends with the step under way."""
 
 _MEASURED_STEPS = 256
