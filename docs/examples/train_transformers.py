@@ -86,7 +86,12 @@ def main() -> None:
         dataset, num_workers=options.workers, batch_transform=for_the_model
     )
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=1, n_head=2)
+    config = GPT2Config(
+        **{"vocab_size": 32, "n_positions": 8, "n_embd": 16, "n_layer": 1, "n_head": 2},
+        **{"bos_token_id": None, "eos_token_id": None},
+        # Dropout would differ from one number of processes to the other.
+        **{"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0},
+    )
     trainer = StreamingTrainer(loader, model=GPT2LMHeadModel(config).double(), args=settings)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(options.out))
 

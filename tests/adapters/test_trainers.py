@@ -119,6 +119,17 @@ def test_a_state_that_was_loaded_is_not_taken_for_the_end_of_what_was_read(folde
     assert data.state_dict(0)["epoch"] == 0
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_random_numbers_of_the_model_are_left_alone_by_a_loader_with_a_generator(folder, own):
+    generator = torch.Generator() if own else None
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=BATCH)
+    loader = StreamingDataLoader(dataset, num_workers=1, generator=generator)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    assert len(list(loader)) == STEPS
+    assert torch.equal(torch.get_rng_state(), before) is own
+
+
 class AsksInWorkers(StreamingDataset):
     def __iter__(self) -> Any:
         for sample in super().__iter__():
