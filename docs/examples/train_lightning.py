@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 docs/examples/train_lightning.py --out run
 
-Kill it whenever you like. Started again, on as many processes or others, it goes on after the last checkpoint.
+Kill it whenever you like. Started again, on any number of processes, it goes on after the last checkpoint.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def main() -> None:
         devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),  # as torchrun says
         max_steps=options.steps,
         max_epochs=-1,
-        callbacks=[
-            ModelCheckpoint(options.out, every_n_train_steps=options.every, save_last=True)
-        ],
+        callbacks=[ModelCheckpoint(options.out, every_n_train_steps=options.every, save_last=True)],
         logger=False,
         enable_progress_bar=False,
     )

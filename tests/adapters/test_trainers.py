@@ -1,4 +1,4 @@
-"""What trainers of others do with a loader: count its batches, tell it their epoch, ask its data set for a state."""
+"""What trainers do with a loader: count its batches, tell it their epoch, ask its data set for a state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_a_trainer_that_counts_goes_on_with_the_next_epoch(folder, workers):
 
 def test_samplers_of_loaders_are_told_as_well(folder):
     loader = make(folder)
-    loader.sampler.set_epoch(2)  # no state was loaded: the trainer's checkpoint is of an epoch's end
+    loader.sampler.set_epoch(
+        2
+    )  # no state was loaded: the trainer's checkpoint is of an epoch's end
     assert counted(loader) == whole(folder, 3)[2]
     assert loader.state_dict()["epoch"] == 2
 
