@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 docs/examples/train_accelerate.py --out run
 
-Kill it whenever you like. Started again, on as many processes or others, it goes on after the last checkpoint.
+Kill it whenever you like. Started again, on any number of processes, it goes on after the last checkpoint.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def main() -> None:
         batch_size=GLOBAL_BATCH // accelerator.num_processes,
     )
     # Accelerate would move what it deals out itself; this loader moves its batches by itself.
-    loader = StreamingDataLoader(
-        dataset, num_workers=options.workers, device=accelerator.device
-    )
+    loader = StreamingDataLoader(dataset, num_workers=options.workers, device=accelerator.device)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)

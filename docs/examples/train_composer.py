@@ -8,6 +8,7 @@ Kill it whenever you like. Started again, it goes on after the last checkpoint, 
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 from typing import Any
 
 import torch
@@ -36,12 +37,12 @@ class Notes(Callback):
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
 
-    def batch_end(self, state: State, logger: Logger) -> None:
+    def batch_end(self, state: State, _: Logger) -> None:
         parts = dist.all_gather_object((state.loss.item(), state.batch["id"].tolist()))
         if dist.get_global_rank() == 0:
             losses, samples = zip(*parts)
             mean = sum(losses) / len(losses)
-            note(self.options.out, state.timestamp.batch.value, mean, sum(samples, []))
+            note(self.options.out, state.timestamp.batch.value, mean, chain(*samples))
 
 
 def main() -> None:

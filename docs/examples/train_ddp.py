@@ -2,12 +2,13 @@
 
     torchrun --nproc-per-node 2 docs/examples/train_ddp.py --out run
 
-Kill it whenever you like. Started again, on as many processes or others, it goes on after the last checkpoint.
+Kill it whenever you like. Started again, on any number of processes, it goes on after the last checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def train(options: argparse.Namespace) -> None:
             group.all_gather_object(parts, (loss.item(), batch["id"].tolist()))
             if rank == 0:
                 losses, samples = zip(*parts)
-                note(options.out, step, sum(losses) / ranks, sum(samples, []))
+                note(options.out, step, sum(losses) / ranks, chain(*samples))
                 if step % options.every == 0:
                     save()
             if step == options.steps:

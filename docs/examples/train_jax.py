@@ -3,7 +3,7 @@
     python docs/examples/train_jax.py --out run
     python docs/examples/train_jax.py --out run --processes 2 --process 0 --coordinator 127.0.0.1:1234
 
-Kill it whenever you like. Started again, on as many processes or others, it goes on after the last checkpoint.
+Kill it whenever you like. Started again, on any number of processes, it goes on after the last checkpoint.
 """
 
 from __future__ import annotations
@@ -52,9 +52,16 @@ def train(options: argparse.Namespace) -> None:
         world=World(ranks_per_node=ranks, rank=rank),
     )
     mesh = Mesh(np.array(jax.devices()), ("batch",))
-    dealt, everywhere = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+    dealt, everywhere = (
+        NamedSharding(mesh, PartitionSpec("batch")),
+        NamedSharding(mesh, PartitionSpec()),
+    )
     rng = np.random.default_rng(0)
-    weights = {"in": rng.normal(size=(8, 16)), "bias": np.zeros(16), "out": rng.normal(size=(16, 1)) / 4}
+    weights = {
+        "in": rng.normal(size=(8, 16)),
+        "bias": np.zeros(16),
+        "out": rng.normal(size=(16, 1)) / 4,
+    }
     momentum = jax.tree.map(np.zeros_like, weights)
     checkpoint, step = options.out / "checkpoint.pickle", 0
     if checkpoint.exists():
@@ -77,7 +84,9 @@ def train(options: argparse.Namespace) -> None:
             if rank == 0 and step % options.every == 0:
                 part = checkpoint.with_suffix(".part")
                 saved = jax.tree.map(np.asarray, {"weights": weights, "momentum": momentum})
-                part.write_bytes(pickle.dumps({**saved, "data": dataset.state_dict(), "step": step}))
+                part.write_bytes(
+                    pickle.dumps({**saved, "data": dataset.state_dict(), "step": step})
+                )
                 part.replace(checkpoint)  # so that there is always a whole one
             if step == options.steps:
                 break

@@ -1,13 +1,14 @@
 """Trains with PyTorch Lightning, whose checkpoints have the state of the loader as well.
 
-    python docs/examples/train_lightning.py --out run
+    torchrun --nproc-per-node 2 docs/examples/train_lightning.py --out run
 
-Kill it whenever you like. Started again, it goes on after the last checkpoint, in the middle of an epoch.
+Kill it whenever you like. Started again, on any number of processes, it goes on after the last checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 
 import lightning
 import torch
@@ -29,10 +30,8 @@ class Waves(lightning.LightningDataModule):
         write_waves(self.options.data)
 
     def train_dataloader(self) -> StreamingDataLoader:
-        ranks = self.trainer.world_size if self.trainer else 1
-        dataset = StreamingDataset(
-            local=str(self.options.data), shuffle=True, batch_size=GLOBAL_BATCH // ranks
-        )
+        batch = GLOBAL_BATCH // self.trainer.world_size
+        dataset = StreamingDataset(local=str(self.options.data), shuffle=True, batch_size=batch)
         return StreamingDataLoader(dataset, num_workers=self.options.workers)
 
 
@@ -60,11 +59,10 @@ def main() -> None:
     torch.manual_seed(0)
     trainer = lightning.Trainer(
         accelerator="cpu",
+        devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),  # as torchrun says
         max_steps=options.steps,
         max_epochs=-1,
-        callbacks=[
-            ModelCheckpoint(options.out, every_n_train_steps=options.every, save_last=True)
-        ],
+        callbacks=[ModelCheckpoint(options.out, every_n_train_steps=options.every, save_last=True)],
         logger=False,
         enable_progress_bar=False,
     )

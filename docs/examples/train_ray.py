@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def train_here(config: dict[str, Any]) -> None:
             group.all_gather_object(parts, (loss.item(), batch["id"].tolist()))
             losses, samples = zip(*parts)
             if rank == 0:
-                note(options.out, step, sum(losses) / ranks, sum(samples, []))
+                note(options.out, step, sum(losses) / ranks, chain(*samples))
             if step % options.every == 0:
                 save(sum(losses) / ranks)
             if step == options.steps:

@@ -28,7 +28,7 @@ class LoaderState(TrainerCallback, ExportableState):
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": {"loader": self.loader.state_dict()}}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         if len(self.loader) % args.gradient_accumulation_steps:
             raise ValueError("the Trainer cannot continue where an epoch ends within a step")
         saved = state.stateful_callbacks[type(self).__name__]
@@ -86,7 +86,11 @@ def main() -> None:
         dataset, num_workers=options.workers, batch_transform=for_the_model
     )
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=1, n_head=2)
+    size = {"n_positions": 8, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    words = {"vocab_size": 32, "bos_token_id": None, "eos_token_id": None}
+    # Dropout would differ from one number of processes to another.
+    dropout = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
+    config = GPT2Config(**size, **words, **dropout)
     trainer = StreamingTrainer(loader, model=GPT2LMHeadModel(config).double(), args=settings)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(options.out))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,17 @@ def write_waves(out: Path) -> None:
     x = rng.normal(size=(SAMPLES, 8))
     y = np.sin(x).sum(1, keepdims=True) + rng.normal(size=(SAMPLES, 1)) / 10
     tokens = np.clip(4 * x + 16, 0, 31).astype(np.int64)  # for language models
-    columns = {"id": "int", "x": "ndarray:float64:8", "y": "ndarray:float64:1", "tokens": "ndarray:int64:8"}
+    columns = {
+        "id": "int",
+        "x": "ndarray:float64:8",
+        "y": "ndarray:float64:1",
+        "tokens": "ndarray:int64:8",
+    }
     with MDSWriter(out=out, columns=columns, size_limit="4kb", exist_ok=True) as writer:
         writer.write_batch({"id": np.arange(SAMPLES), "x": x, "y": y, "tokens": tokens})
 
 
-def note(out: Path, step: int, loss: float, samples: list[int]) -> None:
+def note(out: Path, step: int, loss: float, samples: Iterable[int]) -> None:
     """Write down the loss of a step, and which samples it was taken over."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / "losses.jsonl").open("a") as log:

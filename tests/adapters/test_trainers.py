@@ -1,4 +1,4 @@
-"""What trainers of others do with a loader: count its batches, tell it their epoch, ask its data set for a state."""
+"""What trainers do with a loader: count its batches, tell it their epoch, ask its data set for a state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_a_trainer_that_counts_goes_on_with_the_next_epoch(folder, workers):
 
 def test_samplers_of_loaders_are_told_as_well(folder):
     loader = make(folder)
-    loader.sampler.set_epoch(2)  # no state was loaded: the trainer's checkpoint is of an epoch's end
+    loader.sampler.set_epoch(
+        2
+    )  # no state was loaded: the trainer's checkpoint is of an epoch's end
     assert counted(loader) == whole(folder, 3)[2]
     assert loader.state_dict()["epoch"] == 2
 
@@ -117,6 +119,17 @@ def test_a_state_that_was_loaded_is_not_taken_for_the_end_of_what_was_read(folde
     counted(loader)
     data.load_state_dict({**data.state_dict(0), "epoch": 0, "sample_in_epoch": BATCH})
     assert data.state_dict(0)["epoch"] == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_random_numbers_of_the_model_are_left_alone_by_a_loader_with_a_generator(folder, own):
+    generator = torch.Generator() if own else None
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=BATCH)
+    loader = StreamingDataLoader(dataset, num_workers=1, generator=generator)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    assert len(list(loader)) == STEPS
+    assert torch.equal(torch.get_rng_state(), before) is own
 
 
 class AsksInWorkers(StreamingDataset):

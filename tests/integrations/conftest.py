@@ -1,4 +1,7 @@
-"""Runs the examples of trainers: whole, in two goes, or killed. `tox -e integrations` and `-e jax` have what they need."""
+"""Runs the examples of trainers: whole, in two goes, or killed.
+
+`tox -e integrations` and `tox -e jax` have what they need.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +64,12 @@ class Log:
                 log.processes.add(said["process"])
         return log
 
-    def check(self, other: Log) -> None:
+    def check(self, other: Log, tolerance: float = 1e-6) -> None:
         """Check that each step, however often it was taken, was that of another run."""
         assert sorted(self.losses) == sorted(other.losses) == [*range(1, len(other.losses) + 1)]
         for step, losses in self.losses.items():
-            assert losses == pytest.approx(other.losses[step][:1] * len(losses), rel=0, abs=1e-6)
+            alone = other.losses[step][:1] * len(losses)
+            assert losses == pytest.approx(alone, rel=0, abs=tolerance)
             assert self.samples[step] == other.samples[step][:1] * len(losses)
 
 

@@ -46,9 +46,9 @@ def reviews():
     return Dataset.from_list(rows, features=FEATURES)
 
 
-@pytest.mark.parametrize("format", ["mds", "parquet"])
-def test_a_data_set_comes_back_with_its_features(example, reviews, tmp_path, format):
-    example["write"](reviews, tmp_path / "set", format=format)
+@pytest.mark.parametrize("shards", ["mds", "parquet"])
+def test_a_data_set_comes_back_with_its_features(example, reviews, tmp_path, shards):
+    example["write"](reviews, tmp_path / "set", format=shards)
     back = example["read"](tmp_path / "set")
     assert back.features == reviews.features
     assert list(back) == list(reviews)

@@ -19,7 +19,7 @@ def group(run, out, **options):
     """Run two processes together."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:{}".format(probe.getsockname()[1])
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
     both = {"processes": 2, "coordinator": address, **options}
     return run.wait(*(run.start(EXAMPLE, out, process=n, **both) for n in range(2)), out=out)
 

@@ -31,5 +31,5 @@ def test_losses_after_a_kill_are_the_same(run):
 
 
 def test_processes_share_a_global_batch(run, alone):
-    run(EXAMPLE, "lightning-two", ranks=2, devices=2, steps=10, every=1)
+    run(EXAMPLE, "lightning-two", ranks=2, steps=10, every=1)
     run(EXAMPLE, "lightning-two").check(alone)

@@ -9,8 +9,9 @@ import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from torchdata.stateful_dataloader import Stateful, StatefulDataLoader  # noqa: E402
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 
 BATCH = 10
 STEPS = 5
@@ -36,7 +37,8 @@ def epochs(each, count):
 
 
 @pytest.mark.parametrize(
-    ("kind", "workers"), [(StreamingDataLoader, 0), (StreamingDataLoader, 2), (StatefulDataLoader, 0)]
+    ("kind", "workers"),
+    [(StreamingDataLoader, 0), (StreamingDataLoader, 2), (StatefulDataLoader, 0)],
 )
 def test_a_state_of_any_step_is_exact(folder, kind, workers):
     whole = loader(kind, folder, workers)

@@ -55,14 +55,15 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         if self._given_world is not None:
             return self._given_world
         group = torch.distributed
-        if "WORLD_SIZE" not in os.environ and group.is_available() and group.is_initialized():
-            ranks, launched = group.get_world_size(), World()
-            if "RANK" not in os.environ:
-                launched = detect_world()
-            # Without a launcher's word on the nodes of these ranks, they count as one node's.
-            nodes = launched.nodes if launched.ranks == ranks else 1
-            return World(nodes, ranks // nodes, rank=group.get_rank())
-        return detect_world()
+        if "WORLD_SIZE" in os.environ or not (group.is_available() and group.is_initialized()):
+            return detect_world()
+        ranks, launched = (
+            group.get_world_size(),
+            World() if "RANK" in os.environ else detect_world(),
+        )
+        # Without a launcher's word on the nodes of these ranks, they count as one node's.
+        nodes = launched.nodes if launched.ranks == ranks else 1
+        return World(nodes, ranks // nodes, rank=group.get_rank())
 
     def _place(self) -> tuple[World, Loop]:
         world, worker = self._world(), get_worker_info()
@@ -171,7 +172,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         self._threads = threads
         self._version = dataset._run.version
         # Some trainers tell no loader which epoch they begin, but its sampler.
-        self.sampler.set_epoch = partial(StreamingDataLoader.set_epoch, proxy(self))  # type: ignore[attr-defined]
+        self.sampler.set_epoch = partial(StreamingDataLoader.set_epoch, proxy(self))  # type: ignore[attr-defined]  # not all have it
         # Epoch, first step and batches handed out of the loop that is under way, and when it began.
         self._loop: tuple[int, int, int, int] | None = None
 
