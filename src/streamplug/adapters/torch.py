@@ -57,11 +57,9 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         group = torch.distributed
         if "WORLD_SIZE" in os.environ or not (group.is_available() and group.is_initialized()):
             return detect_world()
-        ranks, launched = (
-            group.get_world_size(),
-            World() if "RANK" in os.environ else detect_world(),
-        )
         # Without a launcher's word on the nodes of these ranks, they count as one node's.
+        ranks = group.get_world_size()
+        launched = World() if "RANK" in os.environ else detect_world()
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
@@ -191,8 +189,8 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
-        whole = DataLoader(batches, batch_size=None, collate_fn=_as_it_is, **settings)
-        return whole._get_iterator()
+        settings |= {"batch_size": None, "collate_fn": _as_it_is}
+        return DataLoader(batches, **settings)._get_iterator()
 
     def _arenas(self) -> list[Arena]:
         # Those that wait, the one in use, and the one that is being made.
@@ -219,8 +217,8 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
 
     def _line(self) -> AbstractContextManager[None]:
         # Without workers the data set itself is iterated over here, and shows what it downloads.
-        data = self.dataset
-        return data._watch.line(data._found_world(), data._source.remote and self.num_workers > 0)
+        data, far = self.dataset, self.dataset._source.remote and self.num_workers > 0
+        return data._watch.line(data._found_world(), far)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands: after the batch that was handed out last."""
@@ -232,8 +230,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""
-        # Persistent workers may be ahead in the run as it was before.
-        self._iterator = None
+        self._iterator = None  # persistent workers may be ahead in the run as it was before
         self.dataset.load_state_dict(saved)
 
     def set_epoch(self, epoch: int) -> None:
