@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from streamplug.simulate.chunks import Chunks
 from streamplug.simulate.events import Events
 from streamplug.simulate.link import Link
 from streamplug.simulate.node import Node, Threads
 from streamplug.simulate.opened import Opened
 from streamplug.simulate.shards import Size
+from streamplug.types import World
 
 
 def all_of(events):
@@ -154,3 +157,13 @@ def test_threads_and_jobs_have_what_is_never_needed_here():
     [job] = submit(threads, 1)
     assert (threads.stop(), job.wait(), job.error) == (None, None, None)
     assert SimpleNamespace(done=job.done).done is False
+
+
+def test_chunks_are_the_epoch(plan):
+    world = World(nodes=2, rank=1)
+    epoch = plan.run_of(plan.assumed(shuffle="window", block_size=50)).epoch(3, world)
+    chunks = Chunks(epoch, world, 10)
+    steps = np.array([0, 5, 19, 2])
+    assert chunks.steps == epoch.steps == 20
+    assert np.array_equal(chunks.ids(world, 10, steps), epoch.ids(world, 10, steps))
+    assert chunks.where(world, 10, 7) == epoch.where(world, 10, 7)

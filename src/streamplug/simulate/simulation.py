@@ -11,6 +11,7 @@ import numpy as np
 from streamplug.plan import Epoch
 from streamplug.plan.measures import Measures, measure
 from streamplug.simulate.assumed import Assumed
+from streamplug.simulate.chunks import Chunks
 from streamplug.simulate.events import Events
 from streamplug.simulate.found import EpochFound, Found, NodeFound, series_of
 from streamplug.simulate.link import Link
@@ -23,7 +24,7 @@ MOST = 200_000
 """Needs, a shard for a block of samples each, after which a simulation ends with the step under way."""
 
 _MEASURED_STEPS = 256
-_MEASURED_SAMPLES = 1 << 19
+_MEASURED_SAMPLES = 1 << 16
 
 
 def simulate(plan: Planned, assumed: Assumed, most: int = MOST) -> Found:
@@ -83,7 +84,9 @@ class _Simulation:
         )
 
     def _epoch(self, number: int) -> EpochFound:
-        epoch, assumed, events = self._run.epoch(number, self._world), self._assumed, self._events
+        assumed, events = self._assumed, self._events
+        plan = self._run.epoch(number, self._world)
+        epoch = Chunks(plan, self._world, assumed.batch_size)
         began, before = events.now, self._fetched()
         fetched: list[int] = []  # when each step but the last has ended
 
