@@ -41,7 +41,7 @@ class Net(lightning.LightningModule):
         self.options = options
         self.layers = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 
-    def training_step(self, batch, _):  # type: ignore[no-untyped-def]
+    def training_step(self, batch: dict[str, torch.Tensor], _: int) -> torch.Tensor:
         loss = nn.functional.mse_loss(self.layers(batch["x"]), batch["y"])
         mean = self.trainer.strategy.reduce(loss.detach())
         samples = self.all_gather(batch["id"]).flatten().tolist()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 EXAMPLE = "train_ray.py"
+
+pytestmark = pytest.mark.timeout(900)  # Ray starts a dozen processes, each run twice
 
 
 def lost(run, log_of, out: str) -> None:

@@ -170,7 +170,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         self._threads = threads
         self._version = dataset._run.version
         # Some trainers tell no loader which epoch they begin, but its sampler.
-        self.sampler.set_epoch = partial(StreamingDataLoader.set_epoch, proxy(self))  # type: ignore[attr-defined]  # not all have it
+        vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
         # Epoch, first step and batches handed out of the loop that is under way, and when it began.
         self._loop: tuple[int, int, int, int] | None = None
 
