@@ -11,13 +11,13 @@ EXAMPLE = "train_composer.py"
 
 
 @pytest.fixture(scope="module")
-def run(run):
+def composer(run):
     return replace(run, before=[Path(__file__).with_name("without_torchvision.py")])
 
 
 @pytest.fixture(scope="module")
-def alone(run):
-    return run(EXAMPLE, "composer")
+def alone(composer):
+    return composer(EXAMPLE, "composer")
 
 
 def test_it_trains_as_without_it(alone, plain):
@@ -25,14 +25,14 @@ def test_it_trains_as_without_it(alone, plain):
 
 
 @pytest.mark.parametrize("stop", [10, 13])
-def test_losses_after_a_stop_are_the_same(run, alone, stop):
+def test_losses_after_a_stop_are_the_same(composer, alone, stop):
     out = f"composer-{stop}"
-    run(EXAMPLE, out, steps=stop, every=1)
-    run(EXAMPLE, out, workers=1).check(alone)
+    composer(EXAMPLE, out, steps=stop, every=1)
+    composer(EXAMPLE, out, workers=1).check(alone)
 
 
-def test_losses_after_a_kill_are_the_same(run):
-    last = run.killed(EXAMPLE, "composer-killed", after=10)
-    log = run(EXAMPLE, "composer-killed", steps=last + 15)
+def test_losses_after_a_kill_are_the_same(composer):
+    last = composer.killed(EXAMPLE, "composer-killed", after=10)
+    log = composer(EXAMPLE, "composer-killed", steps=last + 15)
     assert len(log.processes) == 2
-    log.check(run(EXAMPLE, "composer-alone", steps=last + 15))
+    log.check(composer(EXAMPLE, "composer-alone", steps=last + 15))
