@@ -17,7 +17,7 @@ from streamplug.interfaces.callback import (
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.engine import Engine
-from streamplug.interfaces.format import Format, Piece, Rows, ShardWriter
+from streamplug.interfaces.format import Format, Piece, Rows, RowsByColumn, ShardWriter
 from streamplug.interfaces.fsspec import FsspecStorage
 from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
 from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
@@ -50,6 +50,7 @@ __all__ = [
     "Ranged",
     "Retried",
     "Rows",
+    "RowsByColumn",
     "ScanFile",
     "Scanned",
     "SetFiles",

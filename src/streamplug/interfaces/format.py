@@ -17,11 +17,11 @@ from streamplug.types import Buffer, Bytes1D, Int64
 Piece: TypeAlias = Any
 """A part of the rows that a writer collects: bytes; in a format that stores by column, what it likes."""
 
-Rows: TypeAlias = "Buffer | list[Sequence[Piece]] | Columns"
+Rows: TypeAlias = "Buffer | list[Sequence[Piece]] | RowsByColumn"
 """Stored rows, which nobody may change later: back to back in a buffer, each in pieces, or by column."""
 
 
-class Columns(Protocol):
+class RowsByColumn(Protocol):
     """Rows by column, such as a table of Arrow: a slice of them is a piece."""
 
     def __getitem__(self, rows: slice, /) -> Piece:
