@@ -192,8 +192,10 @@ def test_the_server_answers_this_machine_alone(plan):
 def test_serve_tells_its_address_and_stops_when_interrupted(written):
     command = [
         sys.executable,
-        "-m",
-        "streamplug",
+        "-c",
+        # Whoever runs the tests in the background has them ignore the signal.
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_module('streamplug', run_name='__main__')",
         "simulate",
         str(written),
         "--batch-size",
@@ -203,8 +205,11 @@ def test_serve_tells_its_address_and_stops_when_interrupted(written):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        line = process.stdout.readline()
-        assert re.match(r"http://127\.0\.0\.1:\d+/ ", line), line
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        try:
+            line = process.stdout.readline()
+            assert re.match(r"http://127\.0\.0\.1:\d+/ ", line), line
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
         assert process.returncode == 0, errors
