@@ -92,8 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
 def serve_page(plan: Planned, assumed: Assumed, *, port: int, needs: int) -> None:
     """Serve the page until Ctrl-C, after telling its address."""
     with PageServer(plan, assumed, port, needs) as server:
-        click.echo(f"{server.url}  (Ctrl-C to stop)")
         try:
+            click.echo(f"{server.url}  (Ctrl-C to stop)")
             server.serve_forever(0.1)
         except KeyboardInterrupt:
             click.echo("stopped", err=True)
