@@ -663,7 +663,7 @@ sys.modules["torch"] = None
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
 import streamplug_webdataset as wds
-dataset = wds.WebDataset(sys.argv[1]).shuffle(10).decode().to_tuple("cls").batched(10)
+dataset = wds.WebDataset(sys.argv[1]).shuffle(100).decode().to_tuple("cls").batched(10)
 assert len(list(dataset)) == 10 and dataset.state_dict()["epoch"] == 1
 try:
     wds.WebLoader
