@@ -188,14 +188,20 @@ def test_the_server_answers_this_machine_alone(plan):
         assert ask(server, "/etc/passwd")[0] == 404
 
 
+# Whoever runs the tests in the background has them ignore the signal.
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("streamplug", run_name="__main__")
+"""
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there, no process can be interrupted so")
 def test_serve_tells_its_address_and_stops_when_interrupted(written):
     command = [
         sys.executable,
         "-c",
-        # Whoever runs the tests in the background has them ignore the signal.
-        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "runpy.run_module('streamplug', run_name='__main__')",
+        INTERRUPTIBLE,
         "simulate",
         str(written),
         "--batch-size",
