@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,11 +43,12 @@ class Told:
         return f"{rest:,} more" if rest > 0 else ""
 
 
-class Shown:
+class Shown(ABC):
     """Has a table of itself in notebooks, and on rich's consoles."""
 
+    @abstractmethod
     def _told(self) -> Told:
-        raise NotImplementedError
+        """Say what it is."""
 
     def _repr_html_(self) -> str:
         """Return the table that notebooks show."""

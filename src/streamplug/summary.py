@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -20,11 +21,13 @@ class ShownDataset(Shown):
     _reader: Samples
     _run: Run
 
+    @abstractmethod
     def _world(self) -> World:
-        raise NotImplementedError
+        """Return where this rank stands; a group of replicas counts as one."""
 
+    @abstractmethod
     def _found_world(self) -> World:
-        raise NotImplementedError
+        """Return where this rank stands."""
 
     def __repr__(self) -> str:
         if "_run" not in self.__dict__:  # it is still being made

@@ -13,7 +13,7 @@ of the later times, of which the rates are: what else the machine does can only 
 - ranges: 1,000 of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
 - epoch by ranges: all samples, by ranges.
 - first batch: eight shuffled samples from a server that is 20 ms away, beside a request for the index and
-  one for 100 kB.
+  one for 100 kB, and beside the index and eight such at once.
 """
 
 from __future__ import annotations

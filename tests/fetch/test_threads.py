@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from streamplug.fetch.threads import end_idle, on_thread
+from streamplug.fetch.threads import end_idle, make_ready, on_thread
 
 
 def run(work=lambda: None):
@@ -53,6 +53,16 @@ def test_idle_threads_end_when_told():
     assert idle() == []
 
 
+def test_threads_are_made_ready_for_what_comes():
+    end_idle()
+    make_ready(3)
+    wait_until(lambda: len(idle()) == 4)  # and the one that started them
+    ready = set(idle())
+    assert run() in ready
+    end_idle()
+    assert idle() == []
+
+
 def test_things_at_the_same_time_are_on_threads_of_their_own():
     together = threading.Barrier(8)
     found = []
@@ -93,4 +103,5 @@ def test_a_fork_begins_with_none():
             os._exit(0)
         finally:
             os._exit(1)
+    assert idle() == []  # so that this process had no others when it was copied
     assert os.waitpid(child, 0)[1] == 0

@@ -9,9 +9,10 @@ import pytest
 
 from streamplug import MDSWriter, Stream
 from streamplug.builtin.storages.any import AnyFsspec
-from streamplug.errors import StorageError
+from streamplug.errors import StorageError, Transient
 from streamplug.fetch import RangeStore
 from streamplug.read import RangeShards, Reader
+from streamplug.read.arriving import _PREPARED
 
 
 class Gated(AnyFsspec):
@@ -74,3 +75,56 @@ def test_whoever_stops_early_leaves_nothing(folder):
     values.close()
     assert not shards._memory.pieces
     assert not [t for t in threading.enumerate() if t.name == "streamplug-prefetch"]
+
+
+class Counting(AnyFsspec):
+    """Notes what is asked for, of which something is lost."""
+
+    def __init__(self, url, lost=()):
+        super().__init__(url)
+        self.lost, self.asked, self.lock = lost, [], threading.Lock()
+
+    def read_ranges(self, key, ranges):
+        with self.lock:
+            self.asked.append((key, min(start for start, _ in ranges)))
+        if key in self.lost:
+            raise Transient(f"{key} is lost")
+        return super().read_ranges(key, ranges)
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Shards of samples of such sizes that where they lie cannot be guessed."""
+    draws = np.random.default_rng(0)
+    with MDSWriter(out=tmp_path, columns={"b": "bytes"}, size_limit=100_000) as out:
+        for n in range(1600):
+            out.write({"b": bytes([n % 251]) * int(draws.integers(1, 5000))})
+    return tmp_path
+
+
+def counting(folder, retries=0, lost=()):
+    index = Stream(local=str(folder)).open().index
+    storage = Counting(str(folder), lost)
+    shards = RangeShards(index, RangeStore(storage, retries), None)
+    return Reader([index.starts], [shards]), storage
+
+
+def test_heads_come_ahead_of_samples_and_once(many):
+    reader, storage = counting(many)
+    shards = len(reader.starts) - 1
+    ids = np.concatenate([reader.starts[:-1] + 3, reader.starts[1:] - 2])
+    assert shards > 2 * _PREPARED
+    for id_, row in zip(ids, reader.rows(ids)):
+        assert set(row["b"]) == {id_ % 251}
+    heads = [key for key, start in storage.asked if start < 100]
+    assert len(heads) == len(set(heads)) == shards
+    first = next(at for at, (_, start) in enumerate(storage.asked) if start >= 100)
+    assert first >= _PREPARED // 2  # all are begun before; which of them asks first is open
+
+
+def test_a_head_that_is_lost_is_tried_as_often_as_was_said(many, monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.retry.sleep", lambda _: None)
+    reader, storage = counting(many, retries=2, lost=("shard.00002.mds",))
+    with pytest.raises(Transient, match=r"shard\.00002\.mds is lost; gave up after 3 attempts"):
+        reader.rows(np.arange(0, 1600, 20))
+    assert sum(key == "shard.00002.mds" for key, _ in storage.asked) == 3

@@ -49,7 +49,7 @@ def test_tables_tell_of_epochs_and_nodes(written):
         "window",
     )
     assert done.exit_code == 0, done.output
-    assert re.search(r"run +9 nodes, 1 ranks each", done.output)
+    assert re.search(r"run +9 nodes, 1 rank each", done.output)
     assert re.search(r"egress +[\d,]+ bytes over 2 epochs", done.output)
     assert re.search(r"cost +[\d.e-]+", done.output)
     assert "… of 9" in done.output

@@ -52,10 +52,12 @@ def _overview(found: Found) -> Iterator[tuple[str, str]]:
     assumed, quality = found.assumed, found.quality
     at_most = "" if found.complete else "at most " if assumed.epochs > 1 else "about "
     yield "data set", ", ".join(found.urls)
-    sizes = f"{found.samples:,} in {found.shards:,} shards, {found.stored_bytes:,} bytes as stored"
+    shards = _many(found.shards, "shard")
+    sizes = f"{found.samples:,} in {shards}, {found.stored_bytes:,} bytes as stored"
     yield "samples", sizes
-    world = f"{assumed.nodes:,} nodes, {assumed.ranks_per_node:,} ranks each, "
-    yield "run", f"{world}{assumed.workers:,} workers each, batches of {assumed.batch_size:,}"
+    world = f"{_many(assumed.nodes, 'node')}, {_many(assumed.ranks_per_node, 'rank')} each, "
+    workers = _many(assumed.workers, "worker")
+    yield "run", f"{world}{workers} each, batches of {assumed.batch_size:,}"
     block, lanes = _or_default(assumed.block_size), _or_default(assumed.canonical_nodes)
     yield (
         "order",
@@ -66,7 +68,7 @@ def _overview(found: Found) -> Iterator[tuple[str, str]]:
     yield "cache limit", f"{limit}; predownload {ahead}"
     times = f"latency {_seconds(assumed.latency)}, step {_seconds(assumed.step_seconds)}"
     yield "network", f"{assumed.bandwidth:,.0f} bytes per second and node, {times}"
-    yield "egress", f"{at_most}{found.egress:,} bytes over {assumed.epochs:,} epochs"
+    yield "egress", f"{at_most}{found.egress:,} bytes over {_many(assumed.epochs, 'epoch')}"
     if assumed.price:
         yield "cost", f"{at_most}{found.cost:,.4g}"
     near = f"{quality.shards_per_batch:,.1f} shards in a global batch"
@@ -96,3 +98,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*map(Text, row))
     return table
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s'[: number != 1]}"

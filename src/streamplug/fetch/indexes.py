@@ -13,6 +13,7 @@ from streamplug.fetch.origin import claim, in_use, take_into_use
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.scratch import arriving
 from streamplug.fetch.stall import StalledError
+from streamplug.fetch.threads import make_ready
 from streamplug.index import (
     COMPANION_NAME,
     HEAD_BYTES,
@@ -34,6 +35,9 @@ _CHECKED = 64 << 20
 """Bytes of a cached companion up to which it is checked whenever it is opened; others when they come."""
 _SHORT_INDEX = 1 << 20
 """Bytes up to which an index.json comes with the first request."""
+
+_SOON = 16
+"""Threads that are started while the index comes: what is in it is likely to be asked for next."""
 
 _LOG = logging.getLogger("streamplug.fetch")
 
@@ -73,13 +77,16 @@ def open_index(
 
 
 def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> Index:
-    """Return the index of a data set from its index.json, in one request; nothing is kept.
+    """Return the index of a data set from its index.json; nothing is kept.
 
     Raises:
         StorageError: If it cannot be had.
         InvalidIndexError: If it cannot be used.
     """
-    return parse_index(translate(_content(storage, retries)), storage.url_of(INDEX_NAME))
+    data = _short(storage, retries)  # without a file in between
+    if data is None:
+        data = _content(storage, retries)
+    return parse_index(translate(data), storage.url_of(INDEX_NAME))
 
 
 def _short(storage: Storage, retries: int) -> bytes | None:
@@ -89,6 +96,7 @@ def _short(storage: Storage, retries: int) -> bytes | None:
         return None
 
     def asked() -> bytes:
+        make_ready(_SOON)
         try:
             return storage.read_range(INDEX_NAME, 0, most)
         except StalledError:  # it may come slowly, which is seen only in a file

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 from streamplug.errors import Transient
 from streamplug.fetch.observe import current, helping
-from streamplug.fetch.threads import end_idle, on_thread
+from streamplug.fetch.threads import on_thread
 from streamplug.interfaces.cancel import Scope, check, ending, inside
-from streamplug.interfaces.cancel import current as current_scope
 
 T = TypeVar("T")
 _GLANCE = 1.0
@@ -53,8 +52,6 @@ def unless_stalled(
         running.acquire()
         on_thread("streamplug-request", run, running.release)
         _wait(running, url, timeout, arrived)
-    if current_scope() is None:
-        end_idle()  # nobody else will: whoever works in a scope does it for all of that
     if errors:
         try:
             raise errors.pop()

@@ -66,6 +66,25 @@ def on_thread(name: str, work: Callable[[], object], done: Callable[[], object])
         thread.told.release()
 
 
+def make_ready(number: int) -> None:
+    """Have so many threads more wait for something to do, in a moment; returns at once.
+
+    Starting one takes longer than waking one: this is for the time in which an answer is waited for.
+    """
+
+    def start() -> None:
+        for _ in range(number):
+            thread = _Thread()
+            thread.work = thread.done = _nothing
+            thread.thread.start()
+
+    on_thread("streamplug-ready", start, _nothing)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def end_idle() -> None:
     """Have all threads end that have nothing to do."""
     ended = []
@@ -80,4 +99,5 @@ def end_idle() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_waiting.clear)  # the threads are the parent's
+    # A process of several threads is not forked without a warning; and those would be the parent's.
+    os.register_at_fork(before=end_idle, after_in_child=_waiting.clear)

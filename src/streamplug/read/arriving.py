@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,9 @@ _BYTES_AT_ONCE = 16 << 20
 """Bytes that are fetched at once. With more, all pieces arrive late instead of some early, and memory that
 one has left is not there yet for the next."""
 
+_PREPARED = 16
+"""Pieces that are prepared ahead, while the bytes of others come."""
+
 
 class Arriving:
     """Fetches pieces, the first ones first, and keeps each until its samples are decoded."""
@@ -23,16 +27,38 @@ class Arriving:
         pieces: Sequence[Piece],
         fetch: Callable[[Piece], object],
         release: Callable[[Piece], object],
+        prepare: Callable[[Piece], object],
     ) -> None:
-        """Begin to fetch them; a single one is fetched when it is asked for."""
+        """Begin to fetch them; a single one is fetched when it is asked for.
+
+        Args:
+            pieces: Of shards that all differ.
+            fetch: Fetches one.
+            release: Forgets it.
+            prepare: Called some time before, so that `fetch` has nothing to wait for first.
+        """
         self._fetch, self._release = fetch, release
         self._pieces = {piece.number: piece for piece in pieces}
         self._jobs: dict[int, Job] = {}
         self._workers = Workers(_AT_ONCE, _BYTES_AT_ONCE) if len(pieces) > 1 else None
         if self._workers is not None:
-            for piece in pieces:
-                work = partial(fetch, piece)
-                self._jobs[piece.number] = self._workers.submit(work, piece.weight)
+            self._submit(self._workers, pieces, prepare)
+
+    def _submit(
+        self, workers: Workers, pieces: Sequence[Piece], prepare: Callable[[Piece], object]
+    ) -> None:
+        prepared = deque(workers.submit(partial(prepare, piece)) for piece in pieces[:_PREPARED])
+        for at, piece in enumerate(pieces, _PREPARED):
+            work = partial(self._fetch_prepared, piece, prepared.popleft())
+            self._jobs[piece.number] = workers.submit(work, piece.weight)
+            for later in pieces[at : at + 1]:
+                prepared.append(workers.submit(partial(prepare, later)))
+
+    def _fetch_prepared(self, piece: Piece, prepared: Job) -> None:
+        prepared.wait()  # it began before
+        if prepared.error is not None:
+            raise prepared.error
+        self._fetch(piece)
 
     @contextmanager
     def held(self, number: int) -> Iterator[None]:

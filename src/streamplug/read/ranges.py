@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
@@ -178,13 +178,23 @@ class RangeShards:
             DataError: If what comes is damaged.
         """
         info, where = self._known(piece.shard)
-        try:
+        with _within(where):
             self._fill(piece, info)
-        except DataError as error:
-            raise type(error)(f"{where}: {error}") from error
         memory = self._mine()
         with memory.lock:
             memory.pieces.setdefault(piece.shard, []).append(piece)
+
+    def prepare(self, piece: Piece) -> None:
+        """Fetch the head of a piece's shard, unless that comes with samples.
+
+        Raises:
+            StorageError: If it cannot be had.
+            DataError: If it is damaged.
+        """
+        info, where = self._known(piece.shard)
+        if self._likely(info, piece.rows) is None:
+            with _within(where):
+                self._head(info, piece.rows)
 
     def release(self, piece: Piece) -> None:
         """Forget a piece."""
@@ -287,10 +297,8 @@ class RangeShards:
 
     def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
         """Fetch a head, and with it the bytes where some samples are likely to lie."""
-        file, schema = info.files["data"].raw, self._index.schema(info.number)
-        likely = None
-        if self._mine().luck > 0:
-            likely = schema.format.likely_ranges(info, rows, schema.columns)
+        file = info.files["data"].raw
+        likely = self._likely(info, rows)
         if likely is not None:
             likely = np.clip(likely, 0, file.bytes)
             likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
@@ -299,11 +307,27 @@ class RangeShards:
                 return Early(spans, self._store.read(file, spans), guessed=True)
         return Early(head, self._store.read(file, head))
 
+    def _likely(self, info: ShardInfo, rows: Int64) -> Int64 | None:
+        """Return where some samples are likely to lie, or None if that is not worth a guess."""
+        schema = self._index.schema(info.number)
+        if self._mine().luck <= 0:
+            return None
+        return schema.format.likely_ranges(info, rows, schema.columns)
+
     def _mine(self) -> _Memory:
         # A fork's copy may have been made while another thread held a lock of it.
         if self._memory.pid != os.getpid():
             self._memory = _Memory()
         return self._memory
+
+
+@contextmanager
+def _within(where: str) -> Iterator[None]:
+    """Name a shard in errors of what is in it."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{where}: {error}") from error
 
 
 class _RangeReader(ShardReader):

@@ -147,6 +147,9 @@ class Reader:
     def _pieces_of(self, piece: Piece) -> RangeShards:
         return self._find(piece.number)[0]  # type: ignore[return-value]  # only theirs give pieces
 
+    def _prepare(self, piece: Piece) -> None:
+        self._pieces_of(piece).prepare(piece)
+
     @contextmanager
     def _arriving(self, groups: Groups) -> Iterator[Arriving]:
         """Fetch the pieces that some samples need and that are not there."""
@@ -155,7 +158,7 @@ class Reader:
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards) and shards.missing(shard, groups.rows[places]):
                 pieces.append(shards.piece(number, shard, groups.rows[places]))
-        arriving = Arriving(pieces, self.ensure, self.release)
+        arriving = Arriving(pieces, self.ensure, self.release, self._prepare)
         try:
             yield arriving
         finally:
