@@ -1,0 +1,107 @@
+"""Runs each page of the documentation where only that is installed which the page itself names.
+
+A page names what it needs as ``pip install …``; pages of the tutorial have that in their index. All other
+tests run where everything is installed, and do not see that a page forgot to name something.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import tempfile
+import venv
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tomllib
+
+ROOT = Path(__file__).parents[2]
+DOCS = runpy.run_path(str(ROOT / "tests" / "repo" / "test_docs.py"), run_name="docs")
+PINNED = {"torch": "torch==2.13.0"}
+INSTALL = re.compile(r"pip install ([^`\n&]+)")
+WORD = re.compile(r"(?P<name>[^\[\]]+)(\[(?P<extras>[^]]+)\])?")
+
+
+def texts_of(page: Path) -> str:
+    index = page.with_name("index.md")
+    also = index.read_text(encoding="utf-8") if page.parent.name == "tutorial" else ""
+    return page.read_text(encoding="utf-8") + also
+
+
+def ours(name: str, extras: str | None) -> list[str]:
+    folder = ROOT if name == "streamplug" else ROOT / "plugins" / name
+    if not folder.is_dir():
+        return []  # of a plugin that the page makes
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    found, needed = [str(folder)], list(project["dependencies"])
+    for extra in extras.split(",") if extras else ():
+        needed += project["optional-dependencies"][extra.strip()]
+    for requirement in needed:
+        name, extras = WORD.match(re.split("[<>=]", requirement)[0]).group("name", "extras")
+        if not name.startswith("streamplug"):
+            found.append(requirement)
+        elif name != "streamplug" or extras:
+            found += ours(name, extras)
+    return found
+
+
+def named_by(page: Path) -> frozenset[str]:
+    """Return what pip is to install for a page, beside the core."""
+    found = []
+    for line in INSTALL.findall(texts_of(page)):
+        for word in re.sub(r"['\"]", "", line).replace(", ", ",").split():
+            name, extras = WORD.match(word).group("name", "extras")
+            name = "streamplug" if name == "." else name.rstrip("/").rpartition("/")[2]
+            if name.startswith("streamplug"):
+                found += ours(name, extras)
+            elif re.fullmatch(r"[a-z][\w-]*", name):
+                found.append(PINNED.get(name, name))
+    return frozenset(found)
+
+
+@pytest.fixture(scope="module")
+def python_with():
+    """Return what makes environments with what is named, and returns their Python."""
+    with tempfile.TemporaryDirectory(prefix="pages-") as root:
+
+        @cache
+        def made(named: frozenset[str]) -> Path:
+            folder = Path(tempfile.mkdtemp(dir=root))
+            venv.create(folder, with_pip=True)
+            python = folder / "bin" / "python"
+            run(python, "-m", "pip", "install", "--quiet", ROOT, "pytest", *sorted(named))
+            return python
+
+        yield made
+
+
+def run(*command: str | Path, folder: Path = ROOT) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert not done.returncode, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def test_what_pages_name_is_found():
+    plugins = {each.name for each in (ROOT / "plugins").iterdir()}
+    of = lambda name: {Path(each).name for each in named_by(ROOT / "docs" / name)}  # noqa: E731
+    assert of("concepts/folders.md") & plugins == {"streamplug-folder", "streamplug-image"}
+    assert of("moving/mosaicml-streaming.md") >= {"streamplug-zstandard", "torch==2.13.0"}
+    assert of("concepts/plan.md") == set()
+
+
+PAGES = {str(path.relative_to(ROOT)): DOCS["parse"](path.read_text()) for path in DOCS["PAGES"]}
+WITH_CODE = [name for name, page in PAGES.items() if page.script.strip() or page.files]
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_a_page_runs_with_what_it_names(name, tmp_path, python_with):
+    page = PAGES[name]
+    python = python_with(named_by(ROOT / name))
+    for file, content in page.files.items():
+        (tmp_path / file).write_text(content, encoding="utf-8")
+    (tmp_path / "page.py").write_text(page.script, encoding="utf-8")
+    run(python, ROOT / "tests" / "repo" / "run_pages.py", tmp_path, folder=tmp_path)
+    for file in page.files:
+        if file.startswith("test_"):
+            run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, folder=tmp_path)
