@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from streamplug.fetch.threads import end_idle, on_thread
 from streamplug.interfaces.cancel import Cancelled, Scope, inside
@@ -78,7 +79,7 @@ class Workers:
                 bound.
         """
         self._active, self._most = active, most
-        self._running = self._waiting = self._carried = self._threads = 0
+        self._running = self._carried = self._threads = 0
         self._queue: deque[Job] = deque()
         self._change = threading.Condition()
         self._scope = _WorkersScope(self._add_running)
@@ -93,7 +94,7 @@ class Workers:
             self.unfinished += 1
             self.weight += weight
             self._queue.append(job)
-            self._summon()
+            self._begin()
         return job
 
     def stop(self, *, for_now: bool = False) -> None:
@@ -108,25 +109,33 @@ class Workers:
         with self._change:
             self._queue.clear()
             self._scope.stop()
-            self._change.notify_all()
             self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
         if not for_now:
             end_idle()
 
-    def _summon(self) -> None:
-        """Have a thread look at the queue, if another job may run."""
-        if not self._may_begin():
-            return
-        if self._waiting:
-            self._change.notify()
-        elif self._threads < _MAX_THREADS and not self._scope.stopped:
+    def _begin(self) -> None:
+        """Have threads carry out what may begin."""
+        while self._threads < _MAX_THREADS and (job := self._take()) is not None:
             try:
-                on_thread("streamplug-prefetch", self._work, self._ended)
+                # With a job in hand it need not ask for one, while others do.
+                on_thread("streamplug-prefetch", partial(self._work, job), self._ended)
             except RuntimeError:  # there is no room for its stack
+                self._running -= 1
+                self._carried -= job.weight
+                self._queue.appendleft(job)
                 if not self._threads:
                     raise
-            else:
-                self._threads += 1
+                return
+            self._threads += 1
+
+    def _take(self) -> Job | None:
+        """Take a job from the queue, if one may begin."""
+        if self._scope.stopped or not self._may_begin():
+            return None
+        job = self._queue.popleft()
+        self._running += 1
+        self._carried += job.weight
+        return job
 
     def _may_begin(self) -> bool:
         if not self._queue or self._running >= self._active:
@@ -140,36 +149,25 @@ class Workers:
     def _add_running(self, number: int) -> None:
         with self._change:
             self._running += number
-            self._summon()
+            self._begin()
 
-    def _work(self) -> None:
+    def _work(self, job: Job) -> None:
+        following: Job | None = job
         with inside(self._scope):
-            while (job := self._next()) is not None:
-                job.run()
+            while following is not None:
+                following.run()
                 with self._change:
                     self._running -= 1
-                    self._carried -= job.weight
+                    self._carried -= following.weight
                     self.unfinished -= 1
-                    self.weight -= job.weight
+                    self.weight -= following.weight
+                    following = self._take()
+                    self._begin()
 
     def _ended(self) -> None:
         with self._change:
             self._threads -= 1
             self._change.notify_all()
-
-    def _next(self) -> Job | None:
-        with self._change:
-            while not self._scope.stopped:
-                if self._may_begin():
-                    self._running += 1
-                    job = self._queue.popleft()
-                    self._carried += job.weight
-                    self._summon()
-                    return job
-                self._waiting += 1
-                self._change.wait()
-                self._waiting -= 1
-        return None
 
 
 def run_all(jobs: list[Callable[[], object]], active: int) -> None:
