@@ -1,6 +1,6 @@
 """Reading from an object store on this machine, beside clients alone and other libraries.
 
-    python tests/benchmarks/bench_remote.py [--rounds 5] [--json FILE]
+    python tests/benchmarks/bench_remote.py [--rounds 3] [--json FILE]
 
 nginx, or without it the server of the tests, gives plain files by HTTP; clients of S3 get the same files
 from it. Each measurement is a process of its own, in turns. It does its work several times, each time with
@@ -168,7 +168,7 @@ def figure(turns: list[dict[str, Any]], amount: int | None) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=6000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--groups", nargs="+", default=list(remote_sides.sides()))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--group", help=argparse.SUPPRESS)
