@@ -6,6 +6,7 @@ torchvision and transformers are large, and bind the environment to their versio
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _NEEDED = {
@@ -26,6 +27,7 @@ def install() -> None:
     """Make the stand-ins importable, before the first import of mosaicml-streaming."""
     for name, attributes in _NEEDED.items():
         module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)  # others look whether it is there
         for attribute in attributes:
             setattr(module, attribute, type(attribute, (), {}))
         sys.modules.setdefault(name, module)

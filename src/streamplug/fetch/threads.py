@@ -67,13 +67,13 @@ def on_thread(name: str, work: Callable[[], object], done: Callable[[], object])
 
 
 def make_ready(number: int) -> None:
-    """Have so many threads more wait for something to do, in a moment; returns at once.
+    """Have so many threads wait for something to do, in a moment; returns at once.
 
     Starting one takes longer than waking one: this is for the time in which an answer is waited for.
     """
 
     def start() -> None:
-        for _ in range(number):
+        for _ in range(number - len(_waiting)):
             thread = _Thread()
             thread.work = thread.done = _nothing
             thread.thread.start()
