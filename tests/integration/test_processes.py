@@ -207,7 +207,17 @@ def test_ranks_of_a_process_group_see_the_same_global_batches(folder, tmp_path):
 EXIT = """
     import json, sys, threading
     from streamplug import StreamingDataset
+    from streamplug.interfaces import cancel
+    from streamplug.interfaces.fsspec import FsspecStorage
 
+    copy = FsspecStorage.download
+
+    def download(self, key, path):
+        if key == f"shard.{dataset.num_shards - 1:05}.mds":
+            cancel.sleep(250)
+        copy(self, key, path)
+
+    FsspecStorage.download = download
     dataset = StreamingDataset(remote=sys.argv[1], local=sys.argv[2], batch_size=4, predownload=999)
     held = [iter(dataset), dataset.batches()]
     for it in held:
