@@ -84,7 +84,10 @@ def run(*command: str | Path, folder: Path = ROOT) -> None:
 
 def test_what_pages_name_is_found():
     plugins = {each.name for each in (ROOT / "plugins").iterdir()}
-    of = lambda name: {Path(each).name for each in named_by(ROOT / "docs" / name)}  # noqa: E731
+
+    def of(name: str) -> set[str]:
+        return {Path(each).name for each in named_by(ROOT / "docs" / name)}
+
     assert of("concepts/folders.md") & plugins == {"streamplug-folder", "streamplug-image"}
     assert of("moving/mosaicml-streaming.md") >= {"streamplug-zstandard", "torch==2.13.0"}
     assert of("concepts/plan.md") == set()

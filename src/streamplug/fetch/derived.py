@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ import xxhash
 
 from streamplug.errors import DataError, StorageError
 from streamplug.fetch.bundling import BUNDLES, Tree, bundles, list_tree
-from streamplug.fetch.files import local_errors
+from streamplug.fetch.files import errors_of, local_errors
 from streamplug.fetch.listing import Found, find_files
 from streamplug.fetch.lists import Claims, check_found, resolved
 from streamplug.fetch.locks import STATE_DIR, cache_lock
@@ -116,7 +116,7 @@ class Deriver:
             return Derived(path.read_bytes(), folder)
 
     def _bundle(self, tree: Tree, mark: str, base: Path, path: Path) -> None:
-        with _of_set(self._storage):
+        with errors_of(self._storage.url):
             chosen = self._format.chosen([each.key for each in tree.files])
         _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
         entries = []
@@ -236,15 +236,6 @@ class Deriver:
                 except DataError:
                     return [names[earlier], names[later]]
         return list(names[:1])
-
-
-@contextmanager
-def _of_set(storage: Storage) -> Iterator[None]:
-    """Say in errors on all files of a set where they are."""
-    try:
-        yield
-    except DataError as error:
-        raise type(error)(f"{storage.url}: {error}") from error
 
 
 def _known(folder: Path, mark: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from streamplug.errors import (
     AccessDenied,
     ConfigError,
     CorruptShardError,
+    DataError,
     HashMismatchError,
     StorageError,
     StreamplugError,
@@ -47,6 +48,15 @@ def local_errors(place: Path) -> Iterator[None]:
             "streamplug needs local= to be a directory that it can write to, with room for the shards, "
             "or for those that cache_limit= lets it keep"
         ) from error
+
+
+@contextmanager
+def errors_of(place: str) -> Iterator[None]:
+    """Say in errors of data where that is."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{place}: {error}") from error
 
 
 @contextmanager

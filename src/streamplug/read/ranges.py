@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.fetch import RangeStore
+from streamplug.fetch.files import errors_of
 from streamplug.fetch.ranged import CutShortError
 from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
@@ -178,7 +179,7 @@ class RangeShards:
             DataError: If what comes is damaged.
         """
         info, where = self._known(piece.shard)
-        with _within(where):
+        with errors_of(where):
             self._fill(piece, info)
         memory = self._mine()
         with memory.lock:
@@ -193,7 +194,7 @@ class RangeShards:
         """
         info, where = self._known(piece.shard)
         if self._likely(info, piece.rows) is None:
-            with _within(where):
+            with errors_of(where):
                 self._head(info, piece.rows)
 
     def release(self, piece: Piece) -> None:
@@ -319,15 +320,6 @@ class RangeShards:
         if self._memory.pid != os.getpid():
             self._memory = _Memory()
         return self._memory
-
-
-@contextmanager
-def _within(where: str) -> Iterator[None]:
-    """Name a shard in errors of what is in it."""
-    try:
-        yield
-    except DataError as error:
-        raise type(error)(f"{where}: {error}") from error
 
 
 class _RangeReader(ShardReader):
