@@ -12,8 +12,8 @@ of the later times, of which the rates are: what else the machine does can only 
 - shards by a network: the same where the server gives each connection 50 MB/s, 400 MB/s in all.
 - ranges: 1,000 of the samples, of 50 to 150 kB, in random order, beside range requests, 16 at a time.
 - epoch by ranges: all samples, by ranges.
-- first batch: eight shuffled samples from a server that is 20 ms away, beside a request for the index and
-  one for 100 kB, and beside the index and eight such at once.
+- first batch: eight samples, shuffled or in order, from a server that is 20 ms away, beside a request for the
+  index and one for 100 kB, and beside the index and eight such at once.
 """
 
 from __future__ import annotations

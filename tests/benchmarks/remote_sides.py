@@ -131,7 +131,15 @@ def bare_first(client: str, port: int, root: Path, ranges: int) -> float:
 
 
 def opened(
-    client: str, port: int, name: str, fetch: str, local: str | None, batch: int, **more: Any
+    client: str,
+    port: int,
+    name: str,
+    fetch: str,
+    local: str | None,
+    batch: int,
+    *,
+    shuffle: bool = True,
+    **more: Any,
 ) -> Any:
     from streamplug import StreamingDataset
 
@@ -141,7 +149,7 @@ def opened(
         local=local,
         fetch=fetch,
         batch_size=batch,
-        shuffle=True,
+        shuffle=shuffle,
         storage_options=options,
         **more,
     )
@@ -180,13 +188,15 @@ def our_ranges(client: str, port: int, root: Path) -> float:
     return seconds()
 
 
-def our_first(client: str, port: int, _root: Path, name: str, fetch: str) -> float:
+def our_first(
+    client: str, port: int, _root: Path, name: str, fetch: str, *, shuffle: bool = True
+) -> float:
     import streamplug.adapters.torch  # noqa: F401
 
     out = tempfile.mkdtemp()
     local = out if fetch == "shard" else None
     seconds = stopwatch()
-    batches = opened(client, port, name, fetch, local, FIRST).batches()
+    batches = opened(client, port, name, fetch, local, FIRST, shuffle=shuffle).batches()
     next(batches)
     found = seconds()
     batches.close()
@@ -259,6 +269,8 @@ def sides() -> dict[str, dict[str, Side]]:
         epoch[ours] = partial(our_epoch_of_ranges, client)
         first[f"{client}, index and a range"] = partial(bare_first, client, ranges=1)
         first[f"{client}, index and {FIRST} ranges"] = partial(bare_first, client, ranges=FIRST)
+        in_order = partial(our_first, client, name="fixed", fetch="range", shuffle=False)
+        first[f"{ours}, ranges, fixed, in order"] = in_order
         for name, fetch in (("fixed", "range"), ("variable", "range"), ("variable", "shard")):
             first[f"{ours}, {fetch}s, {name}"] = partial(our_first, client, name=name, fetch=fetch)
     shards["boto3, bare"] = partial(bare_shards, "boto3")

@@ -33,9 +33,13 @@ class Early:
         """Say of each range of the file, shape ``[n, 2]``, whether it is there."""
         return located(ranges, self.spans)[0] >= 0
 
-    def copies(self, ranges: Int64) -> list[Bytes1D]:
-        """Return copies of ranges that are there, lest what came beside them stays in memory."""
+    def cut(self, ranges: Int64) -> list[Bytes1D]:
+        """Return ranges that are there, as copies lest what came beside them stays in memory."""
         parts, places = located(ranges, self.spans)
         sizes = (ranges[:, 1] - ranges[:, 0]).tolist()
         found = zip(parts.tolist(), places.tolist(), sizes)
-        return [self.parts[part][at : at + size].copy() for part, at, size in found]
+        return [_copied(self.parts[part], at, size) for part, at, size in found]
+
+
+def _copied(part: Bytes1D, at: int, size: int) -> Bytes1D:
+    return part if size == len(part) else part[at : at + size].copy()

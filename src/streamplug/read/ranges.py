@@ -240,7 +240,7 @@ class RangeShards:
             self._mine().judge(early, bool(here.all()))
             if (some := here & missing).any():
                 spans = coalesced(ranges[some], 0)
-                piece.add(some, ranges[some], spans, early.copies(spans))
+                piece.add(some, ranges[some], spans, early.cut(spans))
             missing &= ~here
         if missing.any():
             apart = self._index.schema(piece.shard).format.bundles
@@ -286,7 +286,7 @@ class RangeShards:
         role = schema.format.head_role
         if role == "data":
             early = self._read_early(info, place, rows)
-            [data] = early.copies(place)
+            [data] = early.cut(place)
         else:
             early = Early()
             [data] = self._store.read(info.files[role].raw, place)
