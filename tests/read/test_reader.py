@@ -11,6 +11,7 @@ from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.read import OpenShards, Reader
+from streamplug.read import mapped as mapped_module
 from streamplug.read import shards as shards_module
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
@@ -293,8 +294,18 @@ def test_a_large_read_maps_its_shard_at_once(tmp_path):
     assert it.open(0).populated
 
 
+def test_a_system_without_such_advice_does_no_harm(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped_module.sys, "platform", "none")
+    mapped_module._madvise.cache_clear()
+    try:
+        it = reader(write(tmp_path / "one", range(200)))
+        assert ids(it.rows(np.arange(200))) == list(range(200))
+    finally:
+        mapped_module._madvise.cache_clear()
+
+
 def test_a_kernel_that_cannot_map_at_once_does_no_harm(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards_module, "_POPULATE_READ", 9999)
+    monkeypatch.setattr(mapped_module, "_POPULATE_READ", 9999)
     it = reader(write(tmp_path / "one", range(200)))
     assert ids(it.rows(np.arange(200))) == list(range(200))
 

@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
 from threading import Lock
 from typing import Any, BinaryIO
 from weakref import WeakMethod, WeakSet
@@ -34,7 +33,6 @@ _ATTEMPTS = 10
 _LOG = logging.getLogger("streamplug.read")
 
 _EMPTY = np.empty(0, np.uint8)
-_POPULATE_READ = 22  # madvise(2), Linux 5.14; the mmap module has no name for it yet
 
 
 class Wanted:
@@ -75,7 +73,7 @@ class OpenShard:
     """
 
     __slots__ = (
-        "_maps",
+        "_files",
         "bytes",
         "columns",
         "data",
@@ -104,14 +102,12 @@ class OpenShard:
         self.used = time.monotonic()
         self.recent = False
         self.row: Callable[[int], Sample] | None = None
-        self._maps = files.maps
+        self._files = files
 
     def populate(self) -> None:
-        """Map the whole file at once: cheaper than a page fault at each of its samples."""
+        """Map its files as a whole, as most of their samples are going to be read."""
         self.populated = True
-        for map_ in self._maps:
-            with suppress(OSError, ValueError):  # an older kernel: pages then come one by one
-                map_.madvise(_POPULATE_READ)
+        self._files.populate()
 
     def located(self, error: DataError) -> DataError:
         """Return an error with the place of this shard in front."""
