@@ -87,6 +87,24 @@ def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate):
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
+def test_what_an_attempt_begins_after_it_was_given_up_does_not_stay(tmp_path, gate):
+    threads = []
+
+    def late(path):
+        threads.append(threading.current_thread())
+        gate.wait()
+        path.write_bytes(b"damage")
+
+    assert get(Far(late, whole), tmp_path, retries=1) == b"whole"
+    assert threads[0].name == "streamplug-request"
+    gate.set()
+    until = time.monotonic() + 60
+    while threads[0].name == "streamplug-request":  # then it is idle
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
 @pytest.mark.parametrize("suffix", ["", ".client"])
 def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix, monkeypatch):
     passed = 0.0

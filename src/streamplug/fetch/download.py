@@ -15,6 +15,7 @@ from streamplug.fetch.files import FULL
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.stall import StalledError, bytes_of, unless_stalled
 from streamplug.interfaces import Storage
+from streamplug.interfaces.cancel import current
 from streamplug.types import FileInfo
 
 _NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
@@ -103,8 +104,17 @@ def attempt(
     """
     # Not to `path` itself: an attempt that was given up may write on for as long as it likes.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
+
+    def made() -> bool:
+        try:
+            return work(part)
+        finally:
+            scope = current()
+            if scope is not None and scope.stopped:  # what it began only then, nobody else removes
+                part.unlink(missing_ok=True)
+
     try:
-        worked = unless_stalled(lambda: work(part), url, timeout, lambda: bytes_of(part))
+        worked = unless_stalled(made, url, timeout, lambda: bytes_of(part))
         if worked:
             check_copy(part)
             part.replace(path)
