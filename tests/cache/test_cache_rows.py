@@ -127,6 +127,20 @@ def test_damage_that_comes_back_is_healed_once(place):
     assert place.gets(1) == 3
 
 
+def test_of_several_threads_that_find_damage_each_reads_what_one_has_fetched(place):
+    place.write()
+    damage(place.near, 12)
+    dataset = place.open()
+    _, shard, _, _ = dataset._reader.locate(12)
+    shards = dataset._reader._streams[0]
+    damaged = shards.get(shard)
+    healed = shards.heal(shard, damaged, DecodeError("by one thread"))
+    assert shards.heal(shard, damaged, DecodeError("by another")) is healed
+    assert shards.heal(shard, healed, DecodeError("still")) is None
+    assert dataset[12]["text"] == text(12)
+    assert place.gets(1) == 2
+
+
 def test_a_set_that_is_read_in_place_is_never_changed(place):
     place.write()
     damage(place.far, 12)

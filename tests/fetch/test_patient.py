@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from streamplug import MDSWriter, register_storage
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, Transient
-from streamplug.fetch import patient
+from streamplug.fetch import patient, stall
 from streamplug.plugin.registry import unregister
 
 READS = ["read", "read_range", "read_ranges", "stat", "serves_ranges", "download"]
@@ -92,6 +93,45 @@ def test_what_does_not_hang_is_as_without_patience(tmp_path):
     storage.delete("b")
     assert not storage.exists("b")
     storage.close()
+
+
+def test_of_ranges_that_share_a_slow_line_none_is_given_up(tmp_path):
+    (tmp_path / "a").write_bytes(b"abcd")
+    (tmp_path / "b").write_bytes(b"efgh")
+    over = threading.Event()
+
+    class Slow(AnyFsspec):
+        def read_ranges(self, key, ranges):
+            if key == "a":
+                assert over.wait(60)
+            return super().read_ranges(key, ranges)
+
+    storage, found = patient(Slow(str(tmp_path)), 0.4), []
+    thread = threading.Thread(target=lambda: found.extend(storage.read_ranges("a", [(0, 2)])))
+    thread.start()
+    until = time.monotonic() + 1.2
+    while time.monotonic() < until:
+        assert storage.read_ranges("b", [(0, 4)]) == [b"efgh"]
+        time.sleep(0.01)
+    over.set()
+    thread.join(20)
+    assert found == [b"ab"]
+
+
+def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"abcd")
+    begin, failing = stall.on_thread, [RuntimeError("can't start new thread")]
+
+    def scarce(*told):
+        if failing:
+            raise failing.pop()
+        begin(*told)
+
+    monkeypatch.setattr(stall, "on_thread", scarce)
+    storage = patient(AnyFsspec(str(tmp_path)), 20.0)
+    with pytest.raises(Transient, match="can't start new thread; raise the limit of processes"):
+        storage.read_range("a", 0, 2)
+    assert storage.read_range("a", 0, 2) == b"ab"
 
 
 @pytest.mark.parametrize(

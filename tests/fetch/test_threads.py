@@ -63,6 +63,14 @@ def test_threads_are_made_ready_for_what_comes(monkeypatch):
     wait_until(lambda: end_idle() or not idle())
 
 
+def test_where_there_are_no_more_threads_none_are_made_ready(monkeypatch):
+    def none(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none)
+    threads.make_ready(3)
+
+
 def test_things_at_the_same_time_are_on_threads_of_their_own():
     together = threading.Barrier(8)
     found = []

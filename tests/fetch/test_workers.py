@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from streamplug.fetch import workers as workers_module
 from streamplug.fetch.workers import Workers
+from streamplug.interfaces.cancel import Cancelled, sleep
 
 
 @pytest.fixture
@@ -59,3 +61,57 @@ def test_light_jobs_do_run_at_once(workers):
     for job in [pool.submit(lambda: meeting.wait(20), 30) for _ in range(3)]:
         job.wait()
         assert job.error is None
+
+
+def test_whoever_waits_for_what_was_not_begun_is_told_when_all_stops(workers):
+    pool, began = workers(1), threading.Event()
+
+    def long():
+        began.set()
+        sleep(600)
+
+    pool.submit(long)
+    queued = pool.submit(lambda: None)
+    assert began.wait(20)
+    pool.stop()
+    for job in (queued, pool.submit(lambda: None)):
+        assert job.done
+        assert isinstance(job.error, Cancelled)
+
+
+def test_a_job_that_comes_while_the_only_thread_leaves_is_not_forgotten(workers, monkeypatch):
+    pool = workers(4)
+    leaving, go, ended = threading.Event(), threading.Event(), pool._ended
+
+    def slowly():
+        leaving.set()
+        assert go.wait(20)
+        ended()
+
+    def none(*_):
+        raise RuntimeError("can't start new thread")
+
+    pool._ended = slowly
+    pool.submit(lambda: None).wait()
+    assert leaving.wait(20)
+    monkeypatch.setattr(workers_module, "on_thread", none)
+    job = pool.submit(lambda: None)  # there is a thread: it may do this, too
+    assert not job.done
+    go.set()
+    assert job._done.wait(20)
+    assert str(job.error) == "can't start new thread"
+
+
+def test_an_interrupt_while_a_thread_starts_is_no_thread_less(workers, monkeypatch):
+    pool, begin, done = workers(4), workers_module.on_thread, threading.Event()
+
+    def interrupted(*told):
+        begin(*told)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers_module, "on_thread", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.submit(done.set)
+    assert done.wait(20)
+    pool.stop()
+    assert pool._threads == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
@@ -11,6 +12,7 @@ from streamplug import MDSWriter, Stream
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import StorageError, Transient
 from streamplug.fetch import RangeStore
+from streamplug.fetch.workers import Workers
 from streamplug.read import RangeShards, Reader
 from streamplug.read.arriving import _PREPARED
 
@@ -65,6 +67,22 @@ def test_what_could_not_be_fetched_is_the_error_of_those_who_need_it(folder):
     with pytest.raises(StorageError, match=r"shard\.00001\.mds is lost"):
         reader.rows(np.array([6, 40]))
     assert [row["n"] for row in reader.rows(np.array([40, 3]))] == [40, 3]
+
+
+def test_whoever_is_interrupted_at_the_start_leaves_nothing(folder, monkeypatch):
+    reader, _, shards = reader_of(folder)
+    submit, count = Workers.submit, itertools.count()
+
+    def interrupted(self, *given):
+        if next(count) == 15:
+            raise KeyboardInterrupt
+        return submit(self, *given)
+
+    monkeypatch.setattr(Workers, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reader.rows(np.arange(60))
+    assert not [t for t in threading.enumerate() if t.name == "streamplug-prefetch"]
+    assert not shards._memory.pieces
 
 
 def test_whoever_stops_early_leaves_nothing(folder):

@@ -11,6 +11,7 @@ from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.read import OpenShards, Reader
+from streamplug.read import gathered as gathered_module
 from streamplug.read import mapped as mapped_module
 from streamplug.read import shards as shards_module
 
@@ -292,6 +293,13 @@ def test_a_large_read_maps_its_shard_at_once(tmp_path):
     assert not it.open(0).populated
     it.rows(np.arange(100))
     assert it.open(0).populated
+
+
+def test_a_very_large_shard_is_not_mapped_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(gathered_module, "_LARGE", 100)
+    it = reader(write(tmp_path / "one", range(200)))
+    assert ids(it.rows(np.arange(200))) == list(range(200))
+    assert not it.open(0).populated
 
 
 def test_a_system_without_such_advice_does_no_harm(tmp_path, monkeypatch):

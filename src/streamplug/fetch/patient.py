@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from streamplug.fetch.download import attempt
 from streamplug.fetch.files import local_errors
@@ -12,12 +13,14 @@ from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.interfaces import Storage
 from streamplug.types import Buffer, ObjectInfo
 
+T = TypeVar("T")
+
 
 def patient(storage: Storage, timeout: float) -> Storage:
     """Return a storage of which reading fails as `Transient` when nothing arrives for some seconds.
 
-    How much of a range has come is not seen before all of it is there: a range must be small enough to
-    arrive in that time.
+    How much of a range has come is not seen before all of it is there: one must be small enough to arrive
+    in that time. Of several that share a slow line none is given up while others arrive.
     """
     return _Patient(storage, timeout)
 
@@ -26,6 +29,7 @@ class _Patient(Storage):
     def __init__(self, storage: Storage, timeout: float) -> None:
         super().__init__(storage.url)
         self._storage, self._timeout = storage, timeout
+        self._arrived = 0
 
     def url_of(self, key: str) -> str:
         return self._storage.url_of(key)
@@ -37,14 +41,20 @@ class _Patient(Storage):
             return (folder / "part").read_bytes()
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return unless_stalled(
-            lambda: self._storage.read_range(key, start, stop), self.url_of(key), self._timeout
-        )
+        return self._arriving(key, lambda: self._storage.read_range(key, start, stop), len)
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        return unless_stalled(
-            lambda: self._storage.read_ranges(key, ranges), self.url_of(key), self._timeout
+        return self._arriving(
+            key, lambda: self._storage.read_ranges(key, ranges), lambda parts: sum(map(len, parts))
         )
+
+    def _arriving(self, key: str, work: Callable[[], T], size: Callable[[T], int]) -> T:
+        before = self._arrived
+        found = unless_stalled(
+            work, self.url_of(key), self._timeout, lambda: self._arrived - before
+        )
+        self._arrived += size(found)
+        return found
 
     def serves_ranges(self, key: str) -> bool:
         return unless_stalled(

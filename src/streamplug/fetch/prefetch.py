@@ -127,8 +127,10 @@ def prefetched(
                     yield value
             window.forget(wanted)
     finally:
-        makers.stop()
-        window.close()
+        try:
+            makers.stop()
+        finally:
+            window.close()
 
 
 def _until_failure(

@@ -50,7 +50,12 @@ def unless_stalled(
 
     with ending(scope):
         running.acquire()
-        on_thread("streamplug-request", run, running.release)
+        try:
+            on_thread("streamplug-request", run, running.release)
+        except RuntimeError as error:  # others may end meanwhile
+            raise Transient(
+                f"{url}: {error}; raise the limit of processes (ulimit -u) or of memory"
+            ) from error
         _wait(running, url, timeout, arrived)
     if errors:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 _LINGER = 0.5
 """Seconds that a thread waits for something to do; requests mostly follow each other more closely."""
@@ -73,12 +74,14 @@ def make_ready(number: int) -> None:
     """
 
     def start() -> None:
-        for _ in range(number - len(_waiting)):
-            thread = _Thread()
-            thread.work = thread.done = _nothing
-            thread.thread.start()
+        with suppress(RuntimeError):  # then whoever needs one is told
+            for _ in range(number - len(_waiting)):
+                thread = _Thread()
+                thread.work = thread.done = _nothing
+                thread.thread.start()
 
-    on_thread("streamplug-ready", start, _nothing)
+    with suppress(RuntimeError):
+        on_thread("streamplug-ready", start, _nothing)
 
 
 def _nothing() -> None:

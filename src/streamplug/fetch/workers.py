@@ -39,6 +39,11 @@ class Job:
         """Wait until it has ended."""
         self._done.wait()
 
+    def drop(self, why: BaseException) -> None:
+        """Let whoever waits for it know that it will not be done."""
+        self.error = why
+        self._done.set()
+
     def run(self) -> None:
         """Do it, and keep what it raises."""
         try:
@@ -91,6 +96,9 @@ class Workers:
         """Queue a job that weighs so many bytes."""
         job = Job(work, weight)
         with self._change:
+            if self._scope.stopped:
+                job.drop(Cancelled())
+                return job
             self.unfinished += 1
             self.weight += weight
             self._queue.append(job)
@@ -107,7 +115,7 @@ class Workers:
             return  # a fork's copy: the threads are the parent's
         self._at_exit()
         with self._change:
-            self._queue.clear()
+            self._drop_all(Cancelled())
             self._scope.stop()
             self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
         if not for_now:
@@ -116,17 +124,18 @@ class Workers:
     def _begin(self) -> None:
         """Have threads carry out what may begin."""
         while self._threads < _MAX_THREADS and (job := self._take()) is not None:
+            self._threads += 1
             try:
                 # With a job in hand it need not ask for one, while others do.
                 on_thread("streamplug-prefetch", partial(self._work, job), self._ended)
             except RuntimeError:  # there is no room for its stack
+                self._threads -= 1
                 self._running -= 1
                 self._carried -= job.weight
                 self._queue.appendleft(job)
                 if not self._threads:
                     raise
                 return
-            self._threads += 1
 
     def _take(self) -> Job | None:
         """Take a job from the queue, if one may begin."""
@@ -167,7 +176,15 @@ class Workers:
     def _ended(self) -> None:
         with self._change:
             self._threads -= 1
+            try:
+                self._begin()  # what came while this thread was neither at work nor idle
+            except RuntimeError as error:
+                self._drop_all(error)
             self._change.notify_all()
+
+    def _drop_all(self, why: BaseException) -> None:
+        while self._queue:
+            self._queue.popleft().drop(why)
 
 
 def run_all(jobs: list[Callable[[], object]], active: int) -> None:

@@ -257,8 +257,12 @@ def _interruptible(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, An
         if scope.stopped:
             ended.set_exception(Cancelled())
             return
-        tasks.append(loop.create_task(make()))
-        tasks[0].add_done_callback(end)
+        try:
+            tasks.append(loop.create_task(make()))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            ended.set_exception(error)
+        else:
+            tasks[0].add_done_callback(end)
 
     def end(task: Any) -> None:
         if task.cancelled():

@@ -42,7 +42,11 @@ class Arriving:
         self._jobs: dict[int, Job] = {}
         self._workers = Workers(_AT_ONCE, _BYTES_AT_ONCE) if len(pieces) > 1 else None
         if self._workers is not None:
-            self._submit(self._workers, pieces, prepare)
+            try:
+                self._submit(self._workers, pieces, prepare)
+            except BaseException:
+                self.stop()
+                raise
 
     def _submit(
         self, workers: Workers, pieces: Sequence[Piece], prepare: Callable[[Piece], object]

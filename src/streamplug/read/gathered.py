@@ -17,6 +17,9 @@ Batch: TypeAlias = "dict[str, ColumnValues]"
 _SWEEP = 64
 """Rows asked of one shard at once from which on it pays to map the whole file."""
 
+_LARGE = 256 << 20
+"""Bytes of a file from which on that would take too long, or more memory than a few rows are worth."""
+
 
 class Taken(NamedTuple):
     """What was read of some samples.
@@ -78,7 +81,7 @@ def cut(columns: Mapping[str, ColumnValues], parts: Sequence[slice]) -> Iterator
 
 def _populate(shards: Sequence[OpenShard], counts: Int64) -> None:
     for shard, count in zip(shards, counts.tolist()):
-        if not shard.populated and count >= _SWEEP:
+        if not shard.populated and count >= _SWEEP and shard.bytes < _LARGE:
             shard.populate()
 
 

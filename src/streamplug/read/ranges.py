@@ -6,7 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.lock = Lock()
+        self.lock = RLock()  # the collector may end a loop, which releases pieces, while it is held
         self.pieces: dict[int, list[Piece]] = {}
         self.fetching = [Lock() for _ in range(_LOCKS)]
         self.luck = _LUCK

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, BinaryIO
 from weakref import WeakMethod, WeakSet
 
@@ -141,7 +141,7 @@ class OpenShards:
         self._open: dict[int, OpenShard] = {}
         # Where there is no limit, whoever marks a shard as recent may take it from here.
         self.at_hand: Mapping[int, OpenShard] = self._open if store.limit is None else {}
-        self._lock = Lock()
+        self._locks()
         self._bytes = 0
         self._healed: set[int] = set()
         self._kept: Counter[int] = Counter()
@@ -154,20 +154,26 @@ class OpenShards:
     def __getstate__(self) -> dict[str, Any]:
         none: dict[int, OpenShard] = {}
         empty = {"_open": none, "at_hand": none if self._limit is None else {}}
-        return {**self.__dict__, **empty, "_kept": Counter(), "_bytes": 0, "_lock": None}
+        none_held = {"_lock": None, "_healing": None}
+        return {**self.__dict__, **empty, "_kept": Counter(), "_bytes": 0, **none_held}
+
+    def _locks(self) -> None:
+        # The collector may end a loop, which lets go of shards, while its thread holds this.
+        self._lock = RLock()
+        self._healing = Lock()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = Lock()
+        self._locks()
         self._store.when_full = WeakMethod(self._let_go_of_all)
         _all.add(self)
 
     def free_in_child(self) -> None:
         """Begin anew in a fork, if it was made while another thread, which it lacks, changed this."""
-        if self._lock.locked():
+        if not self._lock.acquire(blocking=False):
             self._open.clear()
             self._bytes = 0
-        self._lock = Lock()  # in any case: a thread that was just about to have it does not show
+        self._locks()  # in any case: a thread that was just about to have it does not show
 
     def get(self, shard: int) -> OpenShard:
         """Return an open shard.
@@ -224,17 +230,18 @@ class OpenShards:
             StorageError: If its files cannot be had.
             DataError: If they are damaged.
         """
-        with self._lock:
-            if shard in self._healed:
-                return None
-            self._healed.add(shard)
-        if not self._store.discard(shard, damaged.inode_of):
-            return None
-        _LOG.warning("%s: fetching it again", error)
-        with self._lock:
-            if self._open.get(shard) is damaged:
-                self._close(shard)
-        return self.get(shard)
+        with self._healing:  # what several threads find damaged, one of them fetches
+            if not damaged.evicted():
+                if shard in self._healed:
+                    return None
+                self._healed.add(shard)
+                if not self._store.discard(shard, damaged.inode_of):
+                    return None
+                _LOG.warning("%s: fetching it again", error)
+            with self._lock:
+                if self._open.get(shard) is damaged:
+                    self._close(shard)
+            return self.get(shard)
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
