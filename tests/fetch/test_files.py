@@ -145,6 +145,12 @@ def test_what_the_system_refuses_becomes_an_error_of_ours(number, kind):
     assert str(caught.value).startswith("/cache: refused; streamplug needs local= to be")
 
 
+def test_that_too_many_files_are_open_is_not_blamed_on_the_directory(tmp_path):
+    said = r"Too many open files; raise the limit .*ulimit -n"
+    with pytest.raises(StorageError, match=said), local_errors(tmp_path):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
 def test_the_file_that_the_system_names_is_named():
     with pytest.raises(StorageError, match=r"^/cache/file: no room"), local_errors(Path("/cache")):
         raise OSError(errno.ENOSPC, "no room", "/cache/file")

@@ -45,6 +45,14 @@ def test_a_lock_tells_whether_it_is_free(tmp_path):
             assert not again
 
 
+def test_who_is_left_behind_waits_no_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "abandoned", lambda: True)
+    again = cache_lock(tmp_path, "shard")
+    gone = pytest.raises(StorageError, match="the process that this one works for is gone")
+    with cache_lock(tmp_path, "shard"), gone, again:
+        pass
+
+
 def test_a_child_does_not_prolong_its_parents_lock(tmp_path):
     path = tmp_path / "lock"
     gate = multiprocessing.get_context("fork").Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from tenacity import wait_none
 from streamplug import MDSWriter, register_storage
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import NotFound, Transient
+from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.fetch import patient, stall
 from streamplug.plugin.registry import unregister
 
@@ -116,6 +117,37 @@ def test_of_ranges_that_share_a_slow_line_none_is_given_up(tmp_path):
     over.set()
     thread.join(20)
     assert found == [b"ab"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_who_is_left_behind_waits_no_longer(tmp_path, method):
+    context = multiprocessing.get_context(method)
+    here, there = context.Pipe()
+    worker = context.Process(target=_start, args=(method, str(tmp_path), there))
+    worker.start()
+    assert here.poll(60)
+    assert here.recv() == "waits"
+    worker.kill()
+    worker.join(60)
+    assert here.poll(60)
+    assert here.recv().endswith("/a: the process that this one works for is gone")
+
+
+def _start(method, place, pipe):
+    context = multiprocessing.get_context(method)
+    context.Process(target=_wait, args=(place, pipe)).start()
+
+
+def _wait(place, pipe):
+    class Tells(AnyFsspec):
+        def read_range(self, key, start, stop):
+            pipe.send("waits")
+            time.sleep(600)
+
+    try:
+        patient(Tells(place), 600).read_range("a", 0, 1)
+    except StorageError as error:
+        pipe.send(str(error))
 
 
 def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatch):

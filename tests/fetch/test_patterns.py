@@ -89,3 +89,12 @@ def test_locations_with_nothing_in_common_are_refused(locations):
 )
 def test_names_tell_what_a_file_is_when_it_is_raw(name, raw):
     assert raw_name(name, ["tar"]) == raw
+
+
+@pytest.mark.parametrize(
+    "remote", ["http://me:hunter2@*/x", ["http://me:hunter2@host/a*", "http://other/b*"]]
+)
+def test_errors_show_no_password(remote):
+    with pytest.raises(ConfigError) as caught:
+        file_set(remote, lambda _: False)
+    assert "hunter2" not in str(caught.value)

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import gc
+import multiprocessing
+import weakref
+
 import pytest
 
 from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.http import Http
 from streamplug.interfaces.storage import public_url
 
 
@@ -38,3 +43,23 @@ def test_public_url_hides_credentials(url, shown):
 )
 def test_url_of_an_object(url, key, shown):
     assert AnyFsspec(url).url_of(key) == shown
+
+
+def test_a_fork_does_not_close_what_its_parent_has_dropped():
+    context = multiprocessing.get_context("fork")
+    storage = Http("http://127.0.0.1:9/")
+    made = weakref.ref(storage.filesystem())
+    gc.disable()  # it refers to itself, so that only the collector ends it
+    try:
+        del storage
+        assert made() is not None
+        here, there = context.Pipe()
+        child = context.Process(target=lambda: there.send((gc.collect(), made() is not None)))
+        child.start()
+        assert here.poll(60)
+        assert here.recv()[1]
+        child.join(60)
+    finally:
+        gc.enable()
+    gc.collect()
+    assert made() is None

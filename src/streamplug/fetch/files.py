@@ -43,11 +43,13 @@ def local_errors(place: Path) -> Iterator[None]:
         raise
     except OSError as error:
         kind = AccessDenied if isinstance(error, PermissionError) else StorageError
-        raise kind(
-            f"{error.filename or place}: {error.strerror or error}; "
-            "streamplug needs local= to be a directory that it can write to, with room for the shards, "
-            "or for those that cache_limit= lets it keep"
-        ) from error
+        needed = (
+            "raise the limit of open files (ulimit -n): connections count, too"
+            if error.errno in (errno.EMFILE, errno.ENFILE)
+            else "streamplug needs local= to be a directory that it can write to, with room for the "
+            "shards, or for those that cache_limit= lets it keep"
+        )
+        raise kind(f"{error.filename or place}: {error.strerror or error}; {needed}") from error
 
 
 @contextmanager

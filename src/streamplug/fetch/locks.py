@@ -14,7 +14,7 @@ from pathlib import Path
 from xxhash import xxh64
 
 from streamplug.errors import StorageError
-from streamplug.interfaces.cancel import check, idle, sleep
+from streamplug.interfaces.cancel import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
 """Directory inside a cache for what streamplug keeps beside the shards."""
@@ -118,6 +118,8 @@ def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, longest:
                 if _lock(descriptor):
                     return True
                 pause = min(2 * pause, longest)
+                if abandoned():
+                    raise StorageError(f"{path}: the process that this one works for is gone")
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import is_url, join
 
 _COUNT = re.compile(r"([0-9]+)\.\.([0-9]+)")
@@ -62,7 +63,7 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
     at = location.rfind("/", 0, special.start() if special else None)
     folder, rest = (location[: max(at, 1)], location[at + 1 :]) if at >= 0 else (".", location)
     if folder.endswith(":/"):
-        raise ConfigError(f"{location!r}: the part after :// must be plain")
+        raise ConfigError(f"{public_url(location)!r}: the part after :// must be plain")
     for name in expanded(rest):
         yield folder, name
 
@@ -164,7 +165,8 @@ def _common(folders: Sequence[str]) -> str:
     root = "/".join(shared) or ("/" if folders[0].startswith("/") else "")
     if not root or root.endswith(("//", ":/", ":")) or (is_url(folders[0]) and len(shared) < 3):
         raise ConfigError(
-            f"{folders[0]!r} and others have no directory in common; give each its own stream in streams="
+            f"{public_url(folders[0])!r} and others have no directory in common; "
+            "give each its own stream in streams="
         )
     return root
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from streamplug.errors import Transient
+from streamplug.errors import StorageError, Transient
 from streamplug.fetch.observe import current, helping
 from streamplug.fetch.threads import on_thread
-from streamplug.interfaces.cancel import Scope, check, ending, inside
+from streamplug.interfaces.cancel import Scope, abandoned, check, ending, inside
 
 T = TypeVar("T")
 _GLANCE = 1.0
@@ -35,6 +35,7 @@ def unless_stalled(
 
     Raises:
         StalledError: If nothing arrived for too long.
+        StorageError: If the process is gone that this one works for.
         BaseException: What `work` raised.
     """
     results: list[T] = []
@@ -79,6 +80,8 @@ def _wait(running: threading.Lock, url: str, timeout: float, arrived: Callable[[
     size, since = 0, time.monotonic()
     while not running.acquire(timeout=min(_GLANCE, timeout / 4)):
         check()
+        if abandoned():
+            raise StorageError(f"{url}: the process that this one works for is gone")
         there, now = arrived(), time.monotonic()
         if there != size:
             size, since = there, now

@@ -6,6 +6,7 @@ Threads that fetch ahead work inside a `Scope`. Whatever may take long asks it, 
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -103,6 +104,12 @@ def ending(scope: Scope) -> Iterator[None]:
                 yield
     finally:
         scope.stop()
+
+
+def abandoned() -> bool:
+    """Say whether the process is gone that started this one to work for it, such as a loader's."""
+    parent = multiprocessing.parent_process()
+    return parent is not None and not parent.is_alive()
 
 
 def check() -> None:

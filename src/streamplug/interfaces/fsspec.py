@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,9 @@ _VERSIONS = (
 
 _opening = threading.Lock()
 _live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
+_made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""All file systems, also those of storages that are gone: they hold themselves, until the collector comes."""
+
 _left_to_parent: list[Any] = []
 
 
@@ -102,6 +107,7 @@ class FsspecStorage(Storage):
         # fsspec shares its instances; ours is closed with this storage, and so must be its own.
         options = {**self.filesystem_options(), "skip_instance_cache": True}
         filesystem, root = self.make_filesystem(options)
+        _made[id(filesystem)] = filesystem
         # A listing that was kept would hide what other processes have written since.
         if isinstance(filesystem.dircache, DirCache):
             filesystem.dircache.use_listings_cache = False
@@ -141,20 +147,35 @@ class FsspecStorage(Storage):
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         """Return the bytes of each range of a path, or the exception that it raised."""
-        starts, stops = zip(*ranges, strict=True)
-        found: list[Any] = self.call(
-            "cat_ranges", [path] * len(ranges), list(starts), list(stops), on_error="return"
-        )
+        return self.cat_parts(path, ranges)
+
+    def cat_parts(self, path: str, ranges: Sequence[tuple[int, int]], **options: Any) -> list[Any]:
+        """Do what `cat_ranges` does, with further options for the file system."""
+        filesystem = self.filesystem()
+        scope, cat_file = self._interruptibly("cat_file")
+        if scope is None:
+            starts, stops = map(list, zip(*ranges, strict=True))
+            many = [path] * len(ranges), starts, stops
+            found: list[Any] = filesystem.cat_ranges(*many, on_error="return", **options)
+        else:
+            # fsspec's own for several does not end those that it has begun when it is ended.
+            each = [partial(cat_file, path, start=at, end=end, **options) for at, end in ranges]
+            found = _interruptible(scope, filesystem.loop, partial(_gathered, each))
         return found
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the file system; one that is asynchronous ends when nobody waits for it."""
+        scope, coroutine = self._interruptibly(operation)
+        if scope is None:
+            return getattr(self.filesystem(), operation)(*args, **kwargs)
+        return _interruptible(scope, self.filesystem().loop, partial(coroutine, *args, **kwargs))
+
+    def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
+        """Return the scope that an operation can be ended by, if there is one, and its coroutine."""
         filesystem = self.filesystem()
         coroutine = getattr(filesystem, f"_{operation}", None)
-        scope = current()
-        if scope is None or not (filesystem.async_impl and iscoroutinefunction(coroutine)):
-            return getattr(filesystem, operation)(*args, **kwargs)
-        return _interruptible(scope, filesystem.loop, lambda: coroutine(*args, **kwargs))
+        can = filesystem.async_impl and iscoroutinefunction(coroutine)
+        return current() if can else None, coroutine
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
@@ -281,6 +302,10 @@ def _interruptible(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, An
         return ended.result()
 
 
+async def _gathered(each: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
+    return await asyncio.gather(*(make() for make in each), return_exceptions=True)
+
+
 def _bytes(found: bytes | BaseException) -> bytes:
     if isinstance(found, BaseException):
         if status_of(found) == 416:  # the range starts beyond the end
@@ -329,10 +354,10 @@ def _forget_parent() -> None:
     # A file system inherited through fork has its parent's event loop and sockets. It must not be
     # used here, nor collected: closing it would take the parent's sockets out of their loop.
     global _opening, _live
+    _left_to_parent.extend(_made.values())
     # The copies of our own lock and set may be locked, or half changed.
     for storage in list(_live):
-        _left_to_parent.append(storage._opened)  # noqa: SLF001 - our own class
-        storage._opened = None  # noqa: SLF001
+        storage._opened = None  # noqa: SLF001 - our own class
     _opening, _live = threading.Lock(), weakref.WeakSet()
     if "fsspec.asyn" in sys.modules:
         sys.modules["fsspec.asyn"].reset_lock()  # older fsspec leaves that to its users

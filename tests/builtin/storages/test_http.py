@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import http.server
 import re
 import threading
+import time
 from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
@@ -10,7 +12,10 @@ import pytest
 
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.fetch.workers import Workers
+from streamplug.interfaces.cancel import Cancelled
 from streamplug.plugin import open_storage
+from streamplug.testing.http import serving
 from streamplug.testing.storage import READS, StorageTests
 
 
@@ -172,6 +177,30 @@ def test_a_server_without_ranges_still_gives_the_right_bytes(server):
     assert storage.read_range("k", 5, 15) == b"56789"
     assert storage.read_range("k", 20, 30) == b""
     assert storage.read_ranges("k", [(8, 9), (0, 1), (4, 4)]) == [b"8", b"0", b""]
+
+
+def test_ranges_that_nobody_waits_for_are_asked_for_no_more(tmp_path):
+    (tmp_path / "k").write_bytes(bytes(8_000_000))
+    with serving(tmp_path) as server:
+        server.holds = lambda _: True
+        workers, storage = Workers(1), Http(server.url)
+        job = workers.submit(
+            lambda: storage.read_ranges("k", [(0, 4_000_000), (4_000_000, 8_000_000)])
+        )
+        until = time.monotonic() + 30
+        while len(server.requests) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        workers.stop()
+        assert isinstance(job.error, Cancelled)
+        while asking(storage.filesystem().loop):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        server.gate.set()
+
+
+def asking(loop):
+    return [task for task in asyncio.all_tasks(loop) if "cat_file" in repr(task)]
 
 
 def test_files_are_read_as_they_are_stored(server, tmp_path):

@@ -54,22 +54,19 @@ class Http(FsspecStorage):
     def serves_ranges(self, key: str) -> bool:
         if self._serves_ranges is None:
             with self.translated(key):
-                found = self._cat_ranges(self.path(key), [(0, 1)])[0]
+                found = self._parts(self.path(key), [(0, 1)])[0]
             self._serves_ranges = not isinstance(found, _RangeIgnoredError)
         return self._serves_ranges
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        found = self._cat_ranges(path, ranges)
+        found = self._parts(path, ranges)
         if not any(isinstance(part, _RangeIgnoredError) for part in found):
             return found
         whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
 
-    def _cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        starts, stops = zip(*ranges, strict=True)
-        many = [path] * len(ranges), list(starts), list(stops)
-        found: list[Any] = self.call("cat_ranges", *many, raise_for_status=_demand_part)
-        return found
+    def _parts(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        return self.cat_parts(path, ranges, raise_for_status=_demand_part)
 
     def write(self, key: str, data: Buffer) -> None:
         raise self._read_only(key)
