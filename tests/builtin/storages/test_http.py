@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.server
 import re
 import threading
@@ -177,6 +178,18 @@ def test_a_server_without_ranges_still_gives_the_right_bytes(server):
     assert storage.read_range("k", 5, 15) == b"56789"
     assert storage.read_range("k", 20, 30) == b""
     assert storage.read_ranges("k", [(8, 9), (0, 1), (4, 4)]) == [b"8", b"0", b""]
+
+
+def test_a_password_is_sent_but_not_logged(server, caplog):
+    (server.root / "k").write_bytes(b"0123")
+    caplog.set_level("DEBUG")
+    storage = Http(server.url.replace("://", "://me:hunter%402@"))
+    assert storage.read_range("k", 1, 3) == b"12"
+    assert storage.read("k") == b"0123"
+    sent = {headers["Authorization"] for _, _, headers in server.seen}
+    assert sent == {"Basic " + base64.b64encode(b"me:hunter@2").decode()}
+    assert server.url in caplog.text  # the client does log
+    assert "hunter" not in caplog.text
 
 
 def test_ranges_that_nobody_waits_for_are_asked_for_no_more(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,14 @@ class Http(FsspecStorage):
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
-        self._location, mark, query = url.partition("?")
+        location, mark, query = url.partition("?")
         self._query = mark + query
+        # As a part of the URL they would be in what clients log.
+        scheme, _, rest = location.partition("://")
+        user, at, _ = rest.partition("/")[0].rpartition("@")
+        name, _, password = user.partition(":")
+        self._login = f"{unquote(name)}:{unquote(password)}" if user else ""
+        self._location = f"{scheme}://{rest[len(user) + len(at) :]}"
         self._serves_ranges: bool | None = None
 
     def filesystem_options(self) -> Mapping[str, Any]:
@@ -34,7 +41,7 @@ class Http(FsspecStorage):
         except ImportError:
             raise StorageError(f"{self.url}: this needs aiohttp: pip install aiohttp") from None
 
-        client = {
+        client: dict[str, Any] = {
             # aiohttp ends any request after 5 minutes, however well it goes on; what must not
             # happen is that nothing arrives.
             "timeout": ClientTimeout(total=None, sock_connect=30, sock_read=60),
@@ -43,10 +50,11 @@ class Http(FsspecStorage):
             "auto_decompress": False,
             "headers": {"Accept-Encoding": "identity"},
         }
-        return {
-            **self._options,
-            "client_kwargs": {**client, **self._options.get("client_kwargs", {})},
-        }
+        client.update(self._options.get("client_kwargs", {}))
+        if self._login:
+            login = "Basic " + b64encode(self._login.encode()).decode()
+            client["headers"] = {"Authorization": login, **client["headers"]}
+        return {**self._options, "client_kwargs": client}
 
     def path(self, key: str) -> str:
         return super().path(quote(key)) + self._query
