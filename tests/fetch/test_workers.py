@@ -100,6 +100,7 @@ def test_a_job_that_comes_while_the_only_thread_leaves_is_not_forgotten(workers,
     go.set()
     assert job._done.wait(20)
     assert str(job.error) == "can't start new thread"
+    assert pool.unfinished == 0
 
 
 def test_an_interrupt_while_a_thread_starts_is_no_thread_less(workers, monkeypatch):

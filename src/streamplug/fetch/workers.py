@@ -184,7 +184,10 @@ class Workers:
 
     def _drop_all(self, why: BaseException) -> None:
         while self._queue:
-            self._queue.popleft().drop(why)
+            job = self._queue.popleft()
+            self.unfinished -= 1
+            self.weight -= job.weight
+            job.drop(why)
 
 
 def run_all(jobs: list[Callable[[], object]], active: int) -> None:

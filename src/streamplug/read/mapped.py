@@ -70,4 +70,4 @@ def _madvise() -> Callable[[int, int, int], object]:
             found = ctypes.CDLL(None).madvise
             found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
             return found
-    return lambda address, length, advice: None  # noqa: ARG005 - there is no such advice
+    return lambda *_: None
