@@ -16,18 +16,20 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+from weakref import WeakValueDictionary
 
 from streamplug.fetch.files import FULL
-from streamplug.fetch.locks import STATE_DIR, file_lock
+from streamplug.fetch.locks import LONGEST_PAUSE, STATE_DIR, file_lock
 from streamplug.fetch.observe import emit
 from streamplug.fetch.scratch import promised, renewed, sweep
 from streamplug.interfaces.callback import Evicted
-from streamplug.interfaces.cancel import Scope, inside
+from streamplug.interfaces.cancel import Scope, check, inside
 
 _LOG = logging.getLogger("streamplug.fetch")
 MORE = 16
@@ -41,6 +43,7 @@ Admit = Callable[[Path, Path], None]
 """Gives a finished temporary file its place: from path, to path."""
 
 _warned: set[Path] = set()
+_turns: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
 
 
 class Room:
@@ -120,13 +123,20 @@ class Room:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        with file_lock(
-            self.root / STATE_DIR / "lock.room",
-            "to make room",
-            required=self.limit is not None,
-            pause=_PAUSE,
-        ):
-            yield
+        # Threads of this process take turns: to look at a lock again and again costs more.
+        turn = _turns.setdefault(self.root, threading.Lock())
+        while not turn.acquire(timeout=LONGEST_PAUSE):
+            check()
+        try:
+            with file_lock(
+                self.root / STATE_DIR / "lock.room",
+                "to make room",
+                required=self.limit is not None,
+                pause=_PAUSE,
+            ):
+                yield
+        finally:
+            turn.release()
 
     # -- what is used ---------------------------------------------------------
 
@@ -269,3 +279,8 @@ def _unless_full() -> Iterator[None]:
 def _inside(name: str) -> bool:
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread that a fork lacks may have one.
+    os.register_at_fork(after_in_child=_turns.clear)

@@ -6,17 +6,19 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from streamplug.types import Bytes1D
 
-_POPULATE_READ = 22
-"""Of madvise(2), from Linux 5.14 on."""
+_PAGE, _AROUND = 1 << 12, 1 << 16
+"""What a system maps at the least, and what Linux maps around a byte that is touched, in bytes."""
+
+_TOUCHES = 512
+"""At least so many bytes are touched, if there are as many pages: numpy lets others run from 501 on."""
 
 
 class MappedFiles:
@@ -48,26 +50,60 @@ class MappedFiles:
                 if status.st_size == 0:  # nothing to map
                     self.data[role] = np.empty(0, np.uint8)
                     continue
-                mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            self.data[role] = np.frombuffer(mapped, np.uint8)
+                self.data[role] = _mapped(stream.fileno(), status.st_size)
 
     def populate(self) -> None:
-        """Map all pages at once, where the system can: cheaper than a page fault at each sample."""
+        """Map all pages at once: cheaper than a page fault at each sample.
+
+        A byte of each stretch that the system maps at once is touched; other threads run meanwhile, however
+        slow the disk is, unless the file has few pages.
+        """
         for data in self.data.values():
-            _madvise()(data.ctypes.data, len(data), _POPULATE_READ)
+            np.bitwise_or.reduce(data[:: min(_AROUND, max(len(data) // _TOUCHES, _PAGE))])
+
+
+class _Region:
+    """A file in memory, until nobody looks at it any more.
+
+    Unlike `mmap.mmap` it takes no file descriptor, of which a process has few: many shards are open.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        import ctypes
+
+        map_, self._unmap = _functions()
+        at = map_(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+        self._at, self._size = (None if at == ctypes.c_void_p(-1).value else at), size
+        if self._at is None:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "data": (at, True),
+            "shape": (size,),
+            "typestr": "|u1",
+        }
+
+    def __del__(self) -> None:
+        if self._at is not None:
+            self._unmap(self._at, self._size)
 
 
 @cache
-def _madvise() -> Callable[[int, int, int], object]:
-    """Return madvise(2) as a function during which other threads run, however slow the disk is.
-
-    Those of `mmap.mmap` do not let them. An older kernel refuses the advice; pages then come one by one.
-    """
+def _functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return mmap(2) and munmap(2)."""
     import ctypes
 
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            found = ctypes.CDLL(None).madvise
-            found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-            return found
-    return lambda *_: None
+    libc = ctypes.CDLL(None, use_errno=True)
+    map_, unmap = libc.mmap, libc.munmap
+    map_.restype = address = ctypes.c_void_p
+    number = ctypes.c_int
+    map_.argtypes = (address, ctypes.c_size_t, number, number, number, ctypes.c_long)
+    unmap.argtypes = (address, ctypes.c_size_t)
+    return map_, unmap
+
+
+def _mapped(descriptor: int, size: int) -> Bytes1D:
+    if sys.platform == "win32":  # where one takes none
+        return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
+    return np.asarray(_Region(descriptor, size))
