@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from streamplug.read.memory import Span
 from streamplug.types import Bytes1D
 
 _PAGE, _AROUND = 1 << 12, 1 << 16
@@ -47,9 +49,6 @@ class MappedFiles:
             with opened[role] if role in opened else path.open("rb") as stream:
                 status = os.fstat(stream.fileno())
                 self.inodes[path] = self.inode_of[role] = status.st_ino
-                if status.st_size == 0:  # nothing to map
-                    self.data[role] = np.empty(0, np.uint8)
-                    continue
                 self.data[role] = _mapped(stream.fileno(), status.st_size)
 
     def populate(self) -> None:
@@ -62,7 +61,7 @@ class MappedFiles:
             np.bitwise_or.reduce(data[:: min(_AROUND, max(len(data) // _TOUCHES, _PAGE))])
 
 
-class _Region:
+class _Region(Span):
     """A file in memory, until nobody looks at it any more.
 
     Unlike `mmap.mmap` it takes no file descriptor, of which a process has few: many shards are open.
@@ -71,22 +70,13 @@ class _Region:
     def __init__(self, descriptor: int, size: int) -> None:
         import ctypes
 
-        map_, self._unmap = _functions()
+        map_, unmap = _functions()
         at = map_(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
-        self._at, self._size = (None if at == ctypes.c_void_p(-1).value else at), size
-        if self._at is None:
+        if at == ctypes.c_void_p(-1).value:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "data": (at, True),
-            "shape": (size,),
-            "typestr": "|u1",
-        }
-
-    def __del__(self) -> None:
-        if self._at is not None:
-            self._unmap(self._at, self._size)
+        super().__init__(at, at + size)
+        weakref.finalize(self, unmap, at, size).atexit = False
 
 
 @cache
@@ -104,6 +94,8 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _mapped(descriptor: int, size: int) -> Bytes1D:
+    if size == 0:  # nothing to map
+        return np.empty(0, np.uint8)
     if sys.platform == "win32":  # where one takes none
         return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
     return np.asarray(_Region(descriptor, size))

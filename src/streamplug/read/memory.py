@@ -10,7 +10,7 @@ import numpy as np
 from streamplug.types import Bytes1D, Int64
 
 
-class _Span:
+class Span:
     """A stretch of this process's memory, for numpy to see as an array that nobody may write to."""
 
     def __init__(self, start: int, stop: int) -> None:
@@ -34,4 +34,4 @@ def spanned(buffers: Sequence[Bytes1D]) -> tuple[Bytes1D, Int64]:
     starts = [buffer.__array_interface__["data"][0] for buffer in buffers]
     first = min(starts)
     end = max(start + len(buffer) for start, buffer in zip(starts, buffers))
-    return np.asarray(_Span(first, end)), np.array(starts, np.int64) - first
+    return np.asarray(Span(first, end)), np.array(starts, np.int64) - first

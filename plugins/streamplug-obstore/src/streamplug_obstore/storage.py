@@ -208,7 +208,6 @@ def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryvie
 
 
 def _after_fork() -> None:
-    global _opening, _live
     # A store that was inherited must not be used here, nor collected: see `client`.
     global _opening, _live
     for storage in list(_live):
