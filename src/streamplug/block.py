@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -67,9 +67,33 @@ class Block:
 
     def halves(self) -> list[Block]:
         """Return both halves of its batches as blocks of their own; of a single batch, none."""
+        cut = len(self._steps) // 2
+        return [self._cut(0, cut), self._cut(cut, len(self._steps))] if cut else []
+
+    def by_needs(
+        self, needs: Callable[[Int64], Sequence[Hashable]], rows: int
+    ) -> Generator[Block, None, None]:
+        """Yield its batches as blocks that need nothing beyond what their first batches do.
+
+        Args:
+            needs: Returns what some samples need.
+            rows: So many samples, whatever they need, stay together.
+        """
         steps, ids = self._table
-        cut = len(steps) // 2
-        return [Block(steps[:cut], ids[:cut]), Block(steps[cut:], ids[cut:])] if cut else []
+        each = max(rows // ids.shape[1], 1)
+        first, there = 0, set[Hashable]()
+        for at in range(0, len(steps), each):
+            part = ids[at : at + each]
+            needed = set(needs(part[part >= 0]))
+            if not needed <= there:
+                if at:
+                    yield self._cut(first, at)
+                first, there = at, needed
+        yield self._cut(first, len(steps))
+
+    def _cut(self, start: int, stop: int) -> Block:
+        steps, ids = self._table
+        return Block(steps[start:stop], ids[start:stop])
 
     def split(self) -> list[Block]:
         """Return each batch as a block of its own."""
@@ -153,11 +177,16 @@ class Source:
 
     def rows_of_batches(self, *, threads: int) -> int:
         """About how many to read at once where only some columns become Python objects."""
-        if self.remote:  # what all of them need would be waited for
-            return self.rows
+        if self.remote and (threads or not self._together):
+            return self.rows  # what all of them need would be waited for
         if self.reader.in_turn and not threads:
             return _ROWS_OF_BATCHES
         return self._rows(_ROWS_OF_BATCHES, self.objects)
+
+    @property
+    def _together(self) -> bool:
+        """Whether all that needs the same is one block: not if it is said how far ahead of one to fetch."""
+        return self.reader.in_turn and self.predownload is None
 
     def _rows(self, most: int, columns: int) -> int:
         fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
@@ -208,6 +237,8 @@ class Source:
                 limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
             )
             blocks = share.fitting(blocks)
+        if self._together:
+            blocks = (part for block in blocks for part in block.by_needs(reader.needs, self.rows))
         return blocks, replace(limits, samples=self.predownload)
 
 

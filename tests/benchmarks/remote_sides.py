@@ -90,7 +90,9 @@ class Bare:
             from streamplug.plugin import open_storage
 
             storage = open_storage(url, options)
-            self.file, self.part = storage.download, storage.read_range
+            filesystem = storage.filesystem()
+            self.file = lambda key, path: filesystem.get_file(storage.path(key), str(path))
+            self.part = storage.read_range
 
 
 def bare_shards(client: str, port: int, root: Path) -> float:

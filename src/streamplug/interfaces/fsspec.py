@@ -170,6 +170,13 @@ class FsspecStorage(Storage):
             return getattr(self.filesystem(), operation)(*args, **kwargs)
         return _interruptible(scope, self.filesystem().loop, partial(coroutine, *args, **kwargs))
 
+    def run(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Run a coroutine on the file system's loop; it ends when nobody waits for it."""
+        from fsspec.asyn import sync
+
+        scope, loop = current(), self.filesystem().loop
+        return sync(loop, make) if scope is None else _interruptible(scope, loop, make)
+
     def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
         """Return the scope that an operation can be ended by, if there is one, and its coroutine."""
         filesystem = self.filesystem()

@@ -169,6 +169,7 @@ class Weighed:
 
     def __init__(self, reader: Samples, weights: Int64, cache_limit: int | None) -> None:
         self._reader, self._weights, self.cache_limit = reader, weights.tolist(), cache_limit
+        self.in_turn = reader.in_turn and cache_limit is None
         self.asked = 0
 
     def needs(self, ids: Int64) -> list[int]:
@@ -187,7 +188,8 @@ def blocks_of(
     source: Source, epoch: Epoch, place: World, world: World, batch: int
 ) -> tuple[Iterator[Block], Limits]:
     """Return the blocks that a process reads of an epoch, and how far ahead it fetches."""
-    return source.bounded(planned(epoch, world, batch, 0, source.rows), place)
+    blocks = planned(epoch, world, batch, 0, source.rows_of_batches(threads=0))
+    return source.bounded(blocks, place)
 
 
 @contextmanager

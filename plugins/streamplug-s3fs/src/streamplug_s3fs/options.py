@@ -14,6 +14,9 @@ CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
 # How often botocore itself tries; s3fs tries again on top of that, so it must not be often.
 ATTEMPTS = 2
+LARGE = 1 << 26
+"""Bytes up to which an object comes in one piece: a shard as writers make them by default."""
+
 _WHAT = "s3 storage"
 _ADDRESSING = ("auto", "path", "virtual")
 
@@ -87,6 +90,7 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     unchanged = (*_PASSED_ON, "anon", "key", "secret", "token", "profile")
     return {
         **{name: given[name] for name in unchanged if name in given},
+        "default_block_size": given.get("default_block_size", LARGE),
         "endpoint_url": given.get("endpoint_url") or os.environ.get("S3_ENDPOINT_URL") or None,
         "requester_pays": given.get("requester_pays", bucket in _paying()),
         "client_kwargs": client,

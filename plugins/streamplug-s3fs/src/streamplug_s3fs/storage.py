@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
@@ -24,6 +25,9 @@ _DENIED = {
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
 }
+_PIECE = 1 << 18
+"""Bytes of a download that are read at a time: by the 64 KiB of s3fs it takes a sixth longer."""
+
 _PASSING = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "OperationAborted"}
 
 
@@ -61,6 +65,11 @@ class S3Storage(FsspecStorage):
             # One GET: where s3fs can read in parts (from 2026.3 on), it asks for the size first.
             parts = "max_concurrency" in signature(cat_file).parameters
             return bytes(cat_file(self.path(key), **({"max_concurrency": 1} if parts else {})))
+
+    def download(self, key: str, path: Path) -> None:
+        with self.translated(key):
+            filesystem, remote = self.filesystem(), self.path(key)
+            self.run(lambda: _download(filesystem, remote, path))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
@@ -101,6 +110,32 @@ class S3Storage(FsspecStorage):
         if code in _PASSING:
             return Transient(f"{url}: the server answered {code}; it may be tried again")
         return None
+
+
+async def _download(filesystem: Any, remote: str, path: Path) -> None:
+    """Do what `get_file` does; large objects, and what breaks off in the middle, are left to that."""
+    from s3fs.core import S3_RETRYABLE_ERRORS
+
+    bucket, key, _ = filesystem.split_path(remote)
+    found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - what is open to all would wait for this very loop
+    body = found["Body"]
+    try:
+        if found["ContentLength"] <= filesystem.default_block_size:
+            with path.open("wb", buffering=0) as file:
+                while piece := await body.read(_PIECE):
+                    _write(file, piece)
+            return
+    except S3_RETRYABLE_ERRORS:
+        pass
+    finally:
+        body.close()
+    await filesystem._get_file(remote, str(path))  # noqa: SLF001 - as above
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:  # on a full disk some is written first
+        rest = rest[file.write(rest) :]
 
 
 def _code(error: BaseException | None) -> str:
