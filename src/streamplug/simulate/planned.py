@@ -162,6 +162,7 @@ class Weighed:
     Attributes:
         cache_limit: Bytes that a cache may hold, or None.
         ranged: False: whole shards are fetched.
+        in_turn: Whether batches that need the same shards are one block, as for the reader.
         asked: How many needs there were so far.
     """
 

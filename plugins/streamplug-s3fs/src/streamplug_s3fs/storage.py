@@ -25,10 +25,10 @@ _DENIED = {
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
 }
+_PASSING = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "OperationAborted"}
+
 _PIECE = 1 << 18
 """Bytes of a download that are read at a time: by the 64 KiB of s3fs it takes a sixth longer."""
-
-_PASSING = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "OperationAborted"}
 
 
 class S3Storage(FsspecStorage):
@@ -117,10 +117,10 @@ async def _download(filesystem: Any, remote: str, path: Path) -> None:
     from s3fs.core import S3_RETRYABLE_ERRORS
 
     bucket, key, _ = filesystem.split_path(remote)
-    found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - what is open to all would wait for this very loop
+    found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - the public method would wait for this very loop
     body = found["Body"]
     try:
-        if found["ContentLength"] <= filesystem.default_block_size:
+        if found.get("ContentLength", 0) <= filesystem.default_block_size:
             with path.open("wb", buffering=0) as file:
                 while piece := await body.read(_PIECE):
                     _write(file, piece)
