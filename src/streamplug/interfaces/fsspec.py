@@ -160,7 +160,7 @@ class FsspecStorage(Storage):
         else:
             # fsspec's own for several does not end those that it has begun when it is ended.
             each = [partial(cat_file, path, start=at, end=end, **options) for at, end in ranges]
-            found = _interruptible(scope, filesystem.loop, partial(_gathered, each))
+            found = self.run(partial(_gathered, each))
         return found
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
@@ -168,7 +168,7 @@ class FsspecStorage(Storage):
         scope, coroutine = self._interruptibly(operation)
         if scope is None:
             return getattr(self.filesystem(), operation)(*args, **kwargs)
-        return _interruptible(scope, self.filesystem().loop, partial(coroutine, *args, **kwargs))
+        return self.run(partial(coroutine, *args, **kwargs))
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine on the file system's loop; it ends when nobody waits for it."""
