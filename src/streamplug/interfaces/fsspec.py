@@ -9,7 +9,6 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
-from streamplug.interfaces.cancel import Cancelled, Scope, current
+from streamplug.interfaces.cancel import Scope, current
 from streamplug.interfaces.failures import status_of, storage_error
+from streamplug.interfaces.loops import Arriving, store, wait
 from streamplug.interfaces.storage import Storage
 from streamplug.types import Buffer, ObjectInfo
 
@@ -175,7 +175,14 @@ class FsspecStorage(Storage):
         from fsspec.asyn import sync
 
         scope, loop = current(), self.filesystem().loop
-        return sync(loop, make) if scope is None else _interruptible(scope, loop, make)
+        return sync(loop, make) if scope is None else wait(scope, loop, make)
+
+    def store(self, make: Callable[[Arriving], Coroutine[Any, Any, Any]], path: Path) -> Any:
+        """Run a coroutine on the file system's loop; this thread stores what it writes to its file.
+
+        An exception before anything was written leaves no file.
+        """
+        return store(current() or Scope(), self.filesystem().loop, make, path)
 
     def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
         """Return the scope that an operation can be ended by, if there is one, and its coroutine."""
@@ -274,39 +281,6 @@ class FsspecStorage(Storage):
             with suppress(FileNotFoundError, NotADirectoryError):
                 if not (_has_directories(filesystem) and filesystem.isdir(path)):
                     filesystem.rm_file(path)
-
-
-def _interruptible(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine on another thread's loop until it has ended, which stopping the scope hastens."""
-    ended: Future[Any] = Future()
-    tasks: list[Any] = []
-
-    def begin() -> None:
-        if scope.stopped:
-            ended.set_exception(Cancelled())
-            return
-        try:
-            tasks.append(loop.create_task(make()))
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            ended.set_exception(error)
-        else:
-            tasks[0].add_done_callback(end)
-
-    def end(task: Any) -> None:
-        if task.cancelled():
-            ended.set_exception(Cancelled())
-        elif task.exception() is not None:
-            ended.set_exception(task.exception())
-        else:
-            ended.set_result(task.result())
-
-    def cancel() -> None:
-        for task in tasks:
-            task.cancel()
-
-    with scope.on_stop(lambda: loop.call_soon_threadsafe(cancel)):
-        loop.call_soon_threadsafe(begin)
-        return ended.result()
 
 
 async def _gathered(each: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:

@@ -14,6 +14,7 @@ import pytest
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.fetch.workers import Workers
+from streamplug.interfaces import loops
 from streamplug.interfaces.cancel import Cancelled
 from streamplug.plugin import open_storage
 from streamplug.testing.http import serving
@@ -190,6 +191,15 @@ def test_a_password_is_sent_but_not_logged(server, caplog):
     assert sent == {"Basic " + base64.b64encode(b"me:hunter@2").decode()}
     assert server.url in caplog.text  # the client does log
     assert "hunter" not in caplog.text
+
+
+def test_room_is_found_for_what_is_downloaded(server, tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(loops, "reserve", lambda _, size: sizes.append(size))
+    (server.root / "k").write_bytes(b"0123")
+    Http(server.url).download("k", tmp_path / "k")
+    assert sizes == [4]
+    assert (tmp_path / "k").read_bytes() == b"0123"
 
 
 def test_ranges_that_nobody_waits_for_are_asked_for_no_more(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces import Storage
+from streamplug.interfaces.reserve import reserve
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import client, leave_to_parent
 from streamplug_obstore.failures import begins_beyond_end, ignores_ranges, storage_error
@@ -24,6 +25,9 @@ GAP = 2**15
 
 READERS = 8
 """Requests at once for ranges of one object that cannot all be had together."""
+
+_CHUNK = 1 << 22
+"""Bytes of a download that are written at a time: what obstore gives by default outgrows caches."""
 
 _PREFIX = "obstore+"
 
@@ -134,7 +138,8 @@ class ObstoreStorage(Storage):
         with self._translated(key):
             found = client().get(self._open(), self._path(key))
             with path.open("wb") as file:
-                for chunk in found.stream():
+                reserve(file, found.meta["size"])
+                for chunk in found.stream(min_chunk_size=_CHUNK):
                     file.write(chunk)
 
     def stat(self, key: str) -> ObjectInfo:

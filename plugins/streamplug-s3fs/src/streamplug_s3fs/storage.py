@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.interfaces import FsspecStorage
+from streamplug.interfaces.loops import Arriving
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session
 
@@ -68,8 +70,9 @@ class S3Storage(FsspecStorage):
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
-            filesystem, remote = self.filesystem(), self.path(key)
-            self.run(lambda: _download(filesystem, remote, path))
+            remote = self.path(key)
+            if not self.store(partial(_read, self.filesystem(), remote), path):
+                self.call("get_file", remote, str(path))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
@@ -112,30 +115,25 @@ class S3Storage(FsspecStorage):
         return None
 
 
-async def _download(filesystem: Any, remote: str, path: Path) -> None:
-    """Do what `get_file` does; large objects, and what breaks off in the middle, are left to that."""
+async def _read(filesystem: Any, remote: str, file: Arriving) -> bool:
+    """Write an object to a file; `get_file` must where it is large, or breaks off in the middle."""
     from s3fs.core import S3_RETRYABLE_ERRORS
 
     bucket, key, _ = filesystem.split_path(remote)
     found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - the public method would wait for this very loop
     body = found["Body"]
     try:
-        if found.get("ContentLength", 0) <= filesystem.default_block_size:
-            with path.open("wb", buffering=0) as file:
-                while piece := await body.read(_PIECE):
-                    _write(file, piece)
-            return
+        size = found.get("ContentLength", 0)
+        if size > filesystem.default_block_size:
+            return False
+        file.expected = size
+        while piece := await body.read(_PIECE):
+            file.write(piece)
     except S3_RETRYABLE_ERRORS:
-        pass
+        return False
     finally:
         body.close()
-    await filesystem._get_file(remote, str(path))  # noqa: SLF001 - as above
-
-
-def _write(file: BinaryIO, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:  # on a full disk some is written first
-        rest = rest[file.write(rest) :]
+    return True
 
 
 def _code(error: BaseException | None) -> str:

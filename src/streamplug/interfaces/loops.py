@@ -1,0 +1,145 @@
+"""Has coroutines run on the event loop of another thread, and waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Condition
+from typing import Any
+
+from streamplug.interfaces.cancel import Cancelled, Scope
+from streamplug.interfaces.reserve import reserve
+
+_ENOUGH, _MOST = 1 << 20, 1 << 22
+"""Bytes that a thread is woken for to store them, and that may wait for it."""
+
+_GLANCE = 0.1
+"""Seconds after which fewer are stored, too: a slow download is told from one that stalls by its file."""
+
+
+def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Return what a coroutine returns.
+
+    Raises:
+        Cancelled: If the scope is stopped.
+        BaseException: What the coroutine raised.
+    """
+    with _running(scope, loop, make) as ended:
+        return ended.result()
+
+
+def store(
+    scope: Scope, loop: Any, make: Callable[[Arriving], Coroutine[Any, Any, Any]], path: Path
+) -> Any:
+    """Return what a coroutine returns that writes to a file; this thread stores what it writes.
+
+    A loop receives for all threads and takes one processor at most: it can receive a fourth more
+    when it does not wait for files.
+
+    Raises:
+        Cancelled: If the scope is stopped.
+        OSError: If the file cannot be written.
+        BaseException: What the coroutine raised; if it wrote nothing before, there is no file.
+    """
+    arriving = Arriving()
+    with _running(scope, loop, lambda: make(arriving)) as ended:
+        ended.add_done_callback(lambda _: arriving.end())
+        try:
+            pieces = arriving.take()
+            if not pieces:
+                ended.result()
+            with path.open("wb") as file:
+                reserve(file, arriving.expected)
+                while pieces:
+                    file.writelines(pieces)
+                    file.flush()
+                    pieces = arriving.take()
+        finally:
+            arriving.end()
+        return ended.result()
+
+
+class Arriving(io.RawIOBase):
+    """A file that a coroutine writes to, for another thread to take what was written.
+
+    Attributes:
+        expected: How many bytes there will be, if that is known before the first.
+    """
+
+    expected: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._changed = Condition()
+
+    def write(self, data: Any) -> int:
+        """Keep bytes, which must not change, until they are taken; waits if too many are kept.
+
+        Raises:
+            BrokenPipeError: If they never will be.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._size < _MOST or self._ended)
+            if self._ended:
+                raise BrokenPipeError("nobody takes what is written")
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size >= _ENOUGH:
+                self._changed.notify_all()
+        return len(data)
+
+    def end(self) -> None:
+        """Write and wait no more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def take(self) -> list[bytes]:
+        """Wait for bytes and return them; none at the end."""
+        with self._changed:
+            while not self._changed.wait_for(self._enough, _GLANCE) and not self._size:
+                pass
+            pieces, self._pieces, self._size = self._pieces, [], 0
+            self._changed.notify_all()
+        return pieces
+
+    def _enough(self) -> bool:
+        return self._ended or self._size >= _ENOUGH
+
+
+@contextmanager
+def _running(
+    scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]
+) -> Iterator[Future[Any]]:
+    """Give what a coroutine will return, which ends with the block or when the scope is stopped."""
+    begun: list[Any] = []
+
+    async def work() -> Any:
+        task: Any = asyncio.current_task()
+        task.add_done_callback(
+            lambda _: task.cancelled() or task.exception()
+        )  # or asyncio tells it
+        begun.append(task)
+        if scope.stopped:
+            raise asyncio.CancelledError
+        return await make()
+
+    def stop() -> None:
+        for task in begun:
+            loop.call_soon_threadsafe(task.cancel)
+
+    with scope.on_stop(stop):
+        ended = asyncio.run_coroutine_threadsafe(work(), loop)
+        try:
+            yield ended
+        except CancelledError:
+            raise Cancelled from None
+        finally:
+            ended.cancel()
