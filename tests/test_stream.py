@@ -338,19 +338,21 @@ def open_without_permission(results: Any, remote: str, local: str) -> None:
 
 
 @pytest.fixture
-def unprivileged(tmp_path):
-    """Runs in a process that may read `tmp_path`, and write nothing there."""
+def public():
+    """A folder that other users may read: each start of pytest keeps them out of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def unprivileged(public):
+    """Runs in a process that may read `public`, and write nothing there."""
     fork = multiprocessing.get_context("fork")
 
     def run(remote: str, local: str) -> Any:
-        for folder in [tmp_path, *tmp_path.parents]:
-            if (
-                folder.is_relative_to(tempfile.gettempdir())
-                and folder.stat().st_mode & 0o055 != 0o055
-            ):
-                folder.chmod(0o755)
         # What is imported late may lie where only this user can read.
-        ids(StreamingDataset(remote=remote, local=str(tmp_path / "warm")))
+        ids(StreamingDataset(remote=remote, local=str(public / "warm")))
         results = fork.Queue()
         process = fork.Process(target=open_without_permission, args=(results, remote, local))
         process.start()
@@ -361,11 +363,10 @@ def unprivileged(tmp_path):
     return run
 
 
-def test_a_cache_that_cannot_be_written_to_says_so(tmp_path, unprivileged):
-    folder = write(tmp_path / "set", 10)
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    cache.chmod(0o555)
+def test_a_cache_that_cannot_be_written_to_says_so(public, unprivileged):
+    folder = write(public / "set", 10)
+    cache = public / "cache"
+    cache.mkdir(mode=0o555)
     kind, text = unprivileged(f"counting://{folder}", str(cache))
     assert kind is AccessDenied
     assert f"{cache}" in text
@@ -373,9 +374,9 @@ def test_a_cache_that_cannot_be_written_to_says_so(tmp_path, unprivileged):
     assert "streamplug needs local= to be a directory that it can write to" in text
 
 
-def test_a_full_cache_need_not_be_writable(tmp_path, unprivileged):
-    folder = write(tmp_path / "set", 10)
-    cache = tmp_path / "cache"
+def test_a_full_cache_need_not_be_writable(public, unprivileged):
+    folder = write(public / "set", 10)
+    cache = public / "cache"
     assert ids(StreamingDataset(remote=f"counting://{folder}", local=str(cache))) == list(range(10))
     for path in [cache, *cache.rglob("*")]:
         path.chmod(0o555)

@@ -194,8 +194,9 @@ class FsspecStorage(Storage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             filesystem, remote = self.filesystem(), self.path(key)
-            # Unless it is asynchronous, fsspec copies a directory as a directory.
-            if not filesystem.async_impl and filesystem.isdir(remote):
+            # Unless it is asynchronous, fsspec copies a directory as a directory, and calls a file
+            # missing that it may not look at; `info` says what is true.
+            if not filesystem.async_impl and filesystem.info(remote)["type"] == "directory":
                 raise NotFound(f"{self.url_of(key)} does not exist")
             self.call("get_file", remote, str(path))
             if not path.is_file():

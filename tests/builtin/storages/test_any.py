@@ -99,6 +99,9 @@ class Denied(LocalFileSystem):
     def ls(self, path, detail=False, **kwargs):
         raise PermissionError(13, "secret-token", path)
 
+    def info(self, path, **kwargs):
+        raise PermissionError(13, "secret-token", path)
+
 
 class AlwaysDenied(AnyFsspec):
     def filesystem(self):
@@ -107,7 +110,11 @@ class AlwaysDenied(AnyFsspec):
 
 def test_no_permission_is_access_denied(tmp_path):
     storage = AlwaysDenied(str(tmp_path))
-    for operation in (lambda: storage.read("k"), lambda: list(storage.list())):
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: list(storage.list()),
+        lambda: storage.download("k", tmp_path / "target"),
+    ):
         with pytest.raises(AccessDenied, match=f"no permission for {tmp_path}") as caught:
             operation()
         assert "secret" not in "".join(traceback.format_exception(caught.value))
