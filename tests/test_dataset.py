@@ -112,11 +112,20 @@ def test_what_is_out_of_range_is_refused(folder, at):
 
 
 @pytest.mark.parametrize(
-    "at", [1.0, [1.0], "a", ["a"], None, [None], np.array([True, False]), [True], {"a": 1}, b"x"]
+    "at",
+    [
+        *(1.0, [1.0], "a", ["a"], None, [None], True, [True], {"a": 1}, b"x", np.float32(1)),
+        *(np.array([True, False]), np.array(True), np.array(1.0)),
+    ],
 )
 def test_what_is_no_whole_number_is_refused(folder, at):
     with pytest.raises(IndexError, match=r"samples are chosen by whole numbers, got"):
         StreamingDataset(local=folder)[at]
+
+
+def test_an_array_of_one_number_is_a_number(folder):
+    dataset = StreamingDataset(local=folder)
+    assert dataset[np.array(3)] == dataset[3]
 
 
 def test_an_empty_set_has_no_samples(tmp_path):

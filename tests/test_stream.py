@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -405,9 +406,37 @@ def test_a_stream_needs_a_place():
         Stream(split="train")
 
 
-def test_a_number_of_retries_is_not_negative():
-    with pytest.raises(ConfigError, match=r"download_retry=-1: must be 0 or more"):
-        Stream(local="x", download_retry=-1)
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"download_retry": -1}, "download_retry=-1: must be a whole number of at least 0"),
+        ({"download_retry": 1.5}, "download_retry=1.5: must be a whole number of at least 0"),
+        ({"download_timeout": 0}, "download_timeout=0: must be a number of seconds above 0"),
+        ({"download_timeout": "1m"}, "download_timeout='1m': must be a number of seconds above 0"),
+        ({"download_timeout": True}, "download_timeout=True: must be a number of seconds above 0"),
+        ({"keep_zip": "no"}, "keep_zip='no': must be True or False"),
+        ({"remote": ""}, "remote='' names no place"),
+        ({"local": ""}, "local='' names no place"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(arguments, text):
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        Stream(**{"local": "x", **arguments})
+
+
+@pytest.mark.parametrize("options", ["key=secret", [("key", "secret")], {1: "secret"}])
+def test_options_of_a_storage_have_names(tmp_path, options):
+    write(tmp_path / "set", 10)
+    with pytest.raises(ConfigError, match="storage_options: expected a mapping") as caught:
+        StreamingDataset(local=str(tmp_path / "set"), storage_options=options)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["shuffle", "allow_unsafe_types"])
+def test_flags_are_flags(tmp_path, name):
+    write(tmp_path / "set", 10)
+    with pytest.raises(ConfigError, match=f"{name}='no': must be True or False"):
+        StreamingDataset(local=str(tmp_path / "set"), **{name: "no"})
 
 
 def test_paths_will_do(tmp_path):

@@ -220,8 +220,8 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
         """
         if type(at) is int and 0 <= at < self._size:  # in nearly all calls
             return self._reader.row(at)
-        if isinstance(at, (int, np.integer)):
-            return self._reader.row(chosen_one(int(at), self._size))
+        if isinstance(at, (int, np.integer)) or getattr(at, "ndim", 1) == 0:
+            return self._reader.row(chosen_one(at, self._size))
         return self._reader.rows(chosen(at, self._size))
 
     # -- iteration ----------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamplug import advice
 from streamplug.clock import EpochClock, Loop, private_cells
-from streamplug.config import whole_number
+from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import BATCHINGS, PARTITIONS, Curriculum, Epoch, Planner, Setting, state
 from streamplug.plugin.catalog import CATALOG
@@ -56,9 +56,10 @@ def wanted_shuffle(name: str, *, used: bool) -> str | None:
     wrong only by the run that shuffles.
 
     Raises:
-        ConfigError: If it is no name.
+        ConfigError: If it is no name, or `used` no flag.
         PluginError: If nothing answers to it; the text says what may be meant.
     """
+    check_flags(shuffle=used)
     if not isinstance(name, str):
         raise ConfigError(
             f"shuffle_algo={name!r:.60}: expected the name of a shuffle; shuffle=False for none"

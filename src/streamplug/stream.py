@@ -10,7 +10,7 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.config import Configurable, check_names
+from streamplug.config import Configurable, check_flags, check_names, check_seconds, whole_number
 from streamplug.errors import ConfigError, NotFound, UnsafeTypeError
 from streamplug.fetch import (
     DOWNLOAD_TIMEOUT,
@@ -100,12 +100,15 @@ class Stream(ShownStream, Configurable):
                 object.__setattr__(self, name, tuple(map(str, value)))
             elif value is not None and not isinstance(value, str):
                 object.__setattr__(self, name, str(value))
+            elif value == "" and name != "split":
+                raise ConfigError(
+                    f"{name}='' names no place; leave it out, or pass '.' for this one"
+                )
         _ = self._files  # likewise
         _ = self.weight  # refuses what has no meaning
-        if self.download_retry is not None and self.download_retry < 0:
-            raise ConfigError(f"download_retry={self.download_retry}: must be 0 or more")
-        if self.download_timeout is not None and not self.download_timeout > 0:
-            raise ConfigError(f"download_timeout={self.download_timeout}: must be more than 0 s")
+        whole_number("download_retry", self.download_retry, 0)
+        check_seconds("download_timeout", self.download_timeout)
+        check_flags(keep_zip=self.keep_zip)
         if self.cache_limit is not None:
             limit_bytes(self.cache_limit, self._root())
         self._check_fetch()
@@ -363,9 +366,10 @@ class OpenStream:
         """Check the columns that will be read.
 
         Raises:
-            ConfigError: If one of `wanted` does not exist, or none is.
+            ConfigError: If one of `wanted` does not exist, or none is; or `allow_unsafe` is no flag.
             UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
         """
+        check_flags(allow_unsafe_types=allow_unsafe)
         if isinstance(wanted, str):
             raise ConfigError(f"columns={wanted!r}: expected a list of names, such as [{wanted!r}]")
         if wanted is not None and not wanted:

@@ -232,7 +232,7 @@ def test_a_failure_that_does_not_pass_is_raised_after_the_retries(plain):
         raise Transient(f"{key}: busy")
 
     plain.remote.hook = fail
-    with pytest.raises(Transient, match=r"^shard.0: busy; gave up after 3 attempts"):
+    with pytest.raises(Transient, match=r"^shard 0: shard\.0: busy; gave up after 3 attempts"):
         plain.store(retries=2).ensure(0)
     assert plain.remote.downloads == {"shard.0": 3}
     assert plain.names() == []

@@ -338,10 +338,20 @@ def test_an_unknown_format_is_refused(tmp_path):
         Writer(columns=COLUMNS, out=tmp_path, format="msd")
 
 
-@pytest.mark.parametrize("kwargs", [{"retry": -1}, {"max_workers": 0}, {"max_workers": -3}])
+@pytest.mark.parametrize(
+    "kwargs", [{"retry": -1}, {"retry": "x"}, {"max_workers": 0}, {"max_workers": -3}]
+)
 def test_numbers_of_retries_and_uploads_are_checked(tmp_path, kwargs):
-    with pytest.raises(ConfigError, match=r"must be at least 0 and at least 1"):
+    with pytest.raises(ConfigError, match=r"must be a whole number of at least [01]"):
         MDSWriter(columns=COLUMNS, out=tmp_path, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["exist_ok", "keep_local", "progress_bar", "append"])
+def test_flags_are_flags(tmp_path, name):
+    (tmp_path / "mine").touch()
+    with pytest.raises(ConfigError, match=f"{name}='no': must be True or False"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, **{name: "no"})
+    assert (tmp_path / "mine").exists()
 
 
 def test_nothing_is_made_when_an_argument_is_refused(tmp_path):

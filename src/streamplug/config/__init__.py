@@ -4,7 +4,9 @@ from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.jsonschema import json_schema
 from streamplug.config.source import load
 from streamplug.config.values import (
+    check_flags,
     check_names,
+    check_seconds,
     detect_world,
     parse_bytes,
     parse_count,
@@ -14,7 +16,9 @@ from streamplug.config.values import (
 __all__ = [
     "SECTIONS",
     "Configurable",
+    "check_flags",
     "check_names",
+    "check_seconds",
     "detect_world",
     "json_schema",
     "load",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,31 @@ def whole_number(name: str, value: Any, lowest: int) -> Any:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest:
         return int(value)
     raise ConfigError(f"{name}={value!r:.60}: must be a whole number of at least {lowest}")
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Refuse what is no number of seconds above 0; None stands for a default.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if value is not None and not (number and value > 0):
+        raise ConfigError(f"{name}={value!r:.60}: must be a number of seconds above 0")
+
+
+def check_flags(**flags: Any) -> None:
+    """Refuse flags that are neither True nor False, such as the text ``"no"``, which would count as True.
+
+    Args:
+        flags: What the user gave, by the names of the parameters; None stands for a default.
+
+    Raises:
+        ConfigError: If one is something else.
+    """
+    for name, value in flags.items():
+        if value is not None and not isinstance(value, (bool, np.bool_)):
+            raise ConfigError(f"{name}={value!r:.60}: must be True or False")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,16 @@ def errors_of(place: str) -> Iterator[None]:
 
 
 @contextmanager
+def errors_of_shard(shard: int) -> Iterator[None]:
+    """Say in errors, of which the text names the file already, which shard of the data set that is."""
+    try:
+        yield
+    except (DataError, StorageError) as error:
+        error.args = (f"shard {shard}: {error}",)
+        raise
+
+
+@contextmanager
 def scratch_file(beside: Path) -> Iterator[Path]:
     """Yield a temporary path that is gone afterwards; named as for `partial_file`."""
     part = beside.with_name(f".{beside.name}.tmp")

@@ -21,7 +21,7 @@ from streamplug.errors import (
     StreamplugError,
 )
 from streamplug.fetch.download import download
-from streamplug.fetch.files import FULL, check_file, local_errors
+from streamplug.fetch.files import FULL, check_file, errors_of_shard, local_errors
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.observe import Observer, emit, fetching, observing
 from streamplug.fetch.ranged import open_interruptible
@@ -140,7 +140,7 @@ class ShardStore:
             DataError: If a file is damaged.
         """
         info = self._index.shard(shard)
-        with local_errors(self._local), observing(self._observer):
+        with local_errors(self._local), observing(self._observer), errors_of_shard(shard):
             return {
                 role: self._made(file) or self._ensure_file(shard, file, Keep(role, opened))
                 for role, file in info.files.items()
@@ -200,13 +200,10 @@ class ShardStore:
             self._tell_cached(path, file)
             return path
         if self._remote is None and file.zip is None:
-            raise self._lost(shard, path, file.raw.bytes)
+            raise self._lost(path, file.raw.bytes)
         with cache_lock(self._room.root, self._name(path)):
             if not self._ready(path, file):  # nobody else fetched it meanwhile
-                try:
-                    self._fetch(shard, file, path, keep)
-                except DataError as error:
-                    raise type(error)(f"shard {shard}: {error}") from error.__cause__
+                self._fetch(shard, file, path, keep)
             else:
                 self._tell_cached(path, file)
         return path
@@ -232,7 +229,7 @@ class ShardStore:
             return True
         try:
             seen = path.stat().st_ino
-            check_file(path, file.raw, algorithm, f"shard {shard}: {path}")
+            check_file(path, file.raw, algorithm, str(path))
         except FileNotFoundError:
             return False
         except CorruptShardError as error:
@@ -247,15 +244,13 @@ class ShardStore:
         files = self._index.shard(shard).files
         return [role for role, file in files.items() if file.raw.basename == name]
 
-    def _lost(self, shard: int, path: Path, size: int) -> DataError | NotFound:
+    def _lost(self, path: Path, size: int) -> DataError | NotFound:
         if path.exists():
             return CorruptShardError(
-                f"shard {shard}: {path} has {path.stat().st_size} bytes, the index says {size}; "
+                f"{path} has {path.stat().st_size} bytes, the index says {size}; "
                 "it was cut short or replaced, write or copy it again"
             )
-        return NotFound(
-            f"shard {shard}: {path} does not exist; pass remote= if the set lies elsewhere"
-        )
+        return NotFound(f"{path} does not exist; pass remote= if the set lies elsewhere")
 
     # -- fetching, under the lock ---------------------------------------------------
 
@@ -340,7 +335,7 @@ class ShardStore:
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():
-            raise self._lost(shard, source, stored.bytes)
+            raise self._lost(source, stored.bytes)
         check_file(source, stored, self._options.validate_hash, self._where(stored.basename))
         self._unpack(shard, file, source, path, _place)
 

@@ -10,7 +10,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 
 class Cancelled(BaseException):
@@ -35,8 +35,9 @@ class Scope:
         with self._lock:
             self._stopped.set()
             callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        with ExitStack() as all_of_them:  # also where one fails
+            for callback in callbacks:
+                all_of_them.callback(callback)
 
     def wait(self, seconds: float) -> bool:
         """Wait, unless the consumer stops; returns whether it did."""

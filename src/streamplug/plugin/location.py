@@ -68,21 +68,24 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
 
     Raises:
         PluginError: If nothing provides the scheme.
+        ConfigError: If the settings have no names.
     """
-    options = options or {}
+    given: Any = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ConfigError("storage_options: expected a mapping of names to values")
     path = local_path(location)
     if path is not None:
-        return _make("file", str(path.absolute()), options)
+        return _make("file", str(path.absolute()), given)
     match = _URL.match(location)
     if match is None:  # a chain such as simplecache::s3://…
-        return _make("file", location, options)
+        return _make("file", location, given)
     by, scheme = match["by"], match["scheme"].lower()
     location = scheme + location[match.end("scheme") :]
     if by:
-        return _make(_qualified(by.lower(), scheme), location, options)
+        return _make(_qualified(by.lower(), scheme), location, given)
     if not known("storage", scheme) and _fsspec_has(scheme):
-        return _make("file", location, options)
-    return _make(scheme, location, options)
+        return _make("file", location, given)
+    return _make(scheme, location, given)
 
 
 def _qualified(by: str, scheme: str) -> str:

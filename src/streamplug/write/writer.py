@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamplug.config import Configurable, parse_bytes, whole_number
+from streamplug.config import Configurable, check_flags, parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.fetch.files import partial_file
 from streamplug.hashing import new_hash
@@ -95,6 +95,11 @@ class Writer(Configurable, section="writer"):
         append: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        whole_number("retry", retry, 0)
+        whole_number("max_workers", max_workers, 1)
+        check_flags(
+            keep_local=keep_local, progress_bar=progress_bar, exist_ok=exist_ok, append=append
+        )
         self._format = format_of(format)
         if append and exist_ok:
             raise ConfigError(
@@ -103,13 +108,9 @@ class Writer(Configurable, section="writer"):
         self._before: Existing | None = None
         if append:
             home = open_storage(places_of(out)[-1], storage_options)
-            self._before = Existing.read(home, max(retry, 0))
+            self._before = Existing.read(home, retry)
             columns = self._before.columns(columns, self._format)
         made = _columns(columns, self._format)
-        if retry < 0 or (max_workers is not None and max_workers < 1):
-            raise ConfigError(
-                f"retry={retry}, max_workers={max_workers}: must be at least 0 and at least 1"
-            )
         self._compression: Compression | None = None
         if compression is not None:
             self._compression = make("compression", compression)
