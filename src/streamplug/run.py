@@ -43,10 +43,8 @@ class Wishes:
 
     def __post_init__(self) -> None:
         for name, choices in (("partition_algo", PARTITIONS), ("batching_method", BATCHINGS)):
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
-                )
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"{name}={value!r}: choose one of {', '.join(choices)}")
 
 
 def wanted_shuffle(name: str, *, used: bool) -> str | None:
