@@ -18,6 +18,7 @@ from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
 from streamplug.fetch import RangeStore
 from streamplug.fetch.spans import coalesced, located
+from streamplug.interfaces.cancel import Cancelled, Scope, inside
 from streamplug.read import OpenShards, RangeShards, Reader, ranges
 from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
@@ -139,6 +140,24 @@ def test_pieces_that_were_fetched_ahead_are_used_and_forgotten(tmp_path):
         reader.release(need)
     reader.row(7)
     assert counting.counts["read_ranges"] == before + 1
+
+
+def test_a_piece_that_comes_after_the_end_of_its_loop_is_not_kept(tmp_path):
+    write(tmp_path, 100)
+    loop = Scope()
+
+    class Late(AnyFsspec):
+        def read_ranges(self, key, ranges):
+            loop.stop()
+            return super().read_ranges(key, ranges)
+
+    reader, counting = opened(tmp_path, Late(str(tmp_path)))
+    wanted = np.array([5])
+    with inside(loop), pytest.raises(Cancelled):
+        reader.ensure(*reader.needs(wanted))
+    before = counting.counts["read_ranges"]
+    assert reader.row(5)["id"] == 5
+    assert counting.counts["read_ranges"] > before
 
 
 def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ class Counters:
         self.cells = cells
         self._rows = cells.reshape(-1, len(_NAMES))
         self.home = home
-        self._own: dict[int, tuple[Int64, threading.Lock]] = {}
+        self._own: dict[int, tuple[Int64, threading.RLock]] = {}
 
     def add(self, **amounts: float) -> None:
         """Add to counts by name; seconds as such."""
@@ -97,12 +97,13 @@ class Counters:
             sums[_INDEX[name]] += _whole(name, amount)
         return Stats(**{name: _told(name, total) for name, total in zip(_NAMES, sums.tolist())})
 
-    def _mine(self) -> tuple[Int64, threading.Lock]:
-        # Nobody adds to another's row; a fork's copy of the lock may be held for ever.
+    def _mine(self) -> tuple[Int64, threading.RLock]:
+        # Nobody adds to another's row; a fork's copy of the lock may be held for ever. While it is held, a
+        # signal or the collector may have this thread add something else.
         pid = os.getpid()
         mine = self._own.get(pid)
         if mine is None:  # of several threads that come here at once, all take the first one's lock
-            mine = self._own.setdefault(pid, (self._rows[self._row(pid)], threading.Lock()))
+            mine = self._own.setdefault(pid, (self._rows[self._row(pid)], threading.RLock()))
         return mine
 
     def _row(self, pid: int) -> int:

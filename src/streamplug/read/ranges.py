@@ -19,6 +19,7 @@ from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
+from streamplug.interfaces.cancel import check
 from streamplug.read.early import Early
 from streamplug.read.mapped import MappedFiles
 from streamplug.read.pieces import Piece
@@ -183,6 +184,7 @@ class RangeShards:
             self._fill(piece, info)
         memory = self._mine()
         with memory.lock:
+            check()  # what a loop needed that has ended would not be released any more
             memory.pieces.setdefault(piece.shard, []).append(piece)
 
     def prepare(self, piece: Piece) -> None:
