@@ -116,3 +116,16 @@ def test_an_interrupt_while_a_thread_starts_is_no_thread_less(workers, monkeypat
     assert done.wait(20)
     pool.stop()
     assert pool._threads == 0
+
+
+def test_a_thread_that_stops_the_others_does_not_wait_for_itself(workers, monkeypatch):
+    monkeypatch.setattr(workers_module, "_STOP_SECONDS", 3600.0)
+    one, ended = workers(1), threading.Event()
+
+    def stop():
+        one.stop()
+        ended.set()
+
+    one.submit(stop)
+    assert ended.wait(60)
+    assert isinstance(one.submit(stop).error, Cancelled)

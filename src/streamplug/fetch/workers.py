@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from streamplug.fetch.threads import end_idle, on_thread
-from streamplug.interfaces.cancel import Cancelled, Scope, inside
+from streamplug.interfaces.cancel import Cancelled, Scope, current, inside
 
 _MAX_THREADS = 64
 _STOP_SECONDS = 5.0
@@ -117,7 +117,8 @@ class Workers:
         with self._change:
             self._drop_all(Cancelled())
             self._scope.stop()
-            self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
+            if current() is not self._scope:  # the collector may end a loop on one of its threads
+                self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
         if not for_now:
             end_idle()
 
