@@ -112,6 +112,10 @@ def test_exceptions_become_ours_without_their_text(error, wanted):
         (ConnectionRefusedError("secret"), "nothing listens there; check the URL or endpoint"),
         (asyncio.TimeoutError("secret"), "nothing came in time; check the network"),
         (ConnectionResetError("secret"), "the connection failed; it may be tried again"),
+        (
+            aio.ClientOSError(errno.EMFILE, "secret"),
+            "too many files are open; raise the limit (ulimit -n)",
+        ),
         (response_error(403), "check the credentials, its access rules, and region and endpoint"),
         (response_error(404), "does not exist; check the URL, and region and endpoint"),
         (response_error(503), "the server answered 503; it may be tried again"),

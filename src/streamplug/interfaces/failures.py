@@ -72,6 +72,8 @@ def connection_hint(error: BaseException) -> str:
             return "nothing listens there; check the URL or endpoint, and its port"
         if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
             return "nothing came in time; check the network and the endpoint, or try again"
+        if getattr(cause, "errno", None) in (errno.EMFILE, errno.ENFILE):
+            return "too many files are open; raise the limit (ulimit -n): connections count, too"
     return "the connection failed; it may be tried again"
 
 
