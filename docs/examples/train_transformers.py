@@ -81,6 +81,7 @@ def main() -> None:
     settings.out = options.out
     with settings.main_process_first():
         write_waves(options.data)
+        options.out.mkdir(parents=True, exist_ok=True)  # where all processes look for checkpoints
     dataset = StreamingDataset(local=str(options.data), shuffle=True, batch_size=batch)
     loader = StreamingDataLoader(
         dataset, num_workers=options.workers, batch_transform=for_the_model
