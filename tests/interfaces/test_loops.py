@@ -34,7 +34,7 @@ def target(tmp_path_factory):
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from([0, 1, 9000, loops._ENOUGH, loops._MOST + 1]), st.booleans()),
+        st.tuples(st.sampled_from([0, 1, 9000, loops.BLOCK, loops._MOST + 1]), st.booleans()),
         max_size=8,
     )
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 import traceback
 from datetime import timedelta
 
@@ -11,6 +12,8 @@ from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, Obs
 from streamplug_obstore.options import transport
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.fetch import patient
+from streamplug.testing.http import serving
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 AT_ONCE = {"retry_config": {"max_retries": 0}}
@@ -76,6 +79,20 @@ def test_a_server_that_stalls_is_transient(recorder, make):
     recorder.wait = 0.8
     with pytest.raises(Transient, match="set/k"):
         make(read_timeout=0.2).read("k")
+
+
+def test_a_slow_download_is_not_one_that_stalls(tmp_path):
+    def slow(_):
+        time.sleep(0.1)
+        return False
+
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "k").write_bytes(bytes(1 << 22))
+    with serving(tmp_path) as server:
+        server.holds = slow  # the second half of it, which takes longer than it may take to stall
+        storage = ObstoreS3("s3://b", key="k", secret="s", endpoint_url=server.url, **AT_ONCE)
+        patient(storage, 2.0).download("k", tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_size == 1 << 22
 
 
 def test_a_body_that_is_cut_is_transient(recorder, storage):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition
 from typing import Any
 
+from streamplug.interfaces.blocks import BLOCK, GLANCE, Pieces, write
 from streamplug.interfaces.cancel import Cancelled, Scope
 from streamplug.interfaces.reserve import reserve
+from streamplug.types import Buffer
 
-_ENOUGH, _MOST = 1 << 20, 1 << 22
-"""Bytes that a thread is woken for to store them, and that may wait for it."""
-
-_GLANCE = 0.1
-"""Seconds after which fewer are stored, too: a slow download is told from one that stalls by its file."""
+_MOST = 3 * BLOCK
+"""Bytes that may wait to be stored."""
 
 
 def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -52,11 +51,10 @@ def store(
             pieces = arriving.take()
             if not pieces:
                 ended.result()
-            with path.open("wb") as file:
+            with path.open("wb", buffering=0) as file:
                 reserve(file, arriving.expected)
                 while pieces:
-                    file.writelines(pieces)
-                    file.flush()
+                    write(file, pieces)
                     pieces = arriving.take()
         finally:
             arriving.end()
@@ -74,8 +72,7 @@ class Arriving(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._pieces = Pieces()
         self._ended = False
         self._changed = Condition()
 
@@ -86,12 +83,11 @@ class Arriving(io.RawIOBase):
             BrokenPipeError: If they never will be.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._size < _MOST or self._ended)
+            self._changed.wait_for(lambda: self._pieces.size < _MOST or self._ended)
             if self._ended:
                 raise BrokenPipeError("nobody takes what is written")
-            self._pieces.append(data)
-            self._size += len(data)
-            if self._size >= _ENOUGH:
+            self._pieces.add(data)
+            if self._pieces.size >= BLOCK:
                 self._changed.notify_all()
         return len(data)
 
@@ -101,17 +97,17 @@ class Arriving(io.RawIOBase):
             self._ended = True
             self._changed.notify_all()
 
-    def take(self) -> list[bytes]:
+    def take(self) -> Sequence[Buffer]:
         """Wait for bytes and return them; none at the end."""
         with self._changed:
-            while not self._changed.wait_for(self._enough, _GLANCE) and not self._size:
+            while not self._changed.wait_for(self._enough, GLANCE) and not self._pieces.size:
                 pass
-            pieces, self._pieces, self._size = self._pieces, [], 0
+            pieces = self._pieces.take(everything=self._ended)
             self._changed.notify_all()
         return pieces
 
     def _enough(self) -> bool:
-        return self._ended or self._size >= _ENOUGH
+        return self._ended or self._pieces.size >= BLOCK
 
 
 @contextmanager

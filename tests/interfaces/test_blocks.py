@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamplug.interfaces import blocks
+from streamplug.interfaces.blocks import BLOCK, Pieces, write, write_all
+
+SIZES = st.sampled_from([0, 1, 5000, BLOCK // 2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+
+
+@given(st.lists(st.tuples(SIZES, st.booleans()), max_size=8))
+def test_what_is_taken_ends_where_a_block_does_if_one_does(sizes):
+    pieces, taken = Pieces(), bytearray()
+    for number, (size, now) in enumerate(sizes):
+        pieces.add(bytes([number]) * size)
+        if now:
+            before, waited = len(taken), pieces.size
+            taken += b"".join(pieces.take())
+            assert pieces.size == waited - (len(taken) - before)
+            if (before + waited) // BLOCK > before // BLOCK:
+                assert len(taken) % BLOCK == 0
+                assert pieces.size < BLOCK
+            else:
+                assert not pieces.size
+    taken += b"".join(pieces.take(everything=True))
+    assert not pieces.size
+    assert taken == b"".join(bytes([n]) * size for n, (size, _) in enumerate(sizes))
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 20])
+@pytest.mark.parametrize("count", [0, 1, 2, 2000])
+def test_all_is_written_however_much_the_system_takes_at_once(
+    tmp_path, monkeypatch, count, at_once
+):
+    monkeypatch.setattr(
+        os, "writev", lambda to, some: os.write(to, b"".join(some)[:at_once]), raising=False
+    )
+    pieces = [bytes([n % 256]) * (n % 4) for n in range(count)]
+    with (tmp_path / "k").open("wb", buffering=0) as file:
+        write(file, pieces)
+    assert (tmp_path / "k").read_bytes() == b"".join(pieces)
+
+
+def test_a_system_that_takes_one_piece_gets_one(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "writev", raising=False)
+    with (tmp_path / "k").open("wb", buffering=0) as file:
+        write(file, [b"two ", memoryview(b"pieces")])
+    assert (tmp_path / "k").read_bytes() == b"two pieces"
+
+
+def test_a_little_is_written_though_more_is_slow_to_come(tmp_path, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(blocks, "monotonic", lambda: now)
+    sizes = []
+
+    def chunks():
+        nonlocal now
+        for _ in range(3):
+            yield bytes(1000)
+            sizes.append((tmp_path / "k").stat().st_size)
+            now += 60.0
+
+    with (tmp_path / "k").open("wb", buffering=0) as file:
+        write_all(file, chunks())
+    assert sizes == [0, 2000, 3000]
+    assert (tmp_path / "k").stat().st_size == 3000
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the system does not tell")
+def test_no_more_pieces_are_written_at_once_than_systems_take():
+    assert os.sysconf("SC_IOV_MAX") >= blocks._MOST
