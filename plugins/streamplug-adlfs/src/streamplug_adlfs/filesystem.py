@@ -11,6 +11,10 @@ from fsspec.asyn import sync
 
 from streamplug.errors import ConfigError
 
+_PART = 8 << 20
+"""Bytes of a blob that are asked for at once, one part after the other. The client's own first part is four
+times as large, and the others come together: on a slow line none of them is there for minutes."""
+
 _SECRETS = ("account_key", "connection_string", "sas_token")
 
 
@@ -30,6 +34,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         **options: Any,
     ) -> None:
         self._endpoint, self._limits, self._attempts = endpoint_url, dict(limits), attempts
+        self._parts_at_once = options.get("max_concurrency") or 1
         self._given = options.keys() & {*_SECRETS, "anon", "client_id", "credential"}
         super().__init__(**options)
 
@@ -48,7 +53,12 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
             retry_total=self._attempts - 1,
             random_jitter_range=1,
         )
-        settings: dict[str, Any] = {**self._limits, "retry_policy": policy}
+        settings: dict[str, Any] = {
+            **self._limits,
+            "retry_policy": policy,
+            "max_single_get_size": _PART,
+            "max_chunk_get_size": _PART,
+        }
         if self.connection_string is not None:
             self.service_client = BlobServiceClient.from_connection_string(
                 self.connection_string, **settings
@@ -73,6 +83,10 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         if self.credential is None and self.account_key is not None:
             return {"account_name": self.account_name, "account_key": self.account_key}
         return self.credential or self.sas_token
+
+    async def _get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
+        kwargs.setdefault("max_concurrency", self._parts_at_once)
+        await super()._get_file(rpath, lpath, **kwargs)
 
     def blobs(self, path: str) -> list[tuple[str, int]]:
         """Return name (without container) and size of all blobs that begin with a path."""
