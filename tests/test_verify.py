@@ -61,6 +61,7 @@ def test_damage_is_told_with_its_place(folder):
         (3, "shard.00003.mds", None),
     ]
     assert "does not exist" in found.problems[1].error
+    assert found.problems[1].error.count("shard 3") == 0
 
 
 def test_samples_that_cannot_be_decoded_are_named(folder):

@@ -156,7 +156,7 @@ class _Check:
             found = self._samples(reader, self._columns[self._index.schema_of[shard]])
             return size, [Problem(shard, name, index, error) for index, error in found]
         except (StreamplugError, OSError) as error:
-            return size, [Problem(shard, name, None, str(error))]
+            return size, [Problem(shard, name, None, str(error).removeprefix(f"shard {shard}: "))]
         finally:
             for path in there:
                 with suppress(OSError):

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import sys
 import threading
+from concurrent.futures import CancelledError
 from contextlib import suppress
 
 import pytest
@@ -155,3 +156,15 @@ def test_a_coroutine_nobody_waits_for_ends(loop):
         assert begun.wait(WAIT)
         raise KeyboardInterrupt
     assert ended.wait(WAIT)
+
+
+def test_what_ends_by_itself_was_not_ended_by_the_consumer(loop, tmp_path):
+    async def end(*_):
+        raise asyncio.CancelledError
+
+    for ends in (
+        lambda: loops.wait(Scope(), loop, end),
+        lambda: loops.store(Scope(), loop, end, tmp_path / "k"),
+    ):
+        with pytest.raises(CancelledError):
+            ends()

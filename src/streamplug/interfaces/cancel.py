@@ -22,7 +22,7 @@ class Scope:
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may stop it while this very thread holds it
         self._callbacks: list[Callable[[], object]] = []
 
     @property
@@ -51,10 +51,10 @@ class Scope:
             Cancelled: If it had stopped before.
         """
         with self._lock:
-            if self.stopped:
-                raise Cancelled
             self._callbacks.append(callback)
         try:
+            if self.stopped:  # looked at only now: whoever stops it later finds the callback
+                raise Cancelled
             yield
         finally:
             with self._lock:

@@ -136,6 +136,8 @@ def _running(
         try:
             yield ended
         except CancelledError:
-            raise Cancelled from None
+            if scope.stopped:
+                raise Cancelled from None
+            raise
         finally:
             ended.cancel()

@@ -19,7 +19,7 @@ from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
-from streamplug.interfaces.cancel import check
+from streamplug.interfaces.cancel import Cancelled, check
 from streamplug.read.early import Early
 from streamplug.read.mapped import MappedFiles
 from streamplug.read.pieces import Piece
@@ -184,8 +184,14 @@ class RangeShards:
             self._fill(piece, info)
         memory = self._mine()
         with memory.lock:
-            check()  # what a loop needed that has ended would not be released any more
             memory.pieces.setdefault(piece.shard, []).append(piece)
+        try:
+            check()
+        except (
+            Cancelled
+        ):  # it may have come after the end of its loop, which has released the others
+            self.release(piece)
+            raise
 
     def prepare(self, piece: Piece) -> None:
         """Fetch the head of a piece's shard, unless that comes with samples.
