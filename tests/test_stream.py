@@ -211,7 +211,9 @@ def test_failures_that_go_on_are_raised(tmp_path):
     assert Counting.calls["read index.json"] == 3
     Counting.failures["download shard.00000.mds"] = 3
     dataset = StreamingDataset(remote=f"counting://{folder}", local=str(tmp_path / "c"))
-    with pytest.raises(Transient, match=r"^download shard\.00000\.mds: busy; gave up after 3"):
+    with pytest.raises(
+        Transient, match=r"^shard 0: download shard\.00000\.mds: busy; gave up after 3"
+    ):
         list(dataset)
     assert names(tmp_path / "c") == [".streamplug/origin.json", "index.json"]
     assert ids(dataset) == list(range(10))
