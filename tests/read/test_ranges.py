@@ -261,22 +261,74 @@ def test_any_guess_gives_the_same_values(tmp_path_factory, guess, wanted):
         assert reader.row(wanted[0])["id"] == wanted[0]
 
 
-def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "_LUCK", 3)
+def guessing(monkeypatch, guess):
+    """Have the place of a sample's bytes be guessed; returns a list of where that was asked for."""
     asked = []
-    monkeypatch.setattr(
-        MDS,
-        "likely_ranges",
-        lambda self, info, rows, columns: (
-            asked.append(info.number) or np.zeros((len(rows), 2), int)
-        ),
+
+    def likely_ranges(self, info, rows, columns):
+        asked.append(info.number)
+        return np.array([guess(info, row) for row in rows.tolist()]).reshape(-1, 2)
+
+    monkeypatch.setattr(MDS, "likely_ranges", likely_ranges)
+    return asked
+
+
+def first_of_each(reader):
+    """Read the first sample of each shard, and return how many bytes came."""
+    counting = reader._streams[0]._store.storage
+    before = counting.bytes_read
+    assert [reader.row(first)["id"] for first in reader.starts[:-1].tolist()] == list(
+        reader.starts[:-1]
     )
-    reader, _ = opened(write(tmp_path, 100, FIXED, 450))
+    return counting.bytes_read - before
+
+
+def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
+    reader, _ = opened(write(tmp_path, 100, COLUMNS, 600))
     shards = len(reader.starts) - 1
-    assert shards > 6
-    for shard in range(shards):
-        assert reader.row(int(reader.starts[shard]))["id"] == reader.starts[shard]
-    assert asked == [0, 1, 2]
+    assert shards > 8
+    guessing(monkeypatch, lambda info, row: (0, 0))
+    needed = first_of_each(reader)
+    monkeypatch.setattr(ranges, "_LUCK", 3)
+    monkeypatch.setattr(ranges, "GAP", 0)
+    guessing(monkeypatch, lambda info, row: (400, 401))
+    reader = opened(tmp_path)[0]
+    assert first_of_each(reader) == needed + 3  # bytes in vain
+    assert reader._streams[0]._memory.luck == 0
+
+
+def test_guesses_go_on_where_they_help(tmp_path, monkeypatch):
+    reader, _ = opened(write(tmp_path, 100, COLUMNS, 600))
+    shards = len(reader.starts) - 1
+    monkeypatch.setattr(ranges, "_LUCK", 3)
+    guessing(monkeypatch, lambda info, row: (0, info.files["data"].raw.bytes))
+    reader = opened(tmp_path)[0]
+    first_of_each(reader)
+    assert reader._streams[0]._store.storage.counts["read_ranges"] == shards
+    assert reader._streams[0]._memory.luck == 3
+
+
+def test_much_is_not_guessed_at_once(tmp_path):
+    with MDSWriter(columns={"data": "bytes"}, out=tmp_path, size_limit=1 << 24) as writer:
+        for number in range(100):
+            writer.write({"data": bytes(40_000 + number * 997 % 60_000)})
+    wanted = np.arange(0, 100, 3)
+    reader, counting = opened(tmp_path)
+    values = reader.rows(wanted)
+    assert [len(row["data"]) for row in values] == [40_000 + n * 997 % 60_000 for n in wanted]
+    assert counting.bytes_read < sum(4 + len(row["data"]) for row in values) + 1000
+    reader, counting = opened(tmp_path)
+    reader.ensure(*reader.needs(wanted[:1]))  # of a few it is
+    assert counting.bytes_read > 60_000 + 1000
+
+
+def test_large_samples_are_not_guessed(tmp_path):
+    with MDSWriter(columns={"data": "bytes"}, out=tmp_path, size_limit=1 << 26) as writer:
+        for number in range(9):
+            writer.write({"data": bytes((1 << 20) + number)})
+    reader, counting = opened(tmp_path)
+    reader.row(4)
+    assert counting.bytes_read < (1 << 20) + 1000
 
 
 def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):

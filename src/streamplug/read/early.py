@@ -19,15 +19,15 @@ class Early:
     Attributes:
         spans: Where in the file they lie, shape ``[n, 2]``; ascending and apart.
         parts: They themselves.
-        guessed: Whether samples were hoped to be among them.
+        staked: How many spans were guessed in the hope that samples are among them.
     """
 
-    __slots__ = ("guessed", "parts", "spans")
+    __slots__ = ("parts", "spans", "staked")
 
     def __init__(
-        self, spans: Int64 = _NONE, parts: Sequence[Bytes1D] = (), *, guessed: bool = False
+        self, spans: Int64 = _NONE, parts: Sequence[Bytes1D] = (), *, staked: int = 0
     ) -> None:
-        self.spans, self.parts, self.guessed = spans, parts, guessed
+        self.spans, self.parts, self.staked = spans, parts, staked
 
     def has(self, ranges: Int64) -> NDArray[np.bool_]:
         """Say of each range of the file, shape ``[n, 2]``, whether it is there."""

@@ -36,9 +36,13 @@ _KNOWN = 1024
 """Shards of which is kept what the index says."""
 
 _LOCKS = 64
+_NO_ROWS = np.empty(0, np.int64)
 
 _LUCK = 16
-"""How many more guesses may be wrong than right before none are made."""
+"""How many more guessed spans may be wrong than right before none are guessed."""
+
+_GUESSED_BYTES = 1 << 20
+"""Bytes up to which a guess is made: about what comes in the round trip that it saves if it is right."""
 
 
 class _Memory:
@@ -61,11 +65,17 @@ class _Memory:
             self._heads.move_to_end(shard)
             return self._heads[shard][0]
 
-    def judge(self, early: Early, found: bool) -> None:
-        """Note whether a guess was right, so that few are made where most are wrong."""
-        if early.guessed:
-            with self.lock:
-                self.luck = min(self.luck + (1 if found else -1), _LUCK)
+    def stake(self, spans: int) -> bool:
+        """Say whether so many spans may be guessed, which `judge` must then be told of."""
+        with self.lock:
+            may = spans <= self.luck
+            self.luck -= spans * may
+            return may
+
+    def judge(self, spans: int, right: float) -> None:
+        """Note which share of a guess was right, so that little is guessed where most is wrong."""
+        with self.lock:
+            self.luck = min(self.luck + round(2 * spans * right), _LUCK)
 
     def keep_head(self, shard: int, head: ShardHead, size: int) -> None:
         with self.lock:
@@ -201,9 +211,9 @@ class RangeShards:
             DataError: If it is damaged.
         """
         info, where = self._known(piece.shard)
-        if self._likely(info, piece.rows) is None:
+        if self._guess(info, piece.rows) is None:
             with errors_of(where):
-                self._head(info, piece.rows)
+                self._head(info)
 
     def release(self, piece: Piece) -> None:
         """Forget a piece."""
@@ -223,7 +233,7 @@ class RangeShards:
             self._fill(piece, info)
             found = piece, np.searchsorted(piece.rows, rows)
         piece, places = found
-        return self._head(info, piece.rows)[0].take(rows, piece.data, piece.starts[places], columns)
+        return self._head(info)[0].take(rows, piece.data, piece.starts[places], columns)
 
     def _find(self, shard: int, rows: Int64) -> tuple[Piece, Int64] | None:
         memory = self._mine()
@@ -245,7 +255,7 @@ class RangeShards:
         missing = ranges[:, 0] < ranges[:, 1]  # a sample without bytes is there
         if len(early.spans):
             here = early.has(ranges)
-            self._mine().judge(early, bool(here.all()))
+            self._mine().judge(early.staked, float(here.mean()))
             if (some := here & missing).any():
                 spans = coalesced(ranges[some], 0)
                 piece.add(some, ranges[some], spans, early.cut(spans))
@@ -273,7 +283,7 @@ class RangeShards:
                 f"of {size}; the file is damaged, write or copy it again"
             )
 
-    def _head(self, info: ShardInfo, rows: Int64) -> tuple[ShardHead, Early]:
+    def _head(self, info: ShardInfo, rows: Int64 = _NO_ROWS) -> tuple[ShardHead, Early]:
         """Return the head of a shard, and what came with it: it may be that of samples to be read."""
         memory = self._mine()
         head, early = memory.head(info.number), Early()
@@ -306,22 +316,30 @@ class RangeShards:
 
     def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
         """Fetch a head, and with it the bytes where some samples are likely to lie."""
-        file = info.files["data"].raw
-        likely = self._likely(info, rows)
-        if likely is not None:
-            likely = np.clip(likely, 0, file.bytes)
-            likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
+        file, guess = info.files["data"].raw, self._guess(info, rows)
+        if guess is not None and self._mine().stake(guess[1]):
+            likely, staked = guess
             spans = coalesced(np.concatenate([head, likely]), GAP)
             with suppress(CutShortError):  # the head alone may do, or tell what is wrong
-                return Early(spans, self._store.read(file, spans), guessed=True)
+                return Early(spans, self._store.read(file, spans), staked=staked)
         return Early(head, self._store.read(file, head))
 
-    def _likely(self, info: ShardInfo, rows: Int64) -> Int64 | None:
-        """Return where some samples are likely to lie, or None if that is not worth a guess."""
+    def _guess(self, info: ShardInfo, rows: Int64) -> tuple[Int64, int] | None:
+        """Return where some samples are likely to lie, and what is staked on that.
+
+        None if that is not worth a guess: where it is wrong, all was fetched in vain.
+        """
         schema = self._index.schema(info.number)
-        if self._mine().luck <= 0:
+        likely = schema.format.likely_ranges(info, rows, schema.columns) if len(rows) else None
+        if likely is None:
             return None
-        return schema.format.likely_ranges(info, rows, schema.columns)
+        likely = np.clip(likely, 0, info.files["data"].raw.bytes)
+        likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
+        if all(column.encoding.size is not None for column in schema.columns):
+            return likely, 0  # it is known
+        spans = coalesced(likely, GAP) if len(likely) else likely
+        worth = (spans[:, 1] - spans[:, 0]).sum() <= _GUESSED_BYTES
+        return (spans, len(spans)) if worth and len(spans) <= self._mine().luck else None
 
     def _mine(self) -> _Memory:
         # A fork's copy may have been made while another thread held a lock of it.
