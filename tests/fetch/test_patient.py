@@ -17,7 +17,7 @@ from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.fetch import patient, stall
 from streamplug.plugin.registry import unregister
 
-READS = ["read", "read_range", "read_ranges", "stat", "serves_ranges", "download"]
+READS = ["read", "read_range", "read_ranges", "read_parts", "stat", "serves_ranges", "download"]
 
 
 class Hanging(AnyFsspec):
@@ -61,6 +61,7 @@ def hanging(monkeypatch):
 def ask(storage, name, path):
     arguments = {
         "read_range": ("a", 1, 3), "read_ranges": ("a", [(0, 1), (2, 4)]), "download": ("a", path),
+        "read_parts": ([("a", 0, 1), ("a", 2, 4)],),
     }  # fmt: skip
     return getattr(storage, name)(*arguments.get(name, ("a",)))
 

@@ -19,7 +19,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DecodeError, Stora
 from streamplug.fetch import RangeStore
 from streamplug.fetch.spans import coalesced, located
 from streamplug.interfaces.cancel import Cancelled, Scope, inside
-from streamplug.read import OpenShards, RangeShards, Reader, ranges
+from streamplug.read import OpenShards, RangeShards, Reader, heads, pieces, ranges
 from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
@@ -42,11 +42,22 @@ def write(folder, count=100, columns=COLUMNS, size_limit=2000, size=10, **kwargs
     return folder
 
 
+class Joining(AnyFsspec):
+    """Can be asked for parts of several files at once."""
+
+    joins = True
+
+
 def opened(folder, storage=None, columns=None):
     """Return a reader by ranges, and what counts its requests."""
     index = Stream(local=str(folder)).open().index
     counting = CountingStorage(storage or AnyFsspec(str(folder)))
     return Reader([index.starts], [RangeShards(index, RangeStore(counting, 0), columns)]), counting
+
+
+def set_gap(patch, gap):
+    patch.setattr(heads, "GAP", gap)
+    patch.setattr(ranges, "GAP", gap)
 
 
 def same(one, other):
@@ -65,20 +76,23 @@ def same(one, other):
     st.sampled_from([0, 10, ranges.GAP]),
     st.sampled_from([0, 20, 300, mds_guess._SLACK]),
     st.sampled_from([0, mds_guess._WHOLE]),
+    st.sampled_from([AnyFsspec, Joining]),
+    st.integers(1, 20),
     st.data(),
 )
 def test_values_are_those_of_whole_shards(
-    tmp_path_factory, count, limit, columns, gap, slack, small, data
+    tmp_path_factory, count, limit, columns, gap, slack, small, kind, together, data
 ):
     folder = write(tmp_path_factory.mktemp("set"), count, columns, limit)
     wanted = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=40)), np.int64)
     stream = Stream(local=str(folder)).open()
     whole = Reader([stream.index.starts], [OpenShards(stream.index, stream.store, None)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "GAP", gap)
+        set_gap(patch, gap)
         patch.setattr(mds_guess, "_SLACK", slack)
         patch.setattr(mds_guess, "_WHOLE", small)
-        parts, _ = opened(folder)
+        patch.setattr(pieces, "_ROWS", together)
+        parts, _ = opened(folder, kind(str(folder)))
         assert same(parts.rows(wanted), whole.rows(wanted))
         assert same([parts.row(i) for i in wanted[:5]], [whole.row(i) for i in wanted[:5]])
         one, other = parts.batch(wanted), whole.batch(wanted)
@@ -128,8 +142,9 @@ def test_pieces_that_were_fetched_ahead_are_used_and_forgotten(tmp_path):
     reader, counting = opened(write(tmp_path, 100))
     wanted = np.array([5, 99, 5, 7, 60])
     needs = reader.needs(wanted)
-    assert [need.number for need in needs] == list(dict.fromkeys(need.number for need in needs))
-    assert needs[0].rows.tolist() == [5, 7]
+    pieces = [piece for haul in needs for piece in haul]
+    assert [p.number for p in pieces] == list(dict.fromkeys(p.number for p in pieces))
+    assert pieces[0].rows.tolist() == [5, 7]
     for need in needs:
         reader.ensure(need)
     before = counting.counts["read_ranges"]
@@ -161,7 +176,7 @@ def test_a_piece_that_comes_after_the_end_of_its_loop_is_not_kept(tmp_path):
 
 
 def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "HEAD_BYTES", 200)
+    monkeypatch.setattr(heads, "HEAD_BYTES", 200)
     reader, counting = opened(write(tmp_path, 100, FIXED, 300))
     shards = len(reader.starts) - 1
     assert shards > 5
@@ -169,7 +184,7 @@ def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):
         for shard in range(shards):
             reader.row(int(reader.starts[shard]))
     assert counting.counts["read_ranges"] == 2 * shards  # with its first sample
-    assert reader._streams[0]._memory._bytes <= 200
+    assert reader._streams[0]._memory.heads._bytes <= 200
 
 
 def test_columns_can_be_left_out(tmp_path):
@@ -181,7 +196,7 @@ def test_a_copy_in_another_process_starts_anew(tmp_path):
     reader, _ = opened(write(tmp_path))
     reader.row(3)
     copy = pickle.loads(pickle.dumps(reader))
-    assert copy._streams[0]._memory.head(0) is None
+    assert not copy._streams[0]._memory.heads._kept
     assert same([copy.row(3)], [reader.row(3)])
     memory = reader._streams[0]._memory
     memory.lock.acquire()  # as a fork finds it while another thread reads
@@ -212,7 +227,7 @@ def test_ranges_are_found_in_what_is_there(there, asked, gap):
 
 
 def test_samples_of_one_size_come_with_the_head(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "GAP", 0)
+    set_gap(monkeypatch, 0)
     reader, counting = opened(write(tmp_path, 1000, FIXED, 1 << 20))
     assert [row["id"] for row in reader.rows(np.array([900, 3, 500]))] == [900, 3, 500]
     assert counting.counts["read_ranges"] == 1
@@ -250,7 +265,7 @@ def test_samples_of_nearly_one_size_come_with_the_head(tmp_path):
 def test_any_guess_gives_the_same_values(tmp_path_factory, guess, wanted):
     folder = write(tmp_path_factory.mktemp("set"), 60, COLUMNS, 3000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "GAP", 7)
+        set_gap(patch, 7)
         patch.setattr(
             MDS,
             "likely_ranges",
@@ -289,23 +304,23 @@ def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
     assert shards > 8
     guessing(monkeypatch, lambda info, row: (0, 0))
     needed = first_of_each(reader)
-    monkeypatch.setattr(ranges, "_LUCK", 3)
-    monkeypatch.setattr(ranges, "GAP", 0)
+    monkeypatch.setattr(heads, "_LUCK", 3)
+    set_gap(monkeypatch, 0)
     guessing(monkeypatch, lambda info, row: (400, 401))
     reader = opened(tmp_path)[0]
     assert first_of_each(reader) == needed + 3  # bytes in vain
-    assert reader._streams[0]._memory.luck == 0
+    assert reader._streams[0]._memory.heads._luck == 0
 
 
 def test_guesses_go_on_where_they_help(tmp_path, monkeypatch):
     reader, _ = opened(write(tmp_path, 100, COLUMNS, 600))
     shards = len(reader.starts) - 1
-    monkeypatch.setattr(ranges, "_LUCK", 3)
+    monkeypatch.setattr(heads, "_LUCK", 3)
     guessing(monkeypatch, lambda info, row: (0, info.files["data"].raw.bytes))
     reader = opened(tmp_path)[0]
     first_of_each(reader)
     assert reader._streams[0]._store.storage.counts["read_ranges"] == shards
-    assert reader._streams[0]._memory.luck == 3
+    assert reader._streams[0]._memory.heads._luck == 3
 
 
 def test_much_is_not_guessed_at_once(tmp_path):
@@ -334,10 +349,10 @@ def test_large_samples_are_not_guessed(tmp_path):
 def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
     monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
     reader, counting = opened(write(tmp_path, 1000, COLUMNS, 1 << 20))
-    (need,) = reader.needs(np.array([700, 20, 21]))
-    reader.ensure(need)
+    ((piece,),) = reader.needs(np.array([700, 20, 21]))
+    reader.ensure((piece,))
     assert counting.counts["read_ranges"] == 1
-    assert sum(map(len, need._parts)) < 2000 < counting.bytes_read
+    assert sum(map(len, piece._parts)) < 2000 < counting.bytes_read
     assert [row["id"] for row in reader.rows(np.array([21, 700, 20]))] == [21, 700, 20]
     assert counting.counts["read_ranges"] == 1
 
@@ -345,7 +360,7 @@ def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
 def test_a_head_keeps_nothing_else_in_memory(tmp_path):
     reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
     reader.row(50)
-    offsets = reader._streams[0]._memory.head(0).offsets
+    offsets = reader._streams[0]._memory.heads._kept[0][0].offsets
     while offsets.base is not None:
         offsets = offsets.base
     assert offsets.nbytes == 4 * 102 < counting.bytes_read
@@ -455,7 +470,7 @@ def test_a_file_that_is_gone_is_named(tmp_path):
 def test_a_damaged_sample_is_named(tmp_path):
     reader, _ = opened(write(tmp_path))
     shards, rows = reader._streams[0], np.array([2])
-    head, _ = shards._head(reader.open(0).reader._info, rows)
+    ((head, _),) = shards._memory.heads.of([(reader.open(0).reader._info, rows)])
     start, _ = head.byte_ranges(rows)[0]
     path = tmp_path / shard_of(reader, 0)
     data = bytearray(path.read_bytes())

@@ -247,10 +247,9 @@ def fetching(url: str, size: int) -> Iterator[None]:
 
 @contextmanager
 def ranging(
-    observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]]
+    observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]], began: float
 ) -> Iterator[None]:
-    """Let an observer know of the parts of a file that a block fetches."""
-    began = time.monotonic()
+    """Let an observer know of the parts of a file that a block fetches, and did from `began` on."""
     with helping(Task(observer, url)):
         yield
     if observer is not None:

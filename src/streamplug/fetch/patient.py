@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from streamplug.errors import StorageError
 from streamplug.fetch.download import attempt
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.stall import unless_stalled
@@ -46,6 +47,17 @@ class _Patient(Storage):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         return self._arriving(
             key, lambda: self._storage.read_ranges(key, ranges), lambda parts: sum(map(len, parts))
+        )
+
+    @property
+    def joins(self) -> bool:
+        return self._storage.joins
+
+    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        return self._arriving(
+            parts[0][0],
+            lambda: self._storage.read_parts(parts),
+            lambda found: sum(len(each) for each in found if not isinstance(each, StorageError)),
         )
 
     def _arriving(self, key: str, work: Callable[[], T], size: Callable[[T], int]) -> T:

@@ -21,6 +21,8 @@ def coalesced(ranges: Int64, gap: int) -> Int64:
     array([[ 0, 20],
            [90, 99]])
     """
+    if len(ranges) == 1:
+        return np.array(ranges, np.int64)
     order = np.argsort(ranges[:, 0], kind="stable")
     starts, reach = ranges[order, 0], np.maximum.accumulate(ranges[order, 1])
     first = np.ones(len(order), bool)
@@ -45,6 +47,9 @@ def located(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
     >>> located(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
     (array([ 1, -1,  0]), array([2, 5, 3]))
     """
+    if len(ranges) == len(spans) == 1:  # as where few samples of many shards are wanted
+        (start, stop), (low, high) = ranges.tolist()[0], spans.tolist()[0]
+        return np.array([0 if low <= start and stop <= high else -1]), np.array([start - low])
     if not len(spans):
         return np.full(len(ranges), -1, np.int64), np.zeros(len(ranges), np.int64)
     part = np.maximum(np.searchsorted(spans[:, 0], ranges[:, 0], side="right") - 1, 0)

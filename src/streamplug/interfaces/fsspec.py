@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
@@ -13,12 +12,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces.cancel import Scope, current
 from streamplug.interfaces.failures import status_of, storage_error
-from streamplug.interfaces.loops import Arriving, store, wait
+from streamplug.interfaces.loops import Incoming, run, store, together
 from streamplug.interfaces.storage import Storage
 from streamplug.types import Buffer, ObjectInfo
 
@@ -48,7 +47,12 @@ class FsspecStorage(Storage):
 
     A plugin for one cloud subclasses it to translate its own options (`filesystem_options`) and
     those exceptions of its client that the general rules do not know (`translate`).
+
+    Attributes:
+        cat_options: What the file system is given besides when a part of an object is read.
     """
+
+    cat_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
@@ -145,22 +149,50 @@ class FsspecStorage(Storage):
             found = iter(self.cat_ranges(self.path(key), wanted))
             return [_bytes(next(found)) if stop > start else b"" for start, stop in ranges]
 
+    @property
+    def joins(self) -> bool:
+        # Who overrides how an object is read must be asked in that way.
+        if type(self).read_ranges is not FsspecStorage.read_ranges:
+            return False
+        try:
+            return self._coroutine("cat_file") is not None
+        except Exception:  # noqa: BLE001 - whoever reads is told what is wrong
+            return False
+
+    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        if not self.joins:
+            return super().read_parts(parts)
+        found = self._cat([(self.path(key), start, stop) for key, start, stop in parts])
+        return [self.part(part, data) for part, data in zip(parts, found)]
+
+    def part(
+        self, wanted: tuple[str, int, int], found: bytes | BaseException
+    ) -> Buffer | StorageError:
+        """Return a part that was found, or our error for the one that its request raised."""
+        try:
+            with self.translated(wanted[0]):
+                return _bytes(found)
+        except StorageError as error:
+            return error
+
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         """Return the bytes of each range of a path, or the exception that it raised."""
-        return self.cat_parts(path, ranges)
+        return self._cat([(path, start, stop) for start, stop in ranges])
 
-    def cat_parts(self, path: str, ranges: Sequence[tuple[int, int]], **options: Any) -> list[Any]:
-        """Do what `cat_ranges` does, with further options for the file system."""
-        filesystem = self.filesystem()
+    def _cat(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
         scope, cat_file = self._interruptibly("cat_file")
         if scope is None:
-            starts, stops = map(list, zip(*ranges, strict=True))
-            many = [path] * len(ranges), starts, stops
-            found: list[Any] = filesystem.cat_ranges(*many, on_error="return", **options)
+            paths, starts, stops = map(list, zip(*parts, strict=True))
+            found: list[Any] = self.filesystem().cat_ranges(
+                paths, starts, stops, on_error="return", **self.cat_options
+            )
         else:
             # fsspec's own for several does not end those that it has begun when it is ended.
-            each = [partial(cat_file, path, start=at, end=end, **options) for at, end in ranges]
-            found = self.run(partial(_gathered, each))
+            each = [
+                partial(cat_file, path, start=start, end=stop, **self.cat_options)
+                for path, start, stop in parts
+            ]
+            found = self.run(partial(together, each))
         return found
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
@@ -172,12 +204,9 @@ class FsspecStorage(Storage):
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine on the file system's loop; it ends when nobody waits for it."""
-        from fsspec.asyn import sync
+        return run(self.filesystem().loop, make)
 
-        scope, loop = current(), self.filesystem().loop
-        return sync(loop, make) if scope is None else wait(scope, loop, make)
-
-    def store(self, make: Callable[[Arriving], Coroutine[Any, Any, Any]], path: Path) -> Any:
+    def store(self, make: Callable[[Incoming], Coroutine[Any, Any, Any]], path: Path) -> Any:
         """Run a coroutine on the file system's loop; this thread stores what it writes to its file.
 
         An exception before anything was written leaves no file.
@@ -186,10 +215,14 @@ class FsspecStorage(Storage):
 
     def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
         """Return the scope that an operation can be ended by, if there is one, and its coroutine."""
+        coroutine = self._coroutine(operation)
+        return None if coroutine is None else current(), coroutine
+
+    def _coroutine(self, operation: str) -> Any | None:
         filesystem = self.filesystem()
         coroutine = getattr(filesystem, f"_{operation}", None)
         can = filesystem.async_impl and iscoroutinefunction(coroutine)
-        return current() if can else None, coroutine
+        return coroutine if can else None
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
@@ -282,10 +315,6 @@ class FsspecStorage(Storage):
             with suppress(FileNotFoundError, NotADirectoryError):
                 if not (_has_directories(filesystem) and filesystem.isdir(path)):
                     filesystem.rm_file(path)
-
-
-async def _gathered(each: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
-    return await asyncio.gather(*(make() for make in each), return_exceptions=True)
 
 
 def _bytes(found: bytes | BaseException) -> bytes:

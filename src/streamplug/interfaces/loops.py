@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +12,30 @@ from threading import Condition
 from typing import Any
 
 from streamplug.interfaces.blocks import BLOCK, GLANCE, Pieces, write
-from streamplug.interfaces.cancel import Cancelled, Scope
+from streamplug.interfaces.cancel import Cancelled, Scope, current
 from streamplug.interfaces.reserve import reserve
 from streamplug.types import Buffer
 
 _MOST = 3 * BLOCK
 """Bytes that may wait to be stored."""
+
+
+def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Return what a coroutine returns; it ends when nobody waits for it.
+
+    Raises:
+        Cancelled: If so.
+        BaseException: What the coroutine raised.
+    """
+    from fsspec.asyn import sync
+
+    scope = current()
+    return sync(loop, make) if scope is None else wait(scope, loop, make)
+
+
+async def together(each: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Return what several coroutines, or the like, return or raise; they end when this one does."""
+    return await asyncio.gather(*(make() for make in each), return_exceptions=True)
 
 
 def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -32,7 +50,7 @@ def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) 
 
 
 def store(
-    scope: Scope, loop: Any, make: Callable[[Arriving], Coroutine[Any, Any, Any]], path: Path
+    scope: Scope, loop: Any, make: Callable[[Incoming], Coroutine[Any, Any, Any]], path: Path
 ) -> Any:
     """Return what a coroutine returns that writes to a file; this thread stores what it writes.
 
@@ -44,24 +62,24 @@ def store(
         OSError: If the file cannot be written.
         BaseException: What the coroutine raised; if it wrote nothing before, there is no file.
     """
-    arriving = Arriving()
-    with _running(scope, loop, lambda: make(arriving)) as ended:
-        ended.add_done_callback(lambda _: arriving.end())
+    incoming = Incoming()
+    with _running(scope, loop, lambda: make(incoming)) as ended:
+        ended.add_done_callback(lambda _: incoming.end())
         try:
-            pieces = arriving.take()
+            pieces = incoming.take()
             if not pieces:
                 ended.result()
             with path.open("wb", buffering=0) as file:
-                reserve(file, arriving.expected)
+                reserve(file, incoming.expected)
                 while pieces:
                     write(file, pieces)
-                    pieces = arriving.take()
+                    pieces = incoming.take()
         finally:
-            arriving.end()
+            incoming.end()
         return ended.result()
 
 
-class Arriving(io.RawIOBase):
+class Incoming(io.RawIOBase):
     """A file that a coroutine writes to, for another thread to take what was written.
 
     Attributes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from streamplug.errors import NotFound, StorageError
 from streamplug.types import Buffer, ObjectInfo
 
 _USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)@", re.IGNORECASE)
@@ -87,6 +88,24 @@ class Storage(ABC):
         """Return several ``(start, stop)`` ranges of an object, concurrently where possible."""
         return [self.read_range(key, start, stop) for start, stop in ranges]
 
+    @property
+    def joins(self) -> bool:
+        """Whether `read_parts` asks for all at once, as clients with an event loop do on one thread."""
+        return False
+
+    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        """Return parts ``(key, start, stop)`` of several objects, asked for at once; see `joins`.
+
+        An error stands in place of the part that cannot be had. The default asks one after the other.
+        """
+        return [self._part_or_error(*part) for part in parts]
+
+    def _part_or_error(self, key: str, start: int, stop: int) -> Buffer | StorageError:
+        try:
+            return self.read_range(key, start, stop)
+        except StorageError as error:
+            return error
+
     def serves_ranges(self, key: str) -> bool:
         """Say whether reading a part of an object transfers that part alone; may ask the server."""
         return True
@@ -121,8 +140,6 @@ class Storage(ABC):
 
     def exists(self, key: str) -> bool:
         """Say whether an object exists."""
-        from streamplug.errors import NotFound
-
         try:
             self.stat(key)
         except NotFound:

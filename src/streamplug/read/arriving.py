@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from streamplug.fetch.workers import Job, Workers
-from streamplug.read.pieces import Piece
+from streamplug.read.pieces import Haul, Piece
 
 _AT_ONCE = 64
 _BYTES_AT_ONCE = 16 << 20
@@ -16,7 +16,7 @@ _BYTES_AT_ONCE = 16 << 20
 one has left is not there yet for the next."""
 
 _PREPARED = 16
-"""Pieces that are prepared ahead, while the bytes of others come."""
+"""Hauls that are prepared ahead, while the bytes of others come."""
 
 
 class Arriving:
@@ -24,45 +24,47 @@ class Arriving:
 
     def __init__(
         self,
-        pieces: Sequence[Piece],
-        fetch: Callable[[Piece], object],
+        hauls: Sequence[Haul],
+        fetch: Callable[[Haul], object],
         release: Callable[[Piece], object],
-        prepare: Callable[[Piece], object],
+        prepare: Callable[[Haul], object],
     ) -> None:
-        """Begin to fetch them; a single one is fetched when it is asked for.
+        """Begin to fetch them; a single haul is fetched when one of its pieces is asked for.
 
         Args:
-            pieces: Of shards that all differ.
+            hauls: Pieces of shards that all differ.
             fetch: Fetches one.
-            release: Forgets it.
+            release: Forgets one of its pieces.
             prepare: Called some time before, so that `fetch` has nothing to wait for first.
         """
         self._fetch, self._release = fetch, release
-        self._pieces = {piece.number: piece for piece in pieces}
-        self._jobs: dict[int, Job] = {}
-        self._workers = Workers(_AT_ONCE, _BYTES_AT_ONCE) if len(pieces) > 1 else None
+        self._pieces = {piece.number: (piece, haul) for haul in hauls for piece in haul}
+        self._left = Counter({haul: len(haul) for haul in hauls})
+        self._alone = hauls[0] if len(hauls) == 1 else None
+        self._jobs: dict[Haul, Job] = {}
+        self._workers = Workers(_AT_ONCE, _BYTES_AT_ONCE) if len(hauls) > 1 else None
         if self._workers is not None:
             try:
-                self._submit(self._workers, pieces, prepare)
+                self._submit(self._workers, hauls, prepare)
             except BaseException:
                 self.stop()
                 raise
 
     def _submit(
-        self, workers: Workers, pieces: Sequence[Piece], prepare: Callable[[Piece], object]
+        self, workers: Workers, hauls: Sequence[Haul], prepare: Callable[[Haul], object]
     ) -> None:
-        prepared = deque(workers.submit(partial(prepare, piece)) for piece in pieces[:_PREPARED])
-        for at, piece in enumerate(pieces, _PREPARED):
-            work = partial(self._fetch_prepared, piece, prepared.popleft())
-            self._jobs[piece.number] = workers.submit(work, piece.weight)
-            for later in pieces[at : at + 1]:
+        prepared = deque(workers.submit(partial(prepare, haul)) for haul in hauls[:_PREPARED])
+        for at, haul in enumerate(hauls, _PREPARED):
+            work = partial(self._fetch_prepared, haul, prepared.popleft())
+            self._jobs[haul] = workers.submit(work, sum(piece.weight for piece in haul))
+            for later in hauls[at : at + 1]:
                 prepared.append(workers.submit(partial(prepare, later)))
 
-    def _fetch_prepared(self, piece: Piece, prepared: Job) -> None:
+    def _fetch_prepared(self, haul: Haul, prepared: Job) -> None:
         prepared.wait()  # it began before
         if prepared.error is not None:
             raise prepared.error
-        self._fetch(piece)
+        self._fetch(haul)
 
     @contextmanager
     def held(self, number: int) -> Iterator[None]:
@@ -74,23 +76,29 @@ class Arriving:
         Raises:
             StreamplugError: If it cannot be had.
         """
-        piece = self._pieces.get(number)
-        if piece is None:
+        if number not in self._pieces:
             yield
             return
-        job = self._jobs.pop(number, None)
-        if job is None:
-            self._fetch(piece)
-        else:
+        piece, haul = self._pieces[number]
+        if self._alone is not None:
+            self._fetch(self._alone)
+            self._alone = None
+        job = self._jobs.get(haul)
+        if job is not None:
             job.wait()
             if job.error is not None:
                 raise job.error
         yield
-        self._release(self._pieces.pop(number))
+        del self._pieces[number]
+        self._release(piece)
+        self._left[haul] -= 1
+        if not self._left[haul]:  # nothing else is to hold its bytes
+            del self._left[haul]
+            self._jobs.pop(haul, None)
 
     def stop(self) -> None:
         """Fetch no more, and forget what was not used."""
         if self._workers is not None:
             self._workers.stop(for_now=True)
-        for piece in self._pieces.values():
+        for piece, _ in self._pieces.values():
             self._release(piece)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from streamplug.fetch.spans import located
 from streamplug.read.memory import spanned
 from streamplug.types import Bytes1D, Int64
+
+_FIRST = np.zeros(1, np.int64)
 
 
 class Piece:
@@ -38,7 +41,7 @@ class Piece:
 
     def __init__(self, number: int, shard: int, rows: Int64, weight: int) -> None:
         self.number, self.shard, self.weight = number, shard, weight
-        self.rows: Int64 = np.unique(rows)
+        self.rows: Int64 = np.unique(rows) if len(rows) > 1 else rows
         self.data: Bytes1D = np.empty(0, np.uint8)
         self._parts: list[Bytes1D] = []  # `data` does not keep them alive
         self._part_of, self._places = np.zeros((2, len(self.rows)), np.int64)
@@ -63,6 +66,38 @@ class Piece:
 
     def places(self, rows: Int64) -> Int64 | None:
         """Return where each of some rows is among those of this piece, or None if one is not."""
+        if len(rows) == len(self.rows) == 1:
+            return _FIRST if rows[0] == self.rows[0] else None
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
         return places if np.array_equal(self.rows[places], rows) else None
+
+
+Haul: TypeAlias = "tuple[Piece, ...]"
+"""Pieces of different shards of one stream, fetched together."""
+
+_ROWS, _BYTES = 8, 4 << 20
+"""Samples, and bytes, of a haul: with more, what is needed first waits for what is needed later."""
+
+
+def hauls(pieces: Iterable[tuple[Hashable, Piece]]) -> list[Haul]:
+    """Put pieces together.
+
+    Args:
+        pieces: Each with what says which others it may be fetched with; in the order of need.
+
+    Returns:
+        The hauls, in the order of the need of the first piece of each.
+    """
+    found: list[list[Piece]] = []
+    filling: dict[Hashable, tuple[list[Piece], int, int]] = {}
+    for kind, piece in pieces:
+        haul, rows, size = filling.get(kind, ([], 0, 0))
+        rows, size = rows + len(piece.rows), size + piece.weight
+        if haul and (rows > _ROWS or size > _BYTES):
+            haul, rows, size = [], len(piece.rows), piece.weight
+        if not haul:
+            found.append(haul)
+        haul.append(piece)
+        filling[kind] = haul, rows, size
+    return [tuple(haul) for haul in found]

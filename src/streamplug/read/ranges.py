@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
-from threading import Lock, RLock
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.fetch import RangeStore
@@ -21,68 +21,25 @@ from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
 from streamplug.interfaces.cancel import Cancelled, check
 from streamplug.read.early import Early
+from streamplug.read.heads import GAP, NO_ROWS, Heads, Naming, unnamed
 from streamplug.read.mapped import MappedFiles
-from streamplug.read.pieces import Piece
+from streamplug.read.pieces import Haul, Piece
 from streamplug.read.shards import OpenShard, Wanted
-from streamplug.types import Bytes1D, ColumnValues, FileInfo, Int64, Sample
-
-GAP = 32 << 10
-"""Bytes between two samples up to which they are asked for in one request."""
-
-HEAD_BYTES = 64 << 20
-"""Bytes of the heads of shards that are kept."""
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _KNOWN = 1024
 """Shards of which is kept what the index says."""
-
-_LOCKS = 64
-_NO_ROWS = np.empty(0, np.int64)
-
-_LUCK = 16
-"""How many more guessed spans may be wrong than right before none are guessed."""
-
-_GUESSED_BYTES = 1 << 20
-"""Bytes up to which a guess is made: about what comes in the round trip that it saves if it is right."""
 
 
 class _Memory:
     """What one process holds: heads that were read, and pieces about to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, heads: Heads) -> None:
         self.pid = os.getpid()
+        self.heads = heads
         self.lock = RLock()  # the collector may end a loop, which releases pieces, while it is held
         self.pieces: dict[int, list[Piece]] = {}
-        self.fetching = [Lock() for _ in range(_LOCKS)]
-        self.luck = _LUCK
         self.known: dict[int, tuple[ShardInfo, str]] = {}
-        self._heads: OrderedDict[int, tuple[ShardHead, int]] = OrderedDict()
-        self._bytes = 0
-
-    def head(self, shard: int) -> ShardHead | None:
-        with self.lock:
-            if shard not in self._heads:
-                return None
-            self._heads.move_to_end(shard)
-            return self._heads[shard][0]
-
-    def stake(self, spans: int) -> bool:
-        """Say whether so many spans may be guessed, which `judge` must then be told of."""
-        with self.lock:
-            may = spans <= self.luck
-            self.luck -= spans * may
-            return may
-
-    def judge(self, spans: int, right: float) -> None:
-        """Note which share of a guess was right, so that little is guessed where most is wrong."""
-        with self.lock:
-            self.luck = min(self.luck + round(2 * spans * right), _LUCK)
-
-    def keep_head(self, shard: int, head: ShardHead, size: int) -> None:
-        with self.lock:
-            self._heads[shard] = head, size
-            self._bytes += size
-            while self._bytes > HEAD_BYTES and len(self._heads) > 1:
-                self._bytes -= self._heads.popitem(last=False)[1][1]
 
 
 class RangeShards:
@@ -101,7 +58,7 @@ class RangeShards:
         """
         self._index = index
         self._store = store
-        self._memory = _Memory()
+        self._memory = self._new_memory()
         self._wanted = [Wanted(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
             self._check(number)
@@ -111,7 +68,10 @@ class RangeShards:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._memory = _Memory()
+        self._memory = self._new_memory()
+
+    def _new_memory(self) -> _Memory:
+        return _Memory(Heads(self._index, self._store))
 
     def _check(self, number: int) -> None:
         """Check that the shards of one schema can be read by ranges."""
@@ -182,38 +142,46 @@ class RangeShards:
         """Say whether samples have to be fetched before they are read."""
         return self._find(shard, rows) is None
 
-    def fetch(self, piece: Piece) -> None:
-        """Fetch a piece, and keep it until it is released.
+    @property
+    def joins(self) -> bool:
+        """Whether the bytes of several shards can be asked for at once."""
+        return self._store.joins
+
+    def fetch(self, haul: Haul) -> None:
+        """Fetch some pieces, and keep them until they are released.
 
         Raises:
-            StorageError: If it cannot be had.
+            StorageError: If one cannot be had.
             DataError: If what comes is damaged.
         """
-        info, where = self._known(piece.shard)
-        with errors_of(where):
-            self._fill(piece, info)
+        self._fill(haul, self._named)
         memory = self._mine()
         with memory.lock:
-            memory.pieces.setdefault(piece.shard, []).append(piece)
+            for piece in haul:
+                memory.pieces.setdefault(piece.shard, []).append(piece)
         try:
             check()
         except (
             Cancelled
         ):  # it may have come after the end of its loop, which has released the others
-            self.release(piece)
+            for piece in haul:
+                self.release(piece)
             raise
 
-    def prepare(self, piece: Piece) -> None:
-        """Fetch the head of a piece's shard, unless that comes with samples.
+    def prepare(self, haul: Haul) -> None:
+        """Fetch the heads of the shards of some pieces, but for those that come with samples.
 
         Raises:
-            StorageError: If it cannot be had.
-            DataError: If it is damaged.
+            StorageError: If one cannot be had.
+            DataError: If one is damaged.
         """
-        info, where = self._known(piece.shard)
-        if self._guess(info, piece.rows) is None:
-            with errors_of(where):
-                self._head(info)
+        heads = self._mine().heads
+        infos = [(self._known(piece.shard)[0], piece.rows) for piece in haul]
+        alone = [info for info, rows in infos if not heads.comes_with_samples(info, rows)]
+        heads.of([(info, NO_ROWS) for info in alone], self._named)
+
+    def _named(self, info: ShardInfo) -> AbstractContextManager[None]:
+        return errors_of(self._known(info.number)[1])
 
     def release(self, piece: Piece) -> None:
         """Forget a piece."""
@@ -230,10 +198,11 @@ class RangeShards:
         found = self._find(info.number, rows)
         if found is None:
             piece = self.piece(0, info.number, rows)
-            self._fill(piece, info)
+            self._fill((piece,), unnamed)
             found = piece, np.searchsorted(piece.rows, rows)
         piece, places = found
-        return self._head(info)[0].take(rows, piece.data, piece.starts[places], columns)
+        [(head, _)] = self._mine().heads.of([(info, NO_ROWS)])
+        return head.take(rows, piece.data, piece.starts[places], columns)
 
     def _find(self, shard: int, rows: Int64) -> tuple[Piece, Int64] | None:
         memory = self._mine()
@@ -245,34 +214,37 @@ class RangeShards:
                 return piece, places
         return None
 
-    def _fill(self, piece: Piece, info: ShardInfo) -> None:
-        if not len(piece.rows):
-            return
-        head, early = self._head(info, piece.rows)
-        file = info.files["data"].raw
+    def _fill(self, haul: Haul, naming: Naming) -> None:
+        """Fetch the bytes of pieces."""
+        wanted = [(self._known(piece.shard)[0], piece) for piece in haul if len(piece.rows)]
+        heads = self._mine().heads.of([(info, piece.rows) for info, piece in wanted], naming)
+        missing = []
+        for (info, piece), (head, early) in zip(wanted, heads):
+            with naming(info):
+                left = self._taken_early(info, piece, head, early)
+            if left.spans.size:
+                missing.append((info, piece, left))
+        files = [(info.files["data"].raw, left.spans) for info, _, left in missing]
+        for (info, piece, left), parts in zip(missing, self._store.read_many(files)):
+            with naming(info):
+                piece.add(left.some, left.ranges, left.spans, _parts(parts, piece, left))
+
+    def _taken_early(self, info: ShardInfo, piece: Piece, head: ShardHead, early: Early) -> _Left:
+        """Take what came with the head of a piece's shard; return what is still to be had."""
         ranges = head.byte_ranges(piece.rows)
-        self._check_bounds(piece, ranges, file.bytes)
+        self._check_bounds(piece, ranges, info.files["data"].raw.bytes)
         missing = ranges[:, 0] < ranges[:, 1]  # a sample without bytes is there
         if len(early.spans):
             here = early.has(ranges)
-            self._mine().judge(early.staked, float(here.mean()))
+            self._mine().heads.judge(early, float(here.mean()))
             if (some := here & missing).any():
                 spans = coalesced(ranges[some], 0)
                 piece.add(some, ranges[some], spans, early.cut(spans))
             missing &= ~here
-        if missing.any():
-            apart = self._index.schema(piece.shard).format.bundles
-            ranges, rows = ranges[missing], piece.rows[missing]
-            spans = coalesced(ranges, 0 if apart else GAP)
-            piece.add(missing, ranges, spans, self._read_rows(file, rows, ranges, spans))
-
-    def _read_rows(self, file: FileInfo, rows: Int64, ranges: Int64, spans: Int64) -> list[Bytes1D]:
-        """Fetch spans of a file in which samples lie."""
-        try:
-            return self._store.read(file, spans)
-        except CutShortError as error:
-            row = int(rows[(ranges[:, 1] > error.at).argmax()])
-            raise CorruptShardError(f"sample {row}: {error}") from error
+        apart = self._index.schema(piece.shard).format.bundles
+        ranges = ranges[missing]
+        spans = coalesced(ranges, 0 if apart else GAP) if len(ranges) else ranges
+        return _Left(missing, ranges, spans)
 
     def _check_bounds(self, piece: Piece, ranges: Int64, size: int) -> None:
         wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0]) | (ranges[:, 1] > size)
@@ -283,69 +255,33 @@ class RangeShards:
                 f"of {size}; the file is damaged, write or copy it again"
             )
 
-    def _head(self, info: ShardInfo, rows: Int64 = _NO_ROWS) -> tuple[ShardHead, Early]:
-        """Return the head of a shard, and what came with it: it may be that of samples to be read."""
-        memory = self._mine()
-        head, early = memory.head(info.number), Early()
-        if head is None:
-            with memory.fetching[info.number % _LOCKS]:  # what several threads need, one fetches
-                head = memory.head(info.number)
-                if head is None:
-                    head, size, early = self._read_head(info, rows)
-                    memory.keep_head(info.number, head, size)
-        return head, early
-
-    def _read_head(self, info: ShardInfo, rows: Int64) -> tuple[ShardHead, int, Early]:
-        schema = self._index.schema(info.number)
-        wanted = schema.format.head_range(info)
-        if wanted is None:
-            raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
-        place = np.array([wanted], np.int64)
-        role = schema.format.head_role
-        if role == "data":
-            early = self._read_early(info, place, rows)
-            [data] = early.cut(place)
-        else:
-            early = Early()
-            [data] = self._store.read(info.files[role].raw, place)
-        try:
-            head = schema.format.open_head(info, data, schema.columns)
-        except DataError as error:
-            raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
-        return head, len(data), early
-
-    def _read_early(self, info: ShardInfo, head: Int64, rows: Int64) -> Early:
-        """Fetch a head, and with it the bytes where some samples are likely to lie."""
-        file, guess = info.files["data"].raw, self._guess(info, rows)
-        if guess is not None and self._mine().stake(guess[1]):
-            likely, staked = guess
-            spans = coalesced(np.concatenate([head, likely]), GAP)
-            with suppress(CutShortError):  # the head alone may do, or tell what is wrong
-                return Early(spans, self._store.read(file, spans), staked=staked)
-        return Early(head, self._store.read(file, head))
-
-    def _guess(self, info: ShardInfo, rows: Int64) -> tuple[Int64, int] | None:
-        """Return where some samples are likely to lie, and what is staked on that.
-
-        None if that is not worth a guess: where it is wrong, all was fetched in vain.
-        """
-        schema = self._index.schema(info.number)
-        likely = schema.format.likely_ranges(info, rows, schema.columns) if len(rows) else None
-        if likely is None:
-            return None
-        likely = np.clip(likely, 0, info.files["data"].raw.bytes)
-        likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
-        if all(column.encoding.size is not None for column in schema.columns):
-            return likely, 0  # it is known
-        spans = coalesced(likely, GAP) if len(likely) else likely
-        worth = (spans[:, 1] - spans[:, 0]).sum() <= _GUESSED_BYTES
-        return (spans, len(spans)) if worth and len(spans) <= self._mine().luck else None
-
     def _mine(self) -> _Memory:
         # A fork's copy may have been made while another thread held a lock of it.
         if self._memory.pid != os.getpid():
-            self._memory = _Memory()
+            self._memory = self._new_memory()
         return self._memory
+
+
+class _Left(NamedTuple):
+    """What of a piece did not come with the head of its shard.
+
+    Attributes:
+        some: Which of its rows, shape ``[rows]``.
+        ranges: Where in the file they lie, shape ``[n, 2]``.
+        spans: What to ask for, shape ``[m, 2]``.
+    """
+
+    some: NDArray[np.bool_]
+    ranges: Int64
+    spans: Int64
+
+
+def _parts(parts: Callable[[], list[Bytes1D]], piece: Piece, left: _Left) -> list[Bytes1D]:
+    try:
+        return parts()
+    except CutShortError as error:
+        row = int(piece.rows[left.some][(left.ranges[:, 1] > error.at).argmax()])
+        raise CorruptShardError(f"sample {row}: {error}") from error
 
 
 class _RangeReader(ShardReader):

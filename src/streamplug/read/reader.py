@@ -19,7 +19,7 @@ from streamplug.read.encoded import Encoded
 from streamplug.read.gathered import Batch, Taken, cut, gathered, gathered_in_turn
 from streamplug.read.groups import Groups
 from streamplug.read.merge import merged
-from streamplug.read.pieces import Piece
+from streamplug.read.pieces import Haul, Piece, hauls
 from streamplug.read.ranges import RangeShards
 from streamplug.read.shards import OpenShard, OpenShards
 from streamplug.types import ColumnValues, Int64, Sample
@@ -88,57 +88,65 @@ class Reader:
 
     # -- fetching ahead ---------------------------------------------------------------
 
-    def needs(self, ids: Int64) -> list[int | Piece]:
+    def needs(self, ids: Int64) -> list[int | Haul]:
         """Return what must be there to read some samples: shards by number, or pieces of shards.
 
         They come in the order of first need.
         """
         if not self._any_ranged:
             return self.shards_of(ids)  # type: ignore[return-value]  # lists are invariant
-        found: list[int | Piece] = []
         groups = Groups(np.asarray(self.starts), ids)
-        for number, places in sorted(groups, key=lambda group: int(group[1][0])):
+        order: dict[int | Piece, int] = {}
+        for number, places in groups:
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards):
-                found.append(shards.piece(number, shard, groups.rows[places]))
+                order[shards.piece(number, shard, groups.rows[places])] = int(places[0])
             else:
-                found.append(number)
-        return found
+                order[number] = int(places[0])
+        needs = sorted(order, key=order.__getitem__)
+        found: list[int | Haul] = [need for need in needs if isinstance(need, int)]
+        found += self._hauls(need for need in needs if isinstance(need, Piece))
+        return sorted(found, key=lambda need: order[need[0] if isinstance(need, tuple) else need])
 
-    def weight(self, need: int | Piece) -> int:
+    def _hauls(self, pieces: Iterable[Piece]) -> list[Haul]:
+        each = ((self._pieces_of(piece), piece) for piece in pieces)
+        return hauls((shards if shards.joins else piece, piece) for shards, piece in each)
+
+    def weight(self, need: int | Haul) -> int:
         """Return about how many bytes a need has."""
-        if isinstance(need, Piece):
-            return need.weight
+        if isinstance(need, tuple):
+            return sum(piece.weight for piece in need)
         shards, shard = self._find(need)
         return shards.nbytes(shard)
 
-    def ensure(self, need: int | Piece) -> None:
-        """Fetch a shard or a piece, unless it is there; whoever waits for a shard keeps it not open.
+    def ensure(self, need: int | Haul) -> None:
+        """Fetch a shard or pieces, unless it is there; whoever waits for a shard keeps it not open.
 
         Raises:
             StreamplugError: If it cannot be had or is damaged.
         """
-        if isinstance(need, Piece):
-            self._pieces_of(need).fetch(need)
+        if isinstance(need, tuple):
+            self._pieces_of(need[0]).fetch(need)
         else:
             self.open(need)
 
-    def file_of(self, need: int | Piece) -> tuple[int, str]:
-        """Return which shard a need is, or is of, and the name of that one's first file."""
-        number = need.number if isinstance(need, Piece) else need
+    def file_of(self, need: int | Haul) -> tuple[int, str]:
+        """Return which shard a need is, or begins with, and the name of that one's first file."""
+        number = need[0].number if isinstance(need, tuple) else need
         shards, shard = self._find(number)
         return number, shards.basename(shard)
 
-    def claim(self, need: int | Piece) -> None:
+    def claim(self, need: int | Haul) -> None:
         """Have a shard stay open, once it is, until it is released as often."""
-        if not isinstance(need, Piece):
+        if not isinstance(need, tuple):
             shards, shard = self._find(need)
             shards.keep(shard, 1)
 
-    def release(self, need: int | Piece) -> None:
-        """Forget a piece; a shard stays as long as there is room."""
-        if isinstance(need, Piece):
-            self._pieces_of(need).release(need)
+    def release(self, need: int | Haul) -> None:
+        """Forget pieces; a shard stays as long as there is room."""
+        if isinstance(need, tuple):
+            for piece in need:
+                self._forget(piece)
         else:
             shards, shard = self._find(need)
             shards.keep(shard, -1)
@@ -146,8 +154,11 @@ class Reader:
     def _pieces_of(self, piece: Piece) -> RangeShards:
         return self._find(piece.number)[0]  # type: ignore[return-value]  # only theirs give pieces
 
-    def _prepare(self, piece: Piece) -> None:
-        self._pieces_of(piece).prepare(piece)
+    def _prepare(self, haul: Haul) -> None:
+        self._pieces_of(haul[0]).prepare(haul)
+
+    def _forget(self, piece: Piece) -> None:
+        self._pieces_of(piece).release(piece)
 
     @contextmanager
     def _arriving(self, groups: Groups) -> Iterator[Arriving]:
@@ -157,7 +168,7 @@ class Reader:
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards) and shards.missing(shard, groups.rows[places]):
                 pieces.append(shards.piece(number, shard, groups.rows[places]))
-        arriving = Arriving(pieces, self.ensure, self.release, self._prepare)
+        arriving = Arriving(self._hauls(pieces), self.ensure, self._forget, self._prepare)
         try:
             yield arriving
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from streamplug.read.pieces import Piece
+from streamplug.read.pieces import Haul
 from streamplug.types import ColumnValues, Int64, Sample
 
 
@@ -26,22 +26,22 @@ class Samples(Protocol):
     in_turn: bool
     cache_limit: int | None
 
-    def needs(self, ids: Int64) -> list[int | Piece]:
+    def needs(self, ids: Int64) -> list[int | Haul]:
         """Return what must be there to read some samples."""
 
-    def weight(self, need: int | Piece) -> int:
+    def weight(self, need: int | Haul) -> int:
         """Return about how many bytes a need has."""
 
-    def ensure(self, need: int | Piece) -> None:
+    def ensure(self, need: int | Haul) -> None:
         """Fetch what is needed."""
 
-    def claim(self, need: int | Piece) -> None:
+    def claim(self, need: int | Haul) -> None:
         """Have it stay."""
 
-    def release(self, need: int | Piece) -> None:
+    def release(self, need: int | Haul) -> None:
         """Have it stay no longer."""
 
-    def file_of(self, need: int | Piece) -> tuple[int, str]:
+    def file_of(self, need: int | Haul) -> tuple[int, str]:
         """Return which shard a need is of, and the name of its first file."""
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:

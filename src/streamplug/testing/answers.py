@@ -18,11 +18,13 @@ import pytest
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.interfaces import Storage
 from streamplug.testing.deviations import ConformanceBase
+from streamplug.testing.parts import parts_of
 
 OPERATIONS: Mapping[str, Callable[[Storage, Path], object]] = {
     "read": lambda storage, _: storage.read("k"),
     "read_range": lambda storage, _: storage.read_range("k", 0, 5),
     "read_ranges": lambda storage, _: storage.read_ranges("k", [(0, 14), (3, 9)]),
+    "read_parts": lambda storage, _: parts_of(storage, ("k", 0, 14), ("k", 3, 9)),
     "download": lambda storage, path: storage.download("k", path),
     "stat": lambda storage, _: storage.stat("k"),
     "write": lambda storage, _: storage.write("k", b"x"),
@@ -126,7 +128,9 @@ class AnswerTests(ConformanceBase):
 
     location: ClassVar[str]
     first_request: ClassVar[tuple[str, str]]
-    operations: ClassVar[tuple[str, ...]] = ("read", "read_range", "download", "stat", "write")
+    operations: ClassVar[tuple[str, ...]] = (
+        *("read", "read_range", "read_parts", "download", "stat", "write"),
+    )
     errors: ClassVar[Mapping[int, type[StorageError]]] = ERRORS
 
     def make_storage(self, url: str, **options: Any) -> Storage:
@@ -156,6 +160,7 @@ class AnswerTests(ConformanceBase):
 
     def test_a_server_that_knows_no_ranges_is_understood(self, storage: Storage) -> None:
         assert storage.read_ranges("k", [(1, 3), (0, 9), (9, 12)]) == [b"at", b"data", b""]
+        assert parts_of(storage, ("k", 1, 3), ("k", 0, 9), ("k", 9, 12)) == [b"at", b"data", b""]
 
     def test_answers_become_our_errors(
         self, server: Recorder, storage: Storage, tmp_path: Path
@@ -180,7 +185,7 @@ class AnswerTests(ConformanceBase):
         self._check_transient(storage, "read")
         storage.close()
 
-    @pytest.mark.parametrize("operation", ["read", "read_ranges", "download"])
+    @pytest.mark.parametrize("operation", ["read", "read_ranges", "read_parts", "download"])
     def test_a_body_that_ends_early_is_transient(
         self, server: Recorder, storage: Storage, tmp_path: Path, operation: str
     ) -> None:

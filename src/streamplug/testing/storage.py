@@ -19,6 +19,7 @@ import pytest
 from streamplug.errors import NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.testing.deviations import ConformanceBase
+from streamplug.testing.parts import parts_of
 
 DATA = bytes(range(256)) * 40
 ODD_KEYS = (
@@ -42,6 +43,7 @@ READS: dict[str, Callable[[Storage, str, Path], object]] = {
     "read": lambda storage, key, _: storage.read(key),
     "read_range": lambda storage, key, _: storage.read_range(key, 0, 1),
     "read_ranges": lambda storage, key, _: storage.read_ranges(key, [(0, 1), (1, 2)]),
+    "read_parts": lambda storage, key, _: parts_of(storage, (key, 0, 1), (key, 1, 2)),
     "download": lambda storage, key, path: storage.download(key, path),
     "stat": lambda storage, key, _: storage.stat(key),
 }
@@ -120,6 +122,18 @@ class StorageTests(ConformanceBase):
         ranges += [(len(DATA) + 5, len(DATA) + 6), (0, 4), (0, 4), (2, 2)]
         assert storage.read_ranges("k", ranges) == [DATA[a:b] for a, b in ranges]
         assert storage.read_ranges("k", []) == []
+
+    def test_reads_parts_of_several_objects(self, storage: Storage) -> None:
+        size = len(DATA)
+        self.put_raw("k", DATA)
+        self.put_raw("a/b", DATA[::-1])
+        parts = [("k", 3, 9), ("a/b", 0, 4), ("k", size - 3, size + 99), ("a/b", size, size + 1)]
+        wanted = [DATA[3:9], DATA[::-1][:4], DATA[-3:], b""]
+        assert parts_of(storage, *parts) == wanted
+        *found, missing = storage.read_parts([*parts, ("gone", 0, 4)])
+        assert found == wanted
+        assert isinstance(missing, NotFound)
+        assert f"{storage.url}/gone" in str(missing)
 
     def test_downloads(self, storage: Storage, tmp_path: Path) -> None:
         self.put_raw("a/b", DATA)

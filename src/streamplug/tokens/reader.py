@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.read import Reader
 from streamplug.read.gathered import cut
-from streamplug.read.pieces import Piece
+from streamplug.read.pieces import Haul
 from streamplug.tokens.copying import Copier, Parts
 from streamplug.tokens.ends import Ends
 from streamplug.tokens.extras import Extras, following
@@ -66,27 +66,27 @@ class TokenReader:
 
     # -- fetching ahead ---------------------------------------------------------------
 
-    def needs(self, ids: Int64) -> list[int | Piece]:
+    def needs(self, ids: Int64) -> list[int | Haul]:
         """Return what must be there to read some rows."""
         return self._documents.needs(self._pieces(ids)[0].document)
 
-    def weight(self, need: int | Piece) -> int:
+    def weight(self, need: int | Haul) -> int:
         """Return about how many bytes a need has."""
         return self._documents.weight(need)
 
-    def ensure(self, need: int | Piece) -> None:
+    def ensure(self, need: int | Haul) -> None:
         """Fetch a shard or a piece of one."""
         self._documents.ensure(need)
 
-    def claim(self, need: int | Piece) -> None:
+    def claim(self, need: int | Haul) -> None:
         """Have a shard stay open."""
         self._documents.claim(need)
 
-    def release(self, need: int | Piece) -> None:
+    def release(self, need: int | Haul) -> None:
         """Have it stay no longer."""
         self._documents.release(need)
 
-    def file_of(self, need: int | Piece) -> tuple[int, str]:
+    def file_of(self, need: int | Haul) -> tuple[int, str]:
         """Return which shard a need is, or is of, and the name of that one's first file."""
         return self._documents.file_of(need)
 

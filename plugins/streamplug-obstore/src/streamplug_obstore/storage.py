@@ -10,12 +10,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.blocks import write_all
+from streamplug.interfaces.loops import run, together
 from streamplug.interfaces.reserve import reserve
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import client, leave_to_parent
@@ -130,6 +132,32 @@ class ObstoreStorage(Storage):
                     raise
                 parts = self._one_by_one(key, merged)
         return [_cut(start, stop, starts, parts) for start, stop in ranges]
+
+    @property
+    def joins(self) -> bool:
+        return True
+
+    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Buffer | StorageError]:
+        from fsspec.asyn import get_loop
+
+        get, store = client().get_range_async, self._open()
+        each = [
+            partial(get, store, self._path(key), start=start, end=stop)
+            for key, start, stop in parts
+        ]
+        found = run(get_loop(), partial(together, each))
+        return [self._part(part, data) for part, data in zip(parts, found)]
+
+    def _part(self, wanted: tuple[str, int, int], found: Any) -> Buffer | StorageError:
+        if isinstance(found, Exception) and (begins_beyond_end(found) or ignores_ranges(found)):
+            return self._part_or_error(*wanted)
+        try:
+            with self._translated(wanted[0]):
+                if isinstance(found, BaseException):
+                    raise found
+        except StorageError as error:
+            return error
+        return memoryview(found)
 
     def _one_by_one(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         with ThreadPoolExecutor(min(READERS, len(ranges))) as pool:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.interfaces import FsspecStorage
-from streamplug.interfaces.loops import Arriving
+from streamplug.interfaces.loops import Incoming
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session
 
@@ -115,7 +115,7 @@ class S3Storage(FsspecStorage):
         return None
 
 
-async def _read(filesystem: Any, remote: str, file: Arriving) -> bool:
+async def _read(filesystem: Any, remote: str, file: Incoming) -> bool:
     """Write an object to a file; `get_file` must where it is large, or breaks off in the middle."""
     from s3fs.core import S3_RETRYABLE_ERRORS
 

@@ -11,9 +11,27 @@ from urllib.parse import quote, unquote
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import FsspecStorage
-from streamplug.interfaces.loops import Arriving
+from streamplug.interfaces.loops import Incoming
 from streamplug.interfaces.storage import public_url
 from streamplug.types import Buffer, ObjectInfo
+
+
+class _RangeIgnoredError(Exception):
+    """The server sends the whole object where a part was asked for."""
+
+
+async def _demand_part(response: Any) -> None:
+    if response.status == 200:
+        response.close()
+        raise _RangeIgnoredError
+    asked = response.request_info.headers.get("Range", "").partition("=")[2].partition("-")[0]
+    sent = response.headers.get("Content-Range", "")
+    if response.status == 206 and not sent.startswith(f"bytes {asked}-"):
+        response.close()
+        raise StorageError(
+            f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where bytes "
+            f"from {asked} on were asked for"
+        )
 
 
 class Http(FsspecStorage):
@@ -24,6 +42,8 @@ class Http(FsspecStorage):
     size. Options go to fsspec's HTTP file system, among them ``headers`` and ``client_kwargs``
     (those of aiohttp).
     """
+
+    cat_options = {"raise_for_status": _demand_part}  # noqa: RUF012 - nobody changes it
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
@@ -68,19 +88,22 @@ class Http(FsspecStorage):
     def serves_ranges(self, key: str) -> bool:
         if self._serves_ranges is None:
             with self.translated(key):
-                found = self._parts(self.path(key), [(0, 1)])[0]
+                found = super().cat_ranges(self.path(key), [(0, 1)])[0]
             self._serves_ranges = not isinstance(found, _RangeIgnoredError)
         return self._serves_ranges
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        found = self._parts(path, ranges)
+        found = super().cat_ranges(path, ranges)
         if not any(isinstance(part, _RangeIgnoredError) for part in found):
             return found
         whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
 
-    def _parts(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        return self.cat_parts(path, ranges, raise_for_status=_demand_part)
+    def part(
+        self, wanted: tuple[str, int, int], found: bytes | BaseException
+    ) -> Buffer | StorageError:
+        ignored = isinstance(found, _RangeIgnoredError)
+        return self._part_or_error(*wanted) if ignored else super().part(wanted, found)
 
     def write(self, key: str, data: Buffer) -> None:
         raise self._read_only(key)
@@ -103,7 +126,7 @@ class Http(FsspecStorage):
                 yield self.stat(unquote(found.key))
 
 
-async def _get(filesystem: Any, remote: str, file: Arriving) -> None:
+async def _get(filesystem: Any, remote: str, file: Incoming) -> None:
     """Write an object to a file."""
     await filesystem._get_file(remote, file, callback=_Told(file))  # noqa: SLF001 - the public method would wait for this very loop
 
@@ -111,7 +134,7 @@ async def _get(filesystem: Any, remote: str, file: Arriving) -> None:
 class _Told:
     """What fsspec tells of a download, as it would a `fsspec.callbacks.Callback`."""
 
-    def __init__(self, file: Arriving) -> None:
+    def __init__(self, file: Incoming) -> None:
         self._file = file
 
     def set_size(self, size: int | None) -> None:
@@ -119,21 +142,3 @@ class _Told:
 
     def relative_update(self, inc: int = 1) -> None:
         pass
-
-
-class _RangeIgnoredError(Exception):
-    """The server sends the whole object where a part was asked for."""
-
-
-async def _demand_part(response: Any) -> None:
-    if response.status == 200:
-        response.close()
-        raise _RangeIgnoredError
-    asked = response.request_info.headers.get("Range", "").partition("=")[2].partition("-")[0]
-    sent = response.headers.get("Content-Range", "")
-    if response.status == 206 and not sent.startswith(f"bytes {asked}-"):
-        response.close()
-        raise StorageError(
-            f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where bytes "
-            f"from {asked} on were asked for"
-        )

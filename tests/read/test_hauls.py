@@ -1,0 +1,244 @@
+"""Pieces of several shards that are asked for at once."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from streamplug import MDSWriter, Stream
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
+from streamplug.fetch import RangeStore
+from streamplug.fetch.observe import Observer
+from streamplug.read import RangeShards, Reader
+from streamplug.read.pieces import Piece, hauls
+from streamplug.testing.fakes import CountingStorage, FlakyStorage
+
+
+class Joining(AnyFsspec):
+    """Can be asked for parts of several files at once; some parts are lost the first times."""
+
+    joins = True
+
+    def __init__(self, url, lost=(), times=1, error=Transient):
+        super().__init__(url)
+        self.lost, self.left, self.error = lost, dict.fromkeys(lost, times), error
+
+    def read_parts(self, parts):
+        found = super().read_parts(parts)
+        return [self._lost(key) or part for (key, _, _), part in zip(parts, found)]
+
+    def read_ranges(self, key, ranges):
+        if error := self._lost(key):
+            raise error
+        return super().read_ranges(key, ranges)
+
+    def _lost(self, key):
+        if self.left.get(key):
+            self.left[key] -= 1
+            return self.error(f"{self.url_of(key)} is lost")
+        return None
+
+
+@pytest.fixture(autouse=True)
+def neither_pauses_nor_guesses(monkeypatch):
+    monkeypatch.setattr("streamplug.fetch.retry.sleep", lambda _: None)
+    monkeypatch.setattr("streamplug.read.heads._LUCK", 0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Some forty shards of about forty samples."""
+    draws = np.random.default_rng(0)
+    with MDSWriter(out=tmp_path, columns={"b": "bytes"}, size_limit=100_000) as out:
+        for n in range(1600):
+            out.write({"b": bytes([n % 251]) * int(draws.integers(1, 5000))})
+    return tmp_path
+
+
+def opened(folder, storage=None, retries=0, observer=None):
+    index = Stream(local=str(folder)).open().index
+    storage = CountingStorage(storage or Joining(str(folder)))
+    shards = RangeShards(index, RangeStore(storage, retries, observer), None)
+    return Reader([index.starts], [shards]), storage
+
+
+def one_of_each(reader):
+    """Return a sample of each shard."""
+    return np.asarray(reader.starts)[:-1] + 5
+
+
+def check(rows, ids):
+    assert [set(row["b"]) for row in rows] == [{n % 251} for n in ids.tolist()]
+
+
+def test_of_eight_shards_two_questions_are_asked(folder):
+    reader, storage = opened(folder)
+    ids = one_of_each(reader)[:8]
+    check(reader.rows(ids), ids)
+    assert storage.counts["read_parts"] == 2  # the heads, the samples
+    assert storage.counts["read_ranges"] == 0
+    check(reader.rows(ids + 3), ids + 3)
+    assert storage.counts["read_parts"] == 3
+
+
+def test_who_cannot_join_is_asked_for_each(folder):
+    reader, storage = opened(folder, AnyFsspec(str(folder)))
+    ids = one_of_each(reader)
+    check(reader.rows(ids), ids)
+    assert storage.counts["read_parts"] == 0
+    assert storage.counts["read_ranges"] == 2 * len(ids)
+    assert {len(haul) for haul in reader.needs(ids)} == {1}
+
+
+def test_needs_come_in_order_and_together(folder):
+    reader, storage = opened(folder)
+    ids = np.random.default_rng(1).permutation(one_of_each(reader))
+    needs = reader.needs(ids)
+    shards = [piece.number for haul in needs for piece in haul]
+    assert shards == [reader.locate(number)[1] for number in ids.tolist()]
+    assert {len(haul) for haul in needs[:-1]} == {8}
+    for need in needs:
+        assert reader.file_of(need) == (need[0].number, f"shard.{need[0].number:05}.mds")
+        reader.ensure(need)
+    before = dict(storage.counts)
+    check(reader.rows(ids), ids)
+    assert storage.counts == before
+    for need in needs:
+        reader.release(need)
+    assert not reader._streams[0]._memory.pieces
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_is_lost_is_tried_again_alone(folder, times):
+    lost = ("shard.00002.mds", "shard.00005.mds")
+    reader, storage = opened(folder, Joining(str(folder), lost, times), retries=3)
+    ids = one_of_each(reader)[:8]
+    check(reader.rows(ids), ids)
+    assert storage.counts["read_parts"] == 2
+    assert storage.counts["read_ranges"] == 2 * times
+    assert storage.keys["read_ranges", lost[0]] == times
+
+
+def test_the_attempts_are_as_many_as_was_said(folder):
+    lost = ("shard.00002.mds",)
+    reader, storage = opened(folder, Joining(str(folder), lost, 99), retries=2)
+    need = reader.needs(one_of_each(reader)[:8])[0]
+    with pytest.raises(Transient, match=r"shard.00002.mds is lost; gave up after 3 attempts"):
+        reader.ensure(need)
+    assert storage.counts["read_ranges"] == 2  # and once with others
+    reader, storage = opened(folder, Joining(str(folder), lost, 1), retries=0)
+    with pytest.raises(Transient, match=r"shard.00002.mds is lost; gave up after 1 attempt,"):
+        reader.ensure(reader.needs(one_of_each(reader)[:8])[0])
+    assert storage.counts["read_ranges"] == 0
+
+
+def test_an_error_names_the_one_that_has_it(folder):
+    (folder / "shard.00003.mds").unlink()
+    reader, _ = opened(folder)
+    ids = one_of_each(reader)[:8]
+    with pytest.raises(NotFound, match=r"shard.00003.mds does not exist"):
+        reader.rows(ids)
+    check(reader.rows(ids[:3]), ids[:3])
+
+
+def test_damage_names_the_one_that_has_it(folder):
+    path = folder / "shard.00004.mds"
+    data = path.read_bytes()
+    path.write_bytes(b"\xff" * 40 + data[40:])
+    reader, _ = opened(folder)
+    with pytest.raises(CorruptShardError, match=r"^shard 4 \(.*00004.mds\): .*file is damaged"):
+        reader.ensure(reader.needs(one_of_each(reader)[:8])[0])
+    path.write_bytes(data[:2000])
+    for read in (reader.rows, lambda ids: reader.ensure(reader.needs(ids)[0])):
+        with pytest.raises(
+            CorruptShardError,
+            match=r"shard 4 \(.*00004.mds\): sample 5: .*00004.mds: got .* cut short",
+        ):
+            read(one_of_each(reader)[:8])
+
+
+def test_a_storage_that_gives_nothing_at_all_is_asked_again(folder):
+    storage = FlakyStorage(Joining(str(folder)), fail=lambda name, _: name == "read_parts")
+    reader, counting = opened(folder, storage, retries=1)
+    ids = one_of_each(reader)[:8]
+    check(reader.rows(ids), ids)
+    assert (counting.counts["read_parts"], counting.counts["read_ranges"]) == (2, 16)
+
+
+def test_a_head_that_two_threads_need_is_fetched_once(folder):
+    entered, gate = threading.Event(), threading.Event()
+
+    class Gated(Joining):
+        def read_parts(self, parts):
+            entered.set()
+            assert gate.wait(30)
+            return super().read_parts(parts)
+
+    reader, storage = opened(folder, Gated(str(folder)))
+    ids, found = one_of_each(reader), {}
+
+    def read(name, wanted):
+        try:
+            found[name] = reader.ensure(*reader.needs(wanted))
+        except StorageError as error:
+            found[name] = error
+
+    threads = [
+        threading.Thread(target=read, args=(0, ids[:6])),
+        threading.Thread(target=read, args=(1, ids[3:9] + 2)),
+    ]
+    threads[0].start()
+    assert entered.wait(30)
+    threads[1].start()
+    gate.set()
+    for thread in threads:
+        thread.join(30)
+    assert found == {0: None, 1: None}
+    check(reader.rows(ids[:6]), ids[:6])
+    heads = reader._streams[0]._memory.heads
+    assert sorted(heads._kept) == list(range(9))
+    assert not heads._claims
+    # 6 heads and 3 more, 12 samples, of which none came twice
+    sizes = sum(path.stat().st_size for path in sorted(folder.glob("*.mds"))[:9])
+    assert storage.bytes_read < sizes / 4
+
+
+def test_whoever_fails_leaves_heads_to_others(folder):
+    reader, _ = opened(folder, Joining(str(folder), ("shard.00001.mds",)))
+    need = reader.needs(one_of_each(reader)[:4])[0]
+    with pytest.raises(Transient):
+        reader.ensure(need)
+    assert not reader._streams[0]._memory.heads._claims
+    reader.ensure(need)
+
+
+def test_each_file_is_told_of(folder):
+    observer = Observer()
+    reader, _ = opened(folder, observer=observer)
+    reader.rows(one_of_each(reader)[:8])
+    stats = observer.counters.totals()
+    assert stats.range_requests == 16
+    assert stats.ranged_bytes > 0
+
+
+def piece(number, rows=1, weight=1):
+    return Piece(number, number, np.arange(rows), weight)
+
+
+def test_what_is_large_stays_alone():
+    rows = [piece(0), piece(1, 7), piece(2, 9), piece(3), piece(4)]
+    assert hauls([("a", each) for each in rows]) == [tuple(rows[:2]), (rows[2],), tuple(rows[3:])]
+    large = [piece(0, 1, 3 << 20), piece(1, 1, 1 << 20), piece(2, 1, 1)]
+    assert hauls([("a", each) for each in large]) == [tuple(large[:2]), (large[2],)]
+    assert hauls([]) == []
+
+
+def test_streams_are_not_mixed():
+    mixed = [(n % 2, piece(n)) for n in range(20)]
+    found = hauls(mixed)
+    assert [[p.number for p in haul] for haul in found] == [
+        list(range(0, 16, 2)), list(range(1, 17, 2)), [16, 18], [17, 19],
+    ]  # fmt: skip
