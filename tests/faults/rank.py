@@ -66,7 +66,8 @@ def main():
     else:  # without torch, which takes seconds to load
         from streamplug.dataset import StreamingDataset
     options = dict(TASK["options"])
-    if options.get("fetch") == "range":  # how long to wait is the client's to know
+    # By range, aiohttp is to know how long to wait; what botocore and obstore wait for is given up here.
+    if options.get("fetch") == "range" and options["remote"].startswith("http"):
         from aiohttp import ClientTimeout
 
         timeout = ClientTimeout(total=None, sock_connect=5, sock_read=TASK["timeout"])

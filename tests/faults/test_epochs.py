@@ -60,6 +60,10 @@ RANGE = Campaign(
 )
 LOADER = Campaign("loader workers", 0.1, 10, 5, workers=2, written=HASHED, needs=("torch",))
 BUCKET = Campaign("s3fs", 0.1, 10, 5, 60, 0.1, keeps=24, written=HASHED, scheme="s3")
+S3FS = replace(BUCKET, needs=("streamplug_s3fs", "moto"))
+OBSTORE = replace(
+    BUCKET, name="obstore", scheme="obstore+s3", needs=("streamplug_obstore", "boto3", "moto")
+)
 CAMPAIGNS = [
     Campaign("shards", 0.01, 6, 100, written=HASHED),
     Campaign("shards", 0.1, 10, 100, haste=0.1, written=HASHED),
@@ -67,9 +71,13 @@ CAMPAIGNS = [
     Campaign("zstd", 0.1, 10, 20, haste=0.1, written=PACKED, needs=("streamplug_zstandard",)),
     RANGE,
     replace(LOADER, haste=0.1),
-    replace(BUCKET, needs=("streamplug_s3fs", "moto")),
-    replace(
-        BUCKET, name="obstore", scheme="obstore+s3", needs=("streamplug_obstore", "boto3", "moto")
+    S3FS,
+    OBSTORE,
+    *(
+        replace(
+            each, name=f"{each.name} by range", kinds=NO_FLIPS, keeps=None, options=RANGE.options
+        )
+        for each in (S3FS, OBSTORE)
     ),
 ]
 FEW = Campaign("shards", 0.3, 20, 2, 12, 0.02, kinds=NO_WAITS, keeps=6, written=HASHED)
@@ -109,7 +117,7 @@ def place(campaign, tmp_path, write, faulty, request):
         url = server.url
     else:
         moto = request.getfixturevalue("s3_server")
-        bucket = f"faults-{campaign.name}"
+        bucket = f"faults-{campaign.name.replace(' ', '-')}"
         fill(moto, bucket, far)
         server = faulty("--upstream", moto, *arguments)
         url = f"{campaign.scheme}://{bucket}"
