@@ -171,6 +171,20 @@ def our_shards(client: str, port: int, _root: Path) -> float:
     return found
 
 
+def our_files(client: str, port: int, _root: Path) -> float:
+    """Have all files in the cache, checked and mapped, as `bare_shards` has them on the disk."""
+    import streamplug.adapters.torch  # noqa: F401
+
+    out = tempfile.mkdtemp()
+    seconds = stopwatch()
+    reader = opened(client, port, "variable", "shard", out, BATCH)._reader
+    with ThreadPoolExecutor(SHARDS_AT_ONCE) as threads:
+        list(threads.map(reader.ensure, range(len(reader.starts) - 1)))
+    found = seconds()
+    shutil.rmtree(out)
+    return found
+
+
 def our_epoch_of_ranges(client: str, port: int, _root: Path) -> float:
     import streamplug.adapters.torch  # noqa: F401
 
@@ -266,7 +280,8 @@ def sides() -> dict[str, dict[str, Side]]:
     found["first batch"] = first
     for client in OURS:
         bare, ours = f"{client}, bare", f"streamplug, {client}"
-        shards |= {bare: partial(bare_shards, client), ours: partial(our_shards, client)}
+        shards |= {bare: partial(bare_shards, client), f"{ours}, files": partial(our_files, client)}
+        shards[ours] = partial(our_shards, client)
         ranges |= {bare: partial(bare_ranges, client), ours: partial(our_ranges, client)}
         epoch[ours] = partial(our_epoch_of_ranges, client)
         first[f"{client}, index and a range"] = partial(bare_first, client, ranges=1)
