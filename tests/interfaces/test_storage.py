@@ -8,7 +8,8 @@ import pytest
 
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.builtin.storages.http import Http
-from streamplug.interfaces.storage import public_url
+from streamplug.errors import NotFound
+from streamplug.interfaces.storage import Storage, public_url
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,42 @@ def test_a_fork_does_not_close_what_its_parent_has_dropped():
         gc.enable()
     gc.collect()
     assert made() is None
+
+
+def test_who_reads_in_a_way_of_its_own_is_asked_in_that_way():
+    class Plain(Http):
+        pass
+
+    class OwnRanges(Http):
+        def read_ranges(self, key, ranges):
+            return super().read_ranges(key, ranges)
+
+    class OwnParts(OwnRanges):
+        def read_parts(self, parts):
+            return super().read_parts(parts)
+
+    class OwnCat(Plain):
+        def cat_ranges(self, path, ranges):
+            return super().cat_ranges(path, ranges)
+
+    kinds = (Http, Plain, OwnRanges, OwnParts, OwnCat)
+    assert [kind("http://h").joins for kind in kinds] == [True, True, False, True, False]
+    assert not AnyFsspec("/data").joins
+
+
+def test_parts_are_had_object_by_object_where_they_are_not_joined(tmp_path):
+    asked = []
+
+    class Noting(AnyFsspec):
+        def read_ranges(self, key, ranges):
+            asked.append(key)
+            return super().read_ranges(key, ranges)
+
+    (tmp_path / "a").write_bytes(b"0123456789")
+    (tmp_path / "b").write_bytes(b"abcdefghij")
+    storage = Noting(str(tmp_path))
+    parts = [("a", 1, 3), ("gone", 0, 1), ("b", 0, 2), ("a", 8, 20), ("gone", 3, 4)]
+    found = Storage.read_parts(storage, parts)
+    assert asked == ["a", "gone", "b"]
+    assert [found[0], found[2], found[3]] == [b"12", b"ab", b"89"]
+    assert all(isinstance(found[place], NotFound) for place in (1, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
 from streamplug.fetch import RangeStore
 from streamplug.fetch.observe import Observer
+from streamplug.interfaces.cancel import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
 from streamplug.read.pieces import Piece, hauls
 from streamplug.testing.fakes import CountingStorage, FlakyStorage
@@ -112,27 +114,62 @@ def test_needs_come_in_order_and_together(folder):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_what_is_lost_is_tried_again_alone(folder, times):
+def test_what_is_lost_is_tried_again_without_the_others(folder, times):
     lost = ("shard.00002.mds", "shard.00005.mds")
-    reader, storage = opened(folder, Joining(str(folder), lost, times), retries=3)
+    asked = []
+
+    class Noting(Joining):
+        def read_parts(self, parts):
+            asked.append([key for key, _, _ in parts])
+            return super().read_parts(parts)
+
+    reader, storage = opened(folder, Noting(str(folder), lost, times), retries=3)
     ids = one_of_each(reader)[:8]
     check(reader.rows(ids), ids)
-    assert storage.counts["read_parts"] == 2
-    assert storage.counts["read_ranges"] == 2 * times
-    assert storage.keys["read_ranges", lost[0]] == times
+    assert list(map(len, asked)) == [8, *[2] * times, 8]  # heads, and samples
+    assert set(asked[1]) == set(lost)
+    assert storage.counts["read_ranges"] == 0
 
 
 def test_the_attempts_are_as_many_as_was_said(folder):
     lost = ("shard.00002.mds",)
-    reader, storage = opened(folder, Joining(str(folder), lost, 99), retries=2)
-    need = reader.needs(one_of_each(reader)[:8])[0]
-    with pytest.raises(Transient, match=r"shard.00002.mds is lost; gave up after 3 attempts"):
-        reader.ensure(need)
-    assert storage.counts["read_ranges"] == 2  # and once with others
-    reader, storage = opened(folder, Joining(str(folder), lost, 1), retries=0)
-    with pytest.raises(Transient, match=r"shard.00002.mds is lost; gave up after 1 attempt,"):
+    for retries in (0, 2):
+        observer = Observer()
+        reader, storage = opened(folder, Joining(str(folder), lost, 99), retries, observer)
+        need = reader.needs(one_of_each(reader)[:8])[0]
+        attempts = f"{retries + 1} attempt{'s'[: retries > 0]},"
+        with pytest.raises(Transient, match=rf"shard.00002.mds is lost; gave up after {attempts}"):
+            reader.ensure(need)
+        assert storage.counts["read_parts"] == retries + 1
+        assert storage.counts["read_ranges"] == 0
+        assert observer.counters.totals().retries == retries
+
+
+def test_what_cannot_pass_is_asked_for_once(folder):
+    lost = Joining(str(folder), ("shard.00002.mds",), 99, StorageError)
+    flaky = ("shard.00004.mds",)
+    lost.left[flaky[0]] = 0
+    reader, storage = opened(folder, lost, retries=3)
+    with pytest.raises(StorageError, match=r"shard.00002.mds is lost$"):
         reader.ensure(reader.needs(one_of_each(reader)[:8])[0])
-    assert storage.counts["read_ranges"] == 0
+    assert storage.counts["read_parts"] == 1
+
+
+def test_pauses_are_those_that_the_server_asks_for(folder, monkeypatch):
+    slept = []
+    monkeypatch.setattr("streamplug.fetch.retry.sleep", slept.append)
+
+    def busy(text):
+        error = Transient(text)
+        error.retry_after = 20.0 if "00005" in text else 7.0
+        return error
+
+    lost = tuple(f"shard.{n:05}.mds" for n in range(8))
+    reader, _ = opened(folder, Joining(str(folder), lost, 1, busy), retries=1)
+    ids = one_of_each(reader)[:8]
+    check(reader.rows(ids), ids)
+    assert len(slept) == 1  # for all
+    assert slept[0] >= 20.0
 
 
 def test_an_error_names_the_one_that_has_it(folder):
@@ -164,8 +201,12 @@ def test_a_storage_that_gives_nothing_at_all_is_asked_again(folder):
     storage = FlakyStorage(Joining(str(folder)), fail=lambda name, _: name == "read_parts")
     reader, counting = opened(folder, storage, retries=1)
     ids = one_of_each(reader)[:8]
+    with pytest.raises(Transient, match="read_parts was made to fail; gave up after 2 attempts"):
+        reader.rows(ids)
+    storage.fail, storage.fail_every = None, 2
+    storage.operations = 1
     check(reader.rows(ids), ids)
-    assert (counting.counts["read_parts"], counting.counts["read_ranges"]) == (2, 16)
+    assert counting.counts["read_parts"] == 2 + 2 + 2
 
 
 def test_a_head_that_two_threads_need_is_fetched_once(folder):
@@ -213,6 +254,64 @@ def test_whoever_fails_leaves_heads_to_others(folder):
         reader.ensure(need)
     assert not reader._streams[0]._memory.heads._claims
     reader.ensure(need)
+
+
+def test_the_head_of_another_is_not_waited_for(folder, monkeypatch):
+    retrying = threading.Event()
+    over = threading.Event()
+
+    def pause(_):
+        retrying.set()
+        assert over.wait(30)
+
+    monkeypatch.setattr("streamplug.fetch.retry.sleep", pause)
+    reader, _ = opened(folder, Joining(str(folder), ("shard.00001.mds",)), retries=1)
+    ids = one_of_each(reader)[:8]
+    thread = threading.Thread(target=reader.ensure, args=reader.needs(ids))
+    thread.start()
+    assert retrying.wait(30)
+    check(reader.rows(ids[4:6]), ids[4:6])
+    loop = Scope()
+    with inside(loop):
+        loop.stop()
+        with pytest.raises(Cancelled):
+            reader.ensure(*reader.needs(ids[1:2]))
+    over.set()
+    thread.join(30)
+    assert not reader._streams[0]._memory.heads._claims
+
+
+def test_guesses_that_did_not_come_cost_nothing(folder, monkeypatch):
+    monkeypatch.setattr("streamplug.read.heads._LUCK", 16)
+    reader, _ = opened(folder, Joining(str(folder), ("shard.00001.mds",), 5))
+    heads = reader._streams[0]._memory.heads
+    for _ in range(5):
+        with pytest.raises(Transient):
+            reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
+        assert heads._luck == 16
+    reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
+
+
+def test_not_more_is_asked_at_once_for_being_together(folder):
+    lock, now, most = threading.Lock(), [0], [0]
+
+    class Watching(Joining):
+        def read_parts(self, parts):
+            with lock:
+                now[0] += len(parts)
+                most[0] = max(most[0], now[0])
+            try:
+                time.sleep(0.01)
+                return super().read_parts(parts)
+            finally:
+                with lock:
+                    now[0] -= len(parts)
+
+    reader, _ = opened(folder, Watching(str(folder)))
+    assert len(reader.starts) > 33
+    ids = np.sort(np.concatenate([one_of_each(reader) + n for n in (0, 9)]))
+    check(reader.rows(ids), ids)
+    assert 8 < most[0] <= 64
 
 
 def test_each_file_is_told_of(folder):

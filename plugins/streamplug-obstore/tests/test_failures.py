@@ -13,6 +13,7 @@ from streamplug_obstore.options import transport
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.fetch import patient
+from streamplug.testing.answers import recording
 from streamplug.testing.http import serving
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
@@ -166,3 +167,17 @@ def test_refuses_options_without_meaning(kind, url, options, message):
 def test_a_setting_that_obstore_does_not_know_is_an_error():
     with pytest.raises(StorageError, match="s3://b/k: obstore does not know a setting"):
         ObstoreS3("s3://b", config={"zzz": "x"}).read("k")
+    with pytest.raises(StorageError, match="s3://b/k: obstore does not know a setting"):
+        ObstoreS3("s3://b", config={"zzz": "x"}).read_parts([("k", 0, 1), ("l", 0, 1)])
+
+
+def test_a_key_that_obstore_refuses_is_the_error_of_its_part():
+    with recording() as recorder:
+        storage = ObstoreS3("s3://b", endpoint_url=recorder.url, anon=True, **AT_ONCE)
+        recorder.answers = [(206, b"data")]
+        recorder.headers = {"Content-Range": "bytes 0-3/4", "ETag": '"e"'}
+        for key in ("a//b", "../k"):
+            good, bad = storage.read_parts([("k", 0, 4), (key, 0, 4)])
+            assert bytes(good) == b"data"
+            assert isinstance(bad, StorageError)
+            assert f"s3://b/{key}" in str(bad) or "leads out" in str(bad)

@@ -13,7 +13,7 @@ from streamplug.fetch.origin import take_into_use
 from streamplug.fetch.patient import patient
 from streamplug.fetch.patterns import FileSet, file_set
 from streamplug.fetch.prefetch import Limits, Needs, Window, prefetched
-from streamplug.fetch.ranged import RangeStore
+from streamplug.fetch.range_store import RangeStore
 from streamplug.fetch.scan_progress import ScanProgress
 from streamplug.fetch.store import DOWNLOAD_TIMEOUT, FetchOptions, ShardStore
 

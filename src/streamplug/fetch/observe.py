@@ -247,9 +247,10 @@ def fetching(url: str, size: int) -> Iterator[None]:
 
 @contextmanager
 def ranging(
-    observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]], began: float
+    observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]]
 ) -> Iterator[None]:
-    """Let an observer know of the parts of a file that a block fetches, and did from `began` on."""
+    """Let an observer know of the parts of a file that a block fetches."""
+    began = time.monotonic()
     with helping(Task(observer, url)):
         yield
     if observer is not None:

@@ -55,7 +55,7 @@ class _Patient(Storage):
 
     def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         return self._arriving(
-            parts[0][0],
+            " or ".join(sorted({key for key, _, _ in parts})),
             lambda: self._storage.read_parts(parts),
             lambda found: sum(len(each) for each in found if not isinstance(each, StorageError)),
         )

@@ -24,7 +24,7 @@ _LOG = logging.getLogger("streamplug.fetch")
 _WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
 _LONGEST_ASKED_FOR = 60.0
 # What arrived and is not what the index says may have been damaged on its way.
-_PASSING = (Transient, CorruptShardError)
+PASSING = (Transient, CorruptShardError)
 
 
 def retrying(operation: Callable[[], T], retries: int) -> T:
@@ -42,7 +42,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
     """
     try:
         return operation()  # most do not fail: what follows takes longer to set up than some take
-    except _PASSING as error:
+    except PASSING as error:
         failed: list[Exception] = [error]
 
     def again() -> T:
@@ -51,7 +51,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
         return operation()
 
     attempts = Retrying(
-        retry=retry_if_exception_type(_PASSING),
+        retry=retry_if_exception_type(PASSING),
         stop=stop_after_attempt(retries + 1),
         wait=_wait,
         sleep=sleep,
@@ -60,7 +60,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
     )
     try:
         return attempts(again)
-    except _PASSING as error:
+    except PASSING as error:
         made = f"{retries + 1} attempt{'s'[: retries > 0]}"
         error.args = (f"{error}; gave up after {made}, see download_retry=",)
         raise

@@ -34,6 +34,8 @@ _VERSIONS = (
     *("modified", "created"),
 )
 
+_READING = ("read_parts", "read_ranges", "cat_ranges")
+
 _opening = threading.Lock()
 _live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
 _made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -49,9 +51,11 @@ class FsspecStorage(Storage):
     those exceptions of its client that the general rules do not know (`translate`).
 
     Attributes:
+        asynchronous: Whether the file system has an event loop, which reads parts of many objects at once.
         cat_options: What the file system is given besides when a part of an object is read.
     """
 
+    asynchronous: ClassVar[bool] = False
     cat_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -151,29 +155,32 @@ class FsspecStorage(Storage):
 
     @property
     def joins(self) -> bool:
-        # Who overrides how an object is read must be asked in that way.
-        if type(self).read_ranges is not FsspecStorage.read_ranges:
-            return False
-        try:
-            return self._coroutine("cat_file") is not None
-        except Exception:  # noqa: BLE001 - whoever reads is told what is wrong
-            return False
+        order = type(self).__mro__
+        first = {
+            name: next(at for at, c in enumerate(order) if name in vars(c)) for name in _READING
+        }
+        # A class that overrides how an object is read must be asked in that way.
+        return self.asynchronous and first["read_parts"] == min(first.values())
 
     def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        if not self.joins:
-            return super().read_parts(parts)
-        found = self._cat([(self.path(key), start, stop) for key, start, stop in parts])
-        return [self.part(part, data) for part, data in zip(parts, found)]
+        found = self.cat_parts(parts)
+        return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
 
-    def part(
-        self, wanted: tuple[str, int, int], found: bytes | BaseException
-    ) -> Buffer | StorageError:
-        """Return a part that was found, or our error for the one that its request raised."""
+    def _part(self, key: str, found: bytes | BaseException) -> Buffer | StorageError:
         try:
-            with self.translated(wanted[0]):
+            with self.translated(key):
                 return _bytes(found)
         except StorageError as error:
             return error
+
+    def cat_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
+        """Return the bytes of each part of an object, or the exception that it raised.
+
+        Raises:
+            StorageError: If none can be asked for.
+        """
+        with self.translated(parts[0][0]):
+            return self._cat([(self.path(key), start, stop) for key, start, stop in parts])
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         """Return the bytes of each range of a path, or the exception that it raised."""
@@ -215,14 +222,10 @@ class FsspecStorage(Storage):
 
     def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
         """Return the scope that an operation can be ended by, if there is one, and its coroutine."""
-        coroutine = self._coroutine(operation)
-        return None if coroutine is None else current(), coroutine
-
-    def _coroutine(self, operation: str) -> Any | None:
         filesystem = self.filesystem()
         coroutine = getattr(filesystem, f"_{operation}", None)
         can = filesystem.async_impl and iscoroutinefunction(coroutine)
-        return coroutine if can else None
+        return current() if can else None, coroutine
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):

@@ -94,17 +94,20 @@ class Storage(ABC):
         return False
 
     def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        """Return parts ``(key, start, stop)`` of several objects, asked for at once; see `joins`.
+        """Return parts ``(key, start, stop)`` of several objects, none of them empty.
 
-        An error stands in place of the part that cannot be had. The default asks one after the other.
+        An error stands in place of a part that cannot be had. The default asks for one object after the
+        other.
         """
-        return [self._part_or_error(*part) for part in parts]
-
-    def _part_or_error(self, key: str, start: int, stop: int) -> Buffer | StorageError:
-        try:
-            return self.read_range(key, start, stop)
-        except StorageError as error:
-            return error
+        found: dict[int, Buffer | StorageError] = {}
+        for key in dict.fromkeys(key for key, _, _ in parts):
+            places = [place for place, part in enumerate(parts) if part[0] == key]
+            ranges = [parts[place][1:] for place in places]
+            try:
+                found.update(zip(places, self.read_ranges(key, ranges)))
+            except StorageError as error:
+                found.update(dict.fromkeys(places, error))
+        return [found[place] for place in range(len(parts))]
 
     def serves_ranges(self, key: str) -> bool:
         """Say whether reading a part of an object transfers that part alone; may ask the server."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +11,8 @@ from streamplug.fetch.workers import Job, Workers
 from streamplug.read.pieces import Haul, Piece
 
 _AT_ONCE = 64
+"""Pieces that are fetched at once."""
+
 _BYTES_AT_ONCE = 16 << 20
 """Bytes that are fetched at once. With more, all pieces arrive late instead of some early, and memory that
 one has left is not there yet for the next."""
@@ -38,11 +40,12 @@ class Arriving:
             prepare: Called some time before, so that `fetch` has nothing to wait for first.
         """
         self._fetch, self._release = fetch, release
-        self._pieces = {piece.number: (piece, haul) for haul in hauls for piece in haul}
-        self._left = Counter({haul: len(haul) for haul in hauls})
+        self._pieces: dict[int, tuple[Piece, Job | None]] = {
+            piece.number: (piece, None) for haul in hauls for piece in haul
+        }
         self._alone = hauls[0] if len(hauls) == 1 else None
-        self._jobs: dict[Haul, Job] = {}
-        self._workers = Workers(_AT_ONCE, _BYTES_AT_ONCE) if len(hauls) > 1 else None
+        at_once = max(_AT_ONCE // max(map(len, hauls), default=1), 1)
+        self._workers = Workers(at_once, _BYTES_AT_ONCE) if len(hauls) > 1 else None
         if self._workers is not None:
             try:
                 self._submit(self._workers, hauls, prepare)
@@ -56,7 +59,8 @@ class Arriving:
         prepared = deque(workers.submit(partial(prepare, haul)) for haul in hauls[:_PREPARED])
         for at, haul in enumerate(hauls, _PREPARED):
             work = partial(self._fetch_prepared, haul, prepared.popleft())
-            self._jobs[haul] = workers.submit(work, sum(piece.weight for piece in haul))
+            job = workers.submit(work, sum(piece.weight for piece in haul))
+            self._pieces.update((piece.number, (piece, job)) for piece in haul)
             for later in hauls[at : at + 1]:
                 prepared.append(workers.submit(partial(prepare, later)))
 
@@ -79,11 +83,10 @@ class Arriving:
         if number not in self._pieces:
             yield
             return
-        piece, haul = self._pieces[number]
         if self._alone is not None:
             self._fetch(self._alone)
             self._alone = None
-        job = self._jobs.get(haul)
+        piece, job = self._pieces[number]
         if job is not None:
             job.wait()
             if job.error is not None:
@@ -91,10 +94,6 @@ class Arriving:
         yield
         del self._pieces[number]
         self._release(piece)
-        self._left[haul] -= 1
-        if not self._left[haul]:  # nothing else is to hold its bytes
-            del self._left[haul]
-            self._jobs.pop(haul, None)
 
     def stop(self) -> None:
         """Fetch no more, and forget what was not used."""

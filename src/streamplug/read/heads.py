@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event, RLock
 from typing import NamedTuple, TypeAlias
@@ -16,6 +16,7 @@ from streamplug.fetch.ranged import CutShortError
 from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.interfaces import ShardHead, ShardInfo
+from streamplug.interfaces.cancel import check
 from streamplug.read.early import Early
 from streamplug.types import Bytes1D, Int64
 
@@ -30,6 +31,9 @@ _LUCK = 16
 
 _GUESSED_BYTES = 1 << 20
 """Bytes up to which a guess is made: about what comes in the round trip that it saves if it is right."""
+
+_GLANCE = 1.0
+"""Seconds between two looks at whether a head is still waited for."""
 
 NO_ROWS = np.empty(0, np.int64)
 
@@ -96,9 +100,10 @@ class Heads:
                 if mine:
                     self._read(mine, found, naming)
                 elif others:
-                    others[0].wait()  # what several threads need, one fetches
+                    while not others[0].wait(_GLANCE):  # what several threads need, one fetches
+                        check()
             finally:
-                self._release(mine)
+                self._release(info.number for info, _ in mine)
         return [found[info.number] for info, _ in wanted]
 
     def comes_with_samples(self, info: ShardInfo, rows: Int64) -> bool:
@@ -128,22 +133,30 @@ class Heads:
                     self._claims[number] = Event()
         return others
 
-    def _release(self, mine: Sequence[_Wanted]) -> None:
+    def _release(self, shards: Iterable[int]) -> None:
         with self._lock:
-            for info, _ in mine:
-                self._claims.pop(info.number).set()
+            for number in shards:
+                if number in self._claims:
+                    self._claims.pop(number).set()
 
     def _read(self, wanted: Sequence[_Wanted], found: _Found, naming: Naming) -> None:
-        asked = []
-        for info, rows in wanted:
-            with naming(info):
-                asked.append(self._asked(info, rows))
-        files = [(each.info.files[each.role].raw, each.spans) for each in asked]
-        for each, parts in zip(asked, self._store.read_many(files)):
-            with naming(each.info):
-                early = self._arrived(each, parts)
-                head = self._open(each.info, early, each)
+        asked: list[_Asked] = []
+        try:
+            for info, rows in wanted:
+                with naming(info):
+                    asked.append(self._asked(info, rows))
+            files = [(each.info.files[each.role].raw, each.spans) for each in asked]
+            for place, parts in self._store.read_many(files):
+                each = asked[place]
+                with naming(each.info):
+                    early = self._arrived(each, parts)
+                    head = self._open(each.info, early, each)
                 found[each.info.number] = head, early if each.role == "data" else Early()
+                self._release([each.info.number])
+        finally:
+            lost = sum(each.staked for each in asked if each.info.number not in found)
+            with self._lock:  # what did not come was not wrong
+                self._luck += lost
 
     def _asked(self, info: ShardInfo, rows: Int64) -> _Asked:
         format_ = self._index.schema(info.number).format

@@ -225,7 +225,8 @@ class RangeShards:
             if left.spans.size:
                 missing.append((info, piece, left))
         files = [(info.files["data"].raw, left.spans) for info, _, left in missing]
-        for (info, piece, left), parts in zip(missing, self._store.read_many(files)):
+        for place, parts in self._store.read_many(files):
+            info, piece, left = missing[place]
             with naming(info):
                 piece.add(left.some, left.ranges, left.spans, _parts(parts, piece, left))
 

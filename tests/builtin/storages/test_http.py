@@ -18,6 +18,7 @@ from streamplug.interfaces import loops
 from streamplug.interfaces.cancel import Cancelled
 from streamplug.plugin import open_storage
 from streamplug.testing.http import serving
+from streamplug.testing.parts import parts_of
 from streamplug.testing.storage import READS, StorageTests
 
 
@@ -179,6 +180,17 @@ def test_a_server_without_ranges_still_gives_the_right_bytes(server):
     assert storage.read_range("k", 5, 15) == b"56789"
     assert storage.read_range("k", 20, 30) == b""
     assert storage.read_ranges("k", [(8, 9), (0, 1), (4, 4)]) == [b"8", b"0", b""]
+
+
+def test_of_a_server_without_ranges_each_file_is_fetched_once(server):
+    server.ranges = False
+    for key in "kl":
+        (server.root / key).write_bytes(b"0123456789")
+    storage = Http(server.url)
+    parts = [("k", 0, 2), ("l", 8, 12), ("k", 5, 6), ("l", 1, 2), ("k", 20, 30)]
+    assert parts_of(storage, *parts) == [b"01", b"89", b"5", b"1", b""]
+    whole = [path for _, path, headers in server.seen if "Range" not in headers]
+    assert whole == ["/k", "/l"]
 
 
 def test_a_password_is_sent_but_not_logged(server, caplog):

@@ -20,6 +20,8 @@ _WAYS = (
 class AzureStorage(FsspecStorage):
     """The blobs below ``az://container/prefix``; the options are described in the README."""
 
+    asynchronous = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Describe a location.
 

@@ -21,6 +21,8 @@ _WAYS = (
 class GCSStorage(FsspecStorage):
     """The objects below ``gs://bucket/prefix``; the options are described in the README."""
 
+    asynchronous = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Describe a location.
 

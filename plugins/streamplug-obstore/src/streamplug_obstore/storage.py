@@ -137,22 +137,25 @@ class ObstoreStorage(Storage):
     def joins(self) -> bool:
         return True
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Buffer | StorageError]:
+    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         from fsspec.asyn import get_loop
 
-        get, store = client().get_range_async, self._open()
-        each = [
-            partial(get, store, self._path(key), start=start, end=stop)
-            for key, start, stop in parts
-        ]
-        found = run(get_loop(), partial(together, each))
-        return [self._part(part, data) for part, data in zip(parts, found)]
+        with self._translated(parts[0][0]):
+            get, store = client().get_range_async, self._open()
 
-    def _part(self, wanted: tuple[str, int, int], found: Any) -> Buffer | StorageError:
-        if isinstance(found, Exception) and (begins_beyond_end(found) or ignores_ranges(found)):
-            return self._part_or_error(*wanted)
+            async def one(key: str, start: int, stop: int) -> Any:
+                return await get(store, self._path(key), start=start, end=stop)
+
+            found = run(get_loop(), partial(together, [partial(one, *part) for part in parts]))
+        if any(isinstance(part, Exception) and ignores_ranges(part) for part in found):
+            return super().read_parts(parts)
+        return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
+
+    def _part(self, key: str, found: Any) -> Buffer | StorageError:
+        if isinstance(found, Exception) and begins_beyond_end(found):
+            return b""
         try:
-            with self._translated(wanted[0]):
+            with self._translated(key):
                 if isinstance(found, BaseException):
                     raise found
         except StorageError as error:

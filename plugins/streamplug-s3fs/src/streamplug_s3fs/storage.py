@@ -36,6 +36,8 @@ _PIECE = 1 << 18
 class S3Storage(FsspecStorage):
     """The objects below ``s3://bucket/prefix``; the options are described in the README."""
 
+    asynchronous = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Describe a location.
 

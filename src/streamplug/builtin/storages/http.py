@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from streamplug.errors import StorageError
-from streamplug.interfaces import FsspecStorage
+from streamplug.interfaces import FsspecStorage, Storage
 from streamplug.interfaces.loops import Incoming
 from streamplug.interfaces.storage import public_url
 from streamplug.types import Buffer, ObjectInfo
@@ -43,6 +43,7 @@ class Http(FsspecStorage):
     (those of aiohttp).
     """
 
+    asynchronous = True
     cat_options = {"raise_for_status": _demand_part}  # noqa: RUF012 - nobody changes it
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -99,11 +100,11 @@ class Http(FsspecStorage):
         whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
 
-    def part(
-        self, wanted: tuple[str, int, int], found: bytes | BaseException
-    ) -> Buffer | StorageError:
-        ignored = isinstance(found, _RangeIgnoredError)
-        return self._part_or_error(*wanted) if ignored else super().part(wanted, found)
+    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        found = self.cat_parts(parts)
+        if any(isinstance(part, _RangeIgnoredError) for part in found):
+            return Storage.read_parts(self, parts)
+        return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
 
     def write(self, key: str, data: Buffer) -> None:
         raise self._read_only(key)
