@@ -163,6 +163,8 @@ class FsspecStorage(Storage):
         return self.asynchronous and first["read_parts"] == min(first.values())
 
     def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        if not self.joins:
+            return super().read_parts(parts)
         found = self.cat_parts(parts)
         return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
 
