@@ -110,16 +110,6 @@ class Counting(AnyFsspec):
         return super().read_ranges(key, ranges)
 
 
-@pytest.fixture
-def many(tmp_path):
-    """Shards of samples of such sizes that where they lie cannot be guessed."""
-    draws = np.random.default_rng(0)
-    with MDSWriter(out=tmp_path, columns={"b": "bytes"}, size_limit=100_000) as out:
-        for n in range(1600):
-            out.write({"b": bytes([n % 251]) * int(draws.integers(1, 5000))})
-    return tmp_path
-
-
 def counting(folder, retries=0, lost=()):
     index = Stream(local=str(folder)).open().index
     storage = Counting(str(folder), lost)

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from streamplug import MDSWriter, Stream
+from streamplug import Stream
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
 from streamplug.fetch import RangeStore
@@ -50,16 +50,6 @@ def neither_pauses_nor_guesses(monkeypatch):
     monkeypatch.setattr("streamplug.read.heads._LUCK", 0)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Some forty shards of about forty samples."""
-    draws = np.random.default_rng(0)
-    with MDSWriter(out=tmp_path, columns={"b": "bytes"}, size_limit=100_000) as out:
-        for n in range(1600):
-            out.write({"b": bytes([n % 251]) * int(draws.integers(1, 5000))})
-    return tmp_path
-
-
 def opened(folder, storage=None, retries=0, observer=None):
     index = Stream(local=str(folder)).open().index
     storage = CountingStorage(storage or Joining(str(folder)))
@@ -76,8 +66,8 @@ def check(rows, ids):
     assert [set(row["b"]) for row in rows] == [{n % 251} for n in ids.tolist()]
 
 
-def test_of_eight_shards_two_questions_are_asked(folder):
-    reader, storage = opened(folder)
+def test_of_eight_shards_two_questions_are_asked(many):
+    reader, storage = opened(many)
     ids = one_of_each(reader)[:8]
     check(reader.rows(ids), ids)
     assert storage.counts["read_parts"] == 2  # the heads, the samples
@@ -86,8 +76,8 @@ def test_of_eight_shards_two_questions_are_asked(folder):
     assert storage.counts["read_parts"] == 3
 
 
-def test_who_cannot_join_is_asked_for_each(folder):
-    reader, storage = opened(folder, AnyFsspec(str(folder)))
+def test_who_cannot_join_is_asked_for_each(many):
+    reader, storage = opened(many, AnyFsspec(str(many)))
     ids = one_of_each(reader)
     check(reader.rows(ids), ids)
     assert storage.counts["read_parts"] == 0
@@ -95,8 +85,8 @@ def test_who_cannot_join_is_asked_for_each(folder):
     assert {len(haul) for haul in reader.needs(ids)} == {1}
 
 
-def test_needs_come_in_order_and_together(folder):
-    reader, storage = opened(folder)
+def test_needs_come_in_order_and_together(many):
+    reader, storage = opened(many)
     ids = np.random.default_rng(1).permutation(one_of_each(reader))
     needs = reader.needs(ids)
     shards = [piece.number for haul in needs for piece in haul]
@@ -114,7 +104,7 @@ def test_needs_come_in_order_and_together(folder):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_what_is_lost_is_tried_again_without_the_others(folder, times):
+def test_what_is_lost_is_tried_again_without_the_others(many, times):
     lost = ("shard.00002.mds", "shard.00005.mds")
     asked = []
 
@@ -123,7 +113,7 @@ def test_what_is_lost_is_tried_again_without_the_others(folder, times):
             asked.append([key for key, _, _ in parts])
             return super().read_parts(parts)
 
-    reader, storage = opened(folder, Noting(str(folder), lost, times), retries=3)
+    reader, storage = opened(many, Noting(str(many), lost, times), retries=3)
     ids = one_of_each(reader)[:8]
     check(reader.rows(ids), ids)
     assert list(map(len, asked)) == [8, *[2] * times, 8]  # heads, and samples
@@ -131,11 +121,11 @@ def test_what_is_lost_is_tried_again_without_the_others(folder, times):
     assert storage.counts["read_ranges"] == 0
 
 
-def test_the_attempts_are_as_many_as_was_said(folder):
+def test_the_attempts_are_as_many_as_was_said(many):
     lost = ("shard.00002.mds",)
     for retries in (0, 2):
         observer = Observer()
-        reader, storage = opened(folder, Joining(str(folder), lost, 99), retries, observer)
+        reader, storage = opened(many, Joining(str(many), lost, 99), retries, observer)
         need = reader.needs(one_of_each(reader)[:8])[0]
         attempts = f"{retries + 1} attempt{'s'[: retries > 0]},"
         with pytest.raises(Transient, match=rf"shard.00002.mds is lost; gave up after {attempts}"):
@@ -145,17 +135,17 @@ def test_the_attempts_are_as_many_as_was_said(folder):
         assert observer.counters.totals().retries == retries
 
 
-def test_what_cannot_pass_is_asked_for_once(folder):
-    lost = Joining(str(folder), ("shard.00002.mds",), 99, StorageError)
+def test_what_cannot_pass_is_asked_for_once(many):
+    lost = Joining(str(many), ("shard.00002.mds",), 99, StorageError)
     flaky = ("shard.00004.mds",)
     lost.left[flaky[0]] = 0
-    reader, storage = opened(folder, lost, retries=3)
+    reader, storage = opened(many, lost, retries=3)
     with pytest.raises(StorageError, match=r"shard.00002.mds is lost$"):
         reader.ensure(reader.needs(one_of_each(reader)[:8])[0])
     assert storage.counts["read_parts"] == 1
 
 
-def test_pauses_are_those_that_the_server_asks_for(folder, monkeypatch):
+def test_pauses_are_those_that_the_server_asks_for(many, monkeypatch):
     slept = []
     monkeypatch.setattr("streamplug.fetch.retry.sleep", slept.append)
 
@@ -165,27 +155,27 @@ def test_pauses_are_those_that_the_server_asks_for(folder, monkeypatch):
         return error
 
     lost = tuple(f"shard.{n:05}.mds" for n in range(8))
-    reader, _ = opened(folder, Joining(str(folder), lost, 1, busy), retries=1)
+    reader, _ = opened(many, Joining(str(many), lost, 1, busy), retries=1)
     ids = one_of_each(reader)[:8]
     check(reader.rows(ids), ids)
     assert len(slept) == 1  # for all
     assert slept[0] >= 20.0
 
 
-def test_an_error_names_the_one_that_has_it(folder):
-    (folder / "shard.00003.mds").unlink()
-    reader, _ = opened(folder)
+def test_an_error_names_the_one_that_has_it(many):
+    (many / "shard.00003.mds").unlink()
+    reader, _ = opened(many)
     ids = one_of_each(reader)[:8]
     with pytest.raises(NotFound, match=r"shard.00003.mds does not exist"):
         reader.rows(ids)
     check(reader.rows(ids[:3]), ids[:3])
 
 
-def test_damage_names_the_one_that_has_it(folder):
-    path = folder / "shard.00004.mds"
+def test_damage_names_the_one_that_has_it(many):
+    path = many / "shard.00004.mds"
     data = path.read_bytes()
     path.write_bytes(b"\xff" * 40 + data[40:])
-    reader, _ = opened(folder)
+    reader, _ = opened(many)
     with pytest.raises(CorruptShardError, match=r"^shard 4 \(.*00004.mds\): .*file is damaged"):
         reader.ensure(reader.needs(one_of_each(reader)[:8])[0])
     path.write_bytes(data[:2000])
@@ -197,9 +187,9 @@ def test_damage_names_the_one_that_has_it(folder):
             read(one_of_each(reader)[:8])
 
 
-def test_a_storage_that_gives_nothing_at_all_is_asked_again(folder):
-    storage = FlakyStorage(Joining(str(folder)), fail=lambda name, _: name == "read_parts")
-    reader, counting = opened(folder, storage, retries=1)
+def test_a_storage_that_gives_nothing_at_all_is_asked_again(many):
+    storage = FlakyStorage(Joining(str(many)), fail=lambda name, _: name == "read_parts")
+    reader, counting = opened(many, storage, retries=1)
     ids = one_of_each(reader)[:8]
     with pytest.raises(Transient, match="read_parts was made to fail; gave up after 2 attempts"):
         reader.rows(ids)
@@ -209,7 +199,7 @@ def test_a_storage_that_gives_nothing_at_all_is_asked_again(folder):
     assert counting.counts["read_parts"] == 2 + 2 + 2
 
 
-def test_a_head_that_two_threads_need_is_fetched_once(folder):
+def test_a_head_that_two_threads_need_is_fetched_once(many):
     entered, gate = threading.Event(), threading.Event()
 
     class Gated(Joining):
@@ -218,7 +208,7 @@ def test_a_head_that_two_threads_need_is_fetched_once(folder):
             assert gate.wait(30)
             return super().read_parts(parts)
 
-    reader, storage = opened(folder, Gated(str(folder)))
+    reader, storage = opened(many, Gated(str(many)))
     ids, found = one_of_each(reader), {}
 
     def read(name, wanted):
@@ -243,12 +233,12 @@ def test_a_head_that_two_threads_need_is_fetched_once(folder):
     assert sorted(heads._kept) == list(range(9))
     assert not heads._claims
     # 6 heads and 3 more, 12 samples, of which none came twice
-    sizes = sum(path.stat().st_size for path in sorted(folder.glob("*.mds"))[:9])
+    sizes = sum(path.stat().st_size for path in sorted(many.glob("*.mds"))[:9])
     assert storage.bytes_read < sizes / 4
 
 
-def test_whoever_fails_leaves_heads_to_others(folder):
-    reader, _ = opened(folder, Joining(str(folder), ("shard.00001.mds",)))
+def test_whoever_fails_leaves_heads_to_others(many):
+    reader, _ = opened(many, Joining(str(many), ("shard.00001.mds",)))
     need = reader.needs(one_of_each(reader)[:4])[0]
     with pytest.raises(Transient):
         reader.ensure(need)
@@ -256,7 +246,7 @@ def test_whoever_fails_leaves_heads_to_others(folder):
     reader.ensure(need)
 
 
-def test_the_head_of_another_is_not_waited_for(folder, monkeypatch):
+def test_the_head_of_another_is_not_waited_for(many, monkeypatch):
     retrying = threading.Event()
     over = threading.Event()
 
@@ -265,7 +255,7 @@ def test_the_head_of_another_is_not_waited_for(folder, monkeypatch):
         assert over.wait(30)
 
     monkeypatch.setattr("streamplug.fetch.retry.sleep", pause)
-    reader, _ = opened(folder, Joining(str(folder), ("shard.00001.mds",)), retries=1)
+    reader, _ = opened(many, Joining(str(many), ("shard.00001.mds",)), retries=1)
     ids = one_of_each(reader)[:8]
     thread = threading.Thread(target=reader.ensure, args=reader.needs(ids))
     thread.start()
@@ -281,9 +271,9 @@ def test_the_head_of_another_is_not_waited_for(folder, monkeypatch):
     assert not reader._streams[0]._memory.heads._claims
 
 
-def test_guesses_that_did_not_come_cost_nothing(folder, monkeypatch):
+def test_guesses_that_did_not_come_cost_nothing(many, monkeypatch):
     monkeypatch.setattr("streamplug.read.heads._LUCK", 16)
-    reader, _ = opened(folder, Joining(str(folder), ("shard.00001.mds",), 5))
+    reader, _ = opened(many, Joining(str(many), ("shard.00001.mds",), 5))
     heads = reader._streams[0]._memory.heads
     for _ in range(5):
         with pytest.raises(Transient):
@@ -292,7 +282,7 @@ def test_guesses_that_did_not_come_cost_nothing(folder, monkeypatch):
     reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
 
 
-def test_not_more_is_asked_at_once_for_being_together(folder):
+def test_not_more_is_asked_at_once_for_being_together(many):
     lock, now, most = threading.Lock(), [0], [0]
 
     class Watching(Joining):
@@ -307,16 +297,16 @@ def test_not_more_is_asked_at_once_for_being_together(folder):
                 with lock:
                     now[0] -= len(parts)
 
-    reader, _ = opened(folder, Watching(str(folder)))
+    reader, _ = opened(many, Watching(str(many)))
     assert len(reader.starts) > 33
     ids = np.sort(np.concatenate([one_of_each(reader) + n for n in (0, 9)]))
     check(reader.rows(ids), ids)
     assert 8 < most[0] <= 64
 
 
-def test_each_file_is_told_of(folder):
+def test_each_file_is_told_of(many):
     observer = Observer()
-    reader, _ = opened(folder, observer=observer)
+    reader, _ = opened(many, observer=observer)
     reader.rows(one_of_each(reader)[:8])
     stats = observer.counters.totals()
     assert stats.range_requests == 16

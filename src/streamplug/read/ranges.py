@@ -43,7 +43,11 @@ class _Memory:
 
 
 class RangeShards:
-    """Reads the shards of one stream by ranges."""
+    """Reads the shards of one stream by ranges.
+
+    Attributes:
+        joins: Whether the bytes of several shards can be asked for at once.
+    """
 
     def __init__(self, index: Index, store: RangeStore, columns: Sequence[str] | None) -> None:
         """Read the shards of `index`.
@@ -58,6 +62,7 @@ class RangeShards:
         """
         self._index = index
         self._store = store
+        self.joins = store.joins
         self._memory = self._new_memory()
         self._wanted = [Wanted(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
@@ -141,11 +146,6 @@ class RangeShards:
     def missing(self, shard: int, rows: Int64) -> bool:
         """Say whether samples have to be fetched before they are read."""
         return self._find(shard, rows) is None
-
-    @property
-    def joins(self) -> bool:
-        """Whether the bytes of several shards can be asked for at once."""
-        return self._store.joins
 
     def fetch(self, haul: Haul) -> None:
         """Fetch some pieces, and keep them until they are released.

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 from streamplug.errors import StorageError
@@ -44,7 +44,7 @@ class Http(FsspecStorage):
     """
 
     asynchronous = True
-    cat_options = {"raise_for_status": _demand_part}  # noqa: RUF012 - nobody changes it
+    cat_options: ClassVar[Mapping[str, Any]] = {"raise_for_status": _demand_part}
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
