@@ -129,7 +129,12 @@ class AnswerTests(ConformanceBase):
     location: ClassVar[str]
     first_request: ClassVar[tuple[str, str]]
     operations: ClassVar[tuple[str, ...]] = (
-        *("read", "read_range", "read_parts", "download", "stat", "write"),
+        "read",
+        "read_range",
+        "read_parts",
+        "download",
+        "stat",
+        "write",
     )
     errors: ClassVar[Mapping[int, type[StorageError]]] = ERRORS
 
