@@ -21,6 +21,8 @@ from filelock import FileLock
 from streamplug.testing.answers import recording
 
 AZURITE = "3.35.0"
+CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+"""Where programs are kept from one run of the tests to the next."""
 
 
 @contextmanager
@@ -186,8 +188,7 @@ def azurite():
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.skip("Azurite needs node and npm, which are not installed")
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = caches / "streamplug-tests" / f"azurite-{AZURITE}"
+    folder = CACHES / "streamplug-tests" / f"azurite-{AZURITE}"
     program = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     whole = folder / "whole"
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import threading
 from itertools import chain
 from typing import Any
@@ -340,9 +341,7 @@ def test_batches_need_one_batch_size(folder, batch):
         assert next(dataset.batches(4))["id"].tolist() == [0, 1, 2, 3]
         assert dataset.batch_size == 4
     else:
-        with pytest.raises(
-            ConfigError, match=r"a batch size of 4 for a data set with batch_size=3"
-        ):
+        with pytest.raises(ConfigError, match=r"batch_size=4 here, batch_size=3 of the data set"):
             next(dataset.batches(4))
         assert next(dataset.batches(3))["id"].tolist() == [0, 1, 2]
 
@@ -363,6 +362,7 @@ def test_a_subclass_that_changes_samples_is_honoured(folder):
 
 
 def test_breaking_off_leaves_no_threads(folder, tmp_path):
+    before = set(threading.enumerate())  # of loops that other tests left by an error
     dataset = StreamingDataset(remote=folder, local=str(tmp_path), batch_size=4, predownload=1000)
     for way in (iter, lambda d: d.batches()):
         for number, _ in enumerate(way(dataset)):
@@ -372,7 +372,8 @@ def test_breaking_off_leaves_no_threads(folder, tmp_path):
         next(it)
         it.close()
         del it
-    assert [t for t in threading.enumerate() if "streamplug" in t.name] == []
+    started = set(threading.enumerate()) - before
+    assert [thread for thread in started if "streamplug" in thread.name] == []
 
 
 def test_iteration_goes_on_through_many_blocks(folder, monkeypatch):
@@ -518,8 +519,28 @@ def test_a_state_of_another_run_is_refused_by_what_differs(folder, tmp_path, nam
 def test_a_state_of_other_shards_is_refused(folder, tmp_path):
     saved = make(folder).state_dict()
     other = make(write(tmp_path / "other", size_limit=1000))
-    with pytest.raises(StateError, match=r"another run: shards: saved '"):
+    with pytest.raises(StateError) as caught:
         other.load_state_dict(saved)
+    shards = (
+        rf"shards of each stream: saved \[{make(folder).num_shards}\], now \[{other.num_shards}\]"
+    )
+    assert re.fullmatch(f"the state is of another run: {shards}", str(caught.value))
+
+
+def test_a_state_names_the_stream_whose_shards_differ(tmp_path):
+    def mix(name, sizes):
+        folders = []
+        for number, limit in enumerate(sizes):
+            folder = tmp_path / f"{name}-{number}"
+            with MDSWriter(out=folder, columns={"id": "int"}, samples_limit=limit) as out:
+                out.write_batch({"id": list(range(60))})
+            folders.append(Stream(local=str(folder)))
+        return StreamingDataset(streams=folders, batch_size=4)
+
+    saved = json.loads(json.dumps(mix("one", [20, 20, 14]).state_dict()))
+    with pytest.raises(StateError, match=r"another run: shards: those of stream 2 \(from 0\) have"):
+        mix("other", [20, 20, 13]).load_state_dict(saved)
+    mix("same", [20, 20, 14]).load_state_dict(saved)
 
 
 @pytest.mark.parametrize(

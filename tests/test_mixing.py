@@ -10,6 +10,7 @@ import pytest
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
+from streamplug.tokens import TokenBlocks, TokenDataset
 
 SIZES = (70, 30, 100)
 
@@ -135,7 +136,7 @@ def test_explain_and_where_know_the_mixture(folders):
 def test_weights_without_a_meaning_are_refused(folders):
     with pytest.raises(ConfigError, match="one of proportion, repeat and choose"):
         Stream(local=folders[0], proportion=1, choose=2)
-    with pytest.raises(ConfigError, match="sampling_method='best': choose 'balanced' or 'fixed'"):
+    with pytest.raises(ConfigError, match="sampling_method='best': choose one of balanced, fixed"):
         mixed(folders, [{}] * 3, sampling_method="best")
     with pytest.raises(ConfigError, match="sampling_granularity=0: must be"):
         mixed(folders, [{}] * 3, sampling_granularity=0)
@@ -143,3 +144,87 @@ def test_weights_without_a_meaning_are_refused(folders):
         mixed(folders, [{}] * 3, epoch_size="many")
     with pytest.raises(ConfigError, match="an epoch of the data set has no samples"):
         next(mixed(folders, [{"repeat": 0}] * 3).batches())
+
+
+# -- what the data set gives to its streams -------------------------------------------------
+
+
+@pytest.fixture
+def splits(tmp_path):
+    """Two data sets with two splits each, whose samples say which."""
+    for place in ("a", "b"):
+        for split in ("train", "val"):
+            with MDSWriter(out=tmp_path / place / split, columns={"from": "str"}) as writer:
+                writer.write_batch({"from": [f"{place}/{split}"] * 10})
+    return tmp_path
+
+
+def sources(dataset):
+    return sorted({sample["from"] for sample in dataset})
+
+
+def test_the_split_of_a_data_set_is_that_of_streams_that_have_none(splits):
+    def read(**stream):
+        streams = [Stream(remote=str(splits / "a"), **stream), Stream(remote=str(splits / "b"))]
+        return StreamingDataset(streams=streams, split="train", batch_size=1)
+
+    assert sources(read()) == ["a/train", "b/train"]
+    assert sources(read(split="val")) == ["a/val", "b/train"]
+    assert sources(read(split="")) == ["a/train", "b/train"]  # an empty one is none
+    assert [stream.split for stream in read(split="val").streams] == ["val", "train"]
+
+
+def test_the_split_of_a_data_set_reaches_caches_and_configs(splits):
+    remotes = [f"file://{splits / place}" for place in "ab"]
+    config = {
+        "streams": [
+            {"remote": remote, "local": str(splits / f"cache-{number}")}
+            for number, remote in enumerate(remotes)
+        ],
+        "split": "val",
+        "batch_size": 1,
+    }
+    assert sources(StreamingDataset.from_config(config)) == ["a/val", "b/val"]
+    assert (splits / "cache-1" / "val" / "index.json").exists()
+
+
+def test_every_option_of_streams_that_a_data_set_has_reaches_them(splits):
+    options = {
+        "split": "val",
+        "download_retry": 7,
+        "download_timeout": 8.0,
+        "keep_zip": True,
+        "cache_limit": "1gb",
+        "fetch": "shard",
+        "storage_options": {"auto_mkdir": False},
+        "decoders": {},
+    }
+    place = {"remote": f"file://{splits / 'a'}", "local": str(splits / "cache")}
+    dataset = StreamingDataset(streams=[Stream(**place)], **options)
+    stream = dataset.streams[0]
+    assert {name: getattr(stream, name) for name in options} == options
+    own = {
+        **options,
+        "split": "train",
+        "download_retry": 0,
+        "keep_zip": False,
+        "cache_limit": 10**9,
+    }
+    kept = StreamingDataset(streams=[Stream(**place, **own)], **options).streams[0]
+    assert {name: getattr(kept, name) for name in options} == own
+
+
+def test_the_split_of_a_data_set_reaches_rows_of_tokens_and_curricula(splits):
+    for place in "cd":
+        with MDSWriter(out=splits / place / "val", columns={"tokens": "ndarray:int32"}) as writer:
+            writer.write({"tokens": np.arange(64, dtype=np.int32)})
+    streams = [Stream(remote=str(splits / place)) for place in "cd"]
+    rows = TokenDataset(
+        tokens=TokenBlocks(column="tokens", length=8), streams=streams, split="val", batch_size=1
+    )
+    assert len(rows) == 16
+    streams = [Stream(remote=str(splits / place)) for place in "ab"]
+    halves = StreamingDataset(
+        streams=streams, split="val", curriculum={0: [0.5, 0.5]}, batch_size=1, shuffle=True
+    )
+    assert sources(halves) == ["a/val", "b/val"]

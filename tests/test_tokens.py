@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamplug import MDSWriter, Stream, World
+from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, StateError
 from streamplug.tokens import TokenBlocks, TokenDataset, TokenPacks
 from streamplug.tokens.count import _Counter
@@ -311,8 +312,25 @@ def test_a_state_of_other_rows_is_refused(tmp_path):
     other = TokenDataset(
         tokens=TokenBlocks(column="tokens", length=32, across=False), local=folder, batch_size=2
     )
-    with pytest.raises(StateError, match="shards"):
+    with pytest.raises(StateError, match=r"another run: tokens.across: saved True, now False$"):
         other.load_state_dict(state)
+
+
+def test_a_state_names_the_extras_that_differ(tmp_path):
+    folder = write(tmp_path / "set", documents([32] * 30))
+
+    def opened(**view):
+        view = TokenPacks(column="tokens", length=32, **view)
+        return TokenDataset(tokens=view, local=folder, batch_size=2)
+
+    state = json.loads(json.dumps(opened().state_dict()))
+    opened().load_state_dict(state)
+    saved, now = r"\['documents', 'positions', 'mask'\]", r"\['mask'\]"
+    with pytest.raises(StateError, match=f"tokens.extras: saved {saved}, now {now}$"):
+        opened(extras=["mask"]).load_state_dict(state)
+    plain = StreamingDataset(local=folder, batch_size=2)
+    with pytest.raises(StateError, match="tokens: saved rows by 'TokenPacks', now samples as they"):
+        plain.load_state_dict(state)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from streamplug import MDSWriter, Stream
+from streamplug import MDSWriter, Stream, merge_index
 from streamplug.cli import main
 from streamplug.errors import NotFound
 from streamplug.verify import verify
@@ -93,13 +93,59 @@ def test_missing_index_is_an_error(tmp_path):
 def test_command_tells_and_exits(folder):
     whole = CliRunner().invoke(main, ["verify", str(folder)])
     assert whole.exit_code == 0
-    assert "whole; " in whole.stdout
+    assert whole.stdout.startswith(f"{folder}: OK: 7 shards, 50 samples decode, ")
+    assert whole.stdout.endswith(" bytes; digests: sha1, xxh64\n")
     min(folder.glob("shard.00000*")).write_bytes(b"")
     damaged = CliRunner().invoke(main, ["verify", str(folder), "--retries", "0"])
     assert damaged.exit_code == 1
     assert "shard 0 (shard.00000.mds): " in damaged.stdout
     as_json = CliRunner().invoke(main, ["verify", str(folder), "--retries", "0", "--json"])
     assert [p["shard"] for p in json.loads(as_json.stdout)["problems"]] == [0]
+
+
+def test_without_digests_it_says_that_changed_values_cannot_be_found(tmp_path):
+    with MDSWriter(columns={"id": "int"}, out=tmp_path / "set", hashes=[]) as writer:
+        for n in range(10):
+            writer.write({"id": n})
+    path = tmp_path / "set" / "shard.00000.mds"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1  # of the last number, which then is another one
+    path.write_bytes(data)
+    told = CliRunner().invoke(main, ["verify", str(tmp_path / "set")])
+    assert told.exit_code == 0
+    assert "digests: none, so changed bytes in values cannot be found" in told.stdout
+    said = json.loads(CliRunner().invoke(main, ["verify", str(tmp_path / "set"), "--json"]).stdout)
+    assert (said["ok"], said["digests"], said["without_digests"]) == (True, [], 1)
+
+
+def test_a_set_of_which_some_shards_have_digests_says_how_many_have_none(tmp_path):
+    for name, hashes in (("a", ["sha1"]), ("b", [])):
+        with MDSWriter(columns={"id": "int"}, out=tmp_path / name, hashes=hashes) as writer:
+            writer.write({"id": 1})
+    merge_index(tmp_path)
+    told = CliRunner().invoke(main, ["verify", str(tmp_path)])
+    assert "digests: sha1, but 1 shard lacks them, where changed bytes" in told.stdout
+
+
+def test_shards_whose_columns_differ_are_a_problem(tmp_path):
+    both = {"a": {"id": "int", "text": "str"}, "b": {"id": "str", "label": "int"}}
+    shards = []
+    for name, columns in both.items():
+        with MDSWriter(columns=columns, out=tmp_path / name) as writer:
+            writer.write({column: 1 if spec == "int" else "x" for column, spec in columns.items()})
+        [entry] = json.loads((tmp_path / name / "index.json").read_bytes())["shards"]
+        entry["raw_data"]["basename"] = f"{name}/shard.00000.mds"
+        shards.append(entry)
+    (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    told = CliRunner().invoke(main, ["verify", str(tmp_path)])
+    assert told.exit_code == 1
+    for line in (
+        "shard 1 (b/shard.00000.mds): column 'id' is 'str' in it, but 'int' in shard 0",
+        "shard 1 (b/shard.00000.mds): it has no column 'text', which is 'str' in shard 0",
+        "shard 1 (b/shard.00000.mds): it has a column 'label' ('int'), which shard 0 has not",
+        f"{tmp_path}: 3 problems: 2 shards, 2 samples, ",
+    ):
+        assert line in told.stdout
 
 
 def test_split_is_verified(tmp_path):

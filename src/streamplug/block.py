@@ -13,9 +13,9 @@ import numpy as np
 from streamplug import advice
 from streamplug.errors import StreamplugError
 from streamplug.fetch import Limits, Needs, Observer, made_ahead, prefetched
+from streamplug.open_stream import OpenStream
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Samples
-from streamplug.stream import OpenStream
 from streamplug.types import Int64, World
 
 T = TypeVar("T")

@@ -8,27 +8,27 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from streamplug.attributes import DatasetAttributes
 from streamplug.block import Block, Source, planned
 from streamplug.clock import Loop
 from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.explain import Use, explain, where
 from streamplug.fetch import Observer
-from streamplug.index import shards_digest
 from streamplug.interfaces import Callback, Decoder, Stats
-from streamplug.mixing import Sampling, mix
-from streamplug.plan import Planner
-from streamplug.plugin.registry import blank, make, registrations, restore
+from streamplug.mixing import Sampling, make_run, streams_of
+from streamplug.open_stream import contents_of
+from streamplug.order_options import OrderOptions
+from streamplug.plan import Contents
+from streamplug.plugin.registry import blank, registrations, restore
 from streamplug.read import chosen, chosen_one
-from streamplug.run import Run, Wishes, wanted_shuffle
-from streamplug.stream import Stream, read_all, streams_of
-from streamplug.summary import ShownDataset
+from streamplug.stream import Stream, read_all
 from streamplug.types import ColumnValues, Int64, Sample, World
 from streamplug.watch import Watch, callbacks_of, in_worker
 
 T = TypeVar("T")
 
 
-class StreamingDataset(ShownDataset, Configurable, section="dataset"):
+class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
     """Samples of one or several streams, in an order that does not depend on the hardware.
 
     For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times
@@ -42,7 +42,7 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
         streams: The streams; or else give `remote`, `local`, `split` for a single one.
         remote: URL or path of the data set; with a `format`, also of its files, as for `Stream`.
         local: Directory for its shards; the data set itself if there is no `remote`.
-        split: Sub-directory of both.
+        split: Sub-directory of both, of each stream that has none of its own.
         download_retry: How often a failed download is tried again.
         download_timeout: Seconds after which a download fails during which nothing arrived.
         validate_hash: Which digest of files to check, those in `local` once in each process; None
@@ -62,10 +62,9 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
             each pass in an order of its own, and an epoch is no more than `epoch_size` samples.
         batching_method: What a batch is made of. ``"random"``: whatever the order brings.
             ``"stratified"``: each rank's part of each batch has all streams by their shares.
-            ``"per_stream"``: each global batch is of one stream. ``"device_per_stream"``: each rank's
-            part of it is.
-        num_canonical_nodes: Into how many lanes the order is split; None for the algorithm's
-            default: the number of nodes when the run begins.
+            ``"per_stream"``: a global batch is of one stream; ``"device_per_stream"``: a rank's batch.
+        num_canonical_nodes: Into how many lanes the order is split; None for the default of `shuffle_algo`,
+            shuffled or not: the number of nodes when the run begins, 64 times that with py1s and py2s.
         batch_size: Samples per batch of one rank; must be the loader's. None, for a single rank
             without workers, counts every sample as a batch.
         shuffle: Whether to shuffle.
@@ -101,8 +100,8 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
         download_timeout: float = 60.0,
         validate_hash: str | None = None,
         keep_zip: bool = False,
-        cache_limit: int | str | None = None,
-        epoch_size: int | str | None = None,
+        cache_limit: float | str | None = None,
+        epoch_size: float | str | None = None,
         predownload: int | None = None,
         fetch: str = "shard",
         sampling_method: str = "balanced",
@@ -126,11 +125,24 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
         progress_bar: bool | None = None,
         world: World | None = None,
     ) -> None:
+        options = OrderOptions(
+            shuffle=shuffle,
+            shuffle_algo=shuffle_algo,
+            shuffle_seed=shuffle_seed,
+            shuffle_block_size=shuffle_block_size,
+            num_canonical_nodes=num_canonical_nodes,
+            partition_algo=partition_algo,
+            batching_method=batching_method,
+        )
+        sampling = Sampling(epoch_size, sampling_method, sampling_granularity, curriculum)
+        batch_size = whole_number("batch_size", batch_size, 1)
+        self.predownload, self._given_world = whole_number("predownload", predownload, 0), world
+        self._replication = whole_number("replication", replication, 1) or 1
         self.streams = streams_of(
             streams,
             remote,
             local,
-            split,
+            split=split,
             download_retry=download_retry,
             download_timeout=download_timeout,
             validate_hash=validate_hash,
@@ -141,65 +153,29 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
             decoders=decoders,
             format=format,
         )
-        batch_size = whole_number("batch_size", batch_size, 1)
-        self.predownload, self._given_world = whole_number("predownload", predownload, 0), world
-        self._replication = whole_number("replication", replication, 1) or 1
+        sampling.check(self.streams, options)
         told = callbacks_of(callbacks)
         self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
-        digest = self._open_streams(columns, allow_unsafe_types)
-        wishes = Wishes(
-            shuffle_algo=wanted_shuffle(shuffle_algo, used=shuffle),
-            shuffle_seed=whole_number("shuffle_seed", shuffle_seed, 0),
-            shuffle_block_size=whole_number("shuffle_block_size", shuffle_block_size, 1),
-            num_canonical_nodes=whole_number("num_canonical_nodes", num_canonical_nodes, 1),
-            partition_algo=partition_algo,
-            batching_method=batching_method,
+        contents = self._open_streams(columns, allow_unsafe_types)
+        self._run = make_run(
+            sampling, self.streams, self._reader, options, contents=contents, batch_size=batch_size
         )
-        starts, shards = self._reader.starts, self._reader.stream_shards
-        sampling = Sampling(epoch_size, sampling_method, sampling_granularity, curriculum)
-        mixture = mix(sampling, self.streams, starts, shards, wishes)
-        algo = make("shuffle", wishes.shuffle_algo or "none")
-        planner = Planner(starts, shards, mixture, algo, shuffled=shuffle)
-        self._run = Run(planner, digest, batch_size, wishes)
 
     _read = staticmethod(read_all)  # a subclass may read something else of them
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> str:
-        """Open what is read; returns the digest of the shards' sizes."""
+    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:
+        """Open what is read, and describe it for states."""
         opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
-        self._reader = self._read(opened, columns)
+        self._opened, self._reader = opened, self._read(opened, columns)
         self._size = int(self._reader.starts[-1])
         self._source = Source.of(opened, self._reader, columns, self.predownload)
-        # That of a single stream may be known without looking at every shard.
-        return opened[0].index.digest if len(opened) == 1 else shards_digest(self._reader.starts)
+        return contents_of(opened, self._reader.starts)
 
     # -- what there is --------------------------------------------------------
-
-    @property
-    def size(self) -> int:
-        """Number of samples of all streams."""
-        return self._size
-
-    num_samples = size
-
-    @property
-    def num_shards(self) -> int:
-        """Number of shards of all streams."""
-        return len(self._reader.starts) - 1
-
-    @property
-    def samples_per_shard(self) -> Int64:
-        """Number of samples of each shard, shape ``[num_shards]``; worked out at each call."""
-        return np.diff(self._reader.starts)
-
-    @property
-    def batch_size(self) -> int | None:
-        """Samples per batch of one rank."""
-        return self._run.batch_size
 
     def __len__(self) -> int:
         """Return the number of samples that one rank sees in an epoch."""
@@ -283,7 +259,10 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
 
     def _world(self) -> World:
         """Return where this rank stands, without its workers; a group of replicas counts as one."""
-        return self._found_world().replicated(self._replication)
+        return self._grouped(self._found_world())
+
+    def _grouped(self, world: World) -> World:
+        return world.replicated(self._replication, keep_nodes=self._run.options.elastic)
 
     def _found_world(self) -> World:
         """Return where this rank stands according to its user or its launcher."""
@@ -300,11 +279,12 @@ class StreamingDataset(ShownDataset, Configurable, section="dataset"):
     ) -> dict[str, Any]:
         """Return where the run stands, as plain JSON values, between two global batches.
 
+        Random numbers of transforms and workers are not in it: derive those from the sample and the epoch.
+
         Args:
             num_samples: Samples over all ranks that were used in the current epoch. None asks the
                 data set, which knows it only when it was iterated over in this process.
-            from_beginning: Whether `num_samples` counts from the beginning of the epoch or from
-                where it was resumed.
+            from_beginning: Whether `num_samples` counts from the epoch's beginning, or where it was resumed.
 
         Raises:
             StateError: If it does not know, or `num_samples` is not whole global batches.

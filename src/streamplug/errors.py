@@ -14,6 +14,10 @@ class ConfigError(StreamplugError, ValueError):
     """An argument, a config key or an environment variable has no valid meaning."""
 
 
+class UnknownKeywordError(ConfigError, TypeError):
+    """A constructor was given a keyword argument that it does not have."""
+
+
 # -- plugins ------------------------------------------------------------------
 
 
@@ -45,7 +49,13 @@ class StorageError(StreamplugError, OSError):
 
 
 class NotFound(StorageError, FileNotFoundError):
-    """The object does not exist."""
+    """The object does not exist.
+
+    Attributes:
+        bucket: Name of the bucket or container, if that does not exist.
+    """
+
+    bucket: str = ""
 
 
 class AccessDenied(StorageError, PermissionError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -11,6 +11,9 @@ import xxhash
 
 from streamplug.errors import ConfigError
 from streamplug.types import Buffer
+
+DEFAULT_HASHES = ("xxh3_64",)
+"""Digests that are written unless others are asked for: the fastest, so that damage is always noticed."""
 
 
 class Digest(Protocol):
@@ -42,6 +45,27 @@ def new_hash(name: str) -> Digest:
     if name in xxhash.algorithms_available:
         return getattr(xxhash, name)()  # type: ignore[no-any-return]  # a name of algorithms_available
     return hashlib.new(name, usedforsecurity=False)
+
+
+def chosen_hashes(hashes: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the digests to write, sorted.
+
+    Args:
+        hashes: What a user asked for: None for `DEFAULT_HASHES`, an empty sequence for none.
+
+    Raises:
+        ConfigError: If there is no algorithm of a name, or it is no sequence of names.
+    """
+    if hashes is None:
+        return DEFAULT_HASHES
+    if isinstance(hashes, str) or not isinstance(hashes, Iterable):
+        raise ConfigError(
+            f"hashes={hashes!r:.80}: expected a list of names, such as ['sha1'], [] for none, or None for "
+            f"{list(DEFAULT_HASHES)}"
+        )
+    for name in hashes:
+        new_hash(name)  # refuses unknown names
+    return tuple(sorted(set(hashes)))
 
 
 def digests(names: Iterable[str], buffers: Iterable[Buffer]) -> dict[str, str]:

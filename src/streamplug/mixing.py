@@ -1,15 +1,26 @@
-"""What users say of a mixture of streams, made into what the plan computes with."""
+"""What users say of one or several streams, made into what the plan computes with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 from streamplug.config import parse_count, whole_number
 from streamplug.errors import ConfigError
-from streamplug.plan import Curriculum, Mixture, choose_per_stream, proportion_per_stream
-from streamplug.run import Wishes
+from streamplug.order_options import OrderOptions, check_choice
+from streamplug.plan import (
+    Contents,
+    Curriculum,
+    Mixture,
+    Planner,
+    choose_per_stream,
+    proportion_per_stream,
+)
+from streamplug.read import Samples
+from streamplug.run import Run
 from streamplug.stream import Stream
 from streamplug.types import Int64
 
@@ -23,12 +34,77 @@ class Sampling:
         method: Whether what is chosen of a stream changes with the epoch.
         granularity: Samples that are chosen of a shard at a time.
         curriculum: Proportions by step, or None.
+
+    Raises:
+        ConfigError: If one of them has no meaning.
     """
 
-    epoch_size: int | str | None
+    epoch_size: float | str | None
     method: str
     granularity: int
     curriculum: Mapping[int | str, Sequence[float]] | None
+
+    def __post_init__(self) -> None:
+        check_choice("sampling_method", self.method, ("balanced", "fixed"))
+        granularity = whole_number("sampling_granularity", self.granularity, 1)
+        if granularity is None:
+            raise ConfigError("sampling_granularity=None: must be a whole number of at least 1")
+        object.__setattr__(self, "granularity", granularity)
+        if self.epoch_size is not None:
+            object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
+
+    def check(self, streams: Sequence[Stream], options: OrderOptions) -> None:
+        """Refuse combinations of options that have no meaning, whatever the streams hold.
+
+        Raises:
+            ConfigError: If there is one.
+        """
+        if self.curriculum is None:
+            return
+        if any(stream.weight.given for stream in streams):
+            raise ConfigError(
+                "curriculum= takes the place of the streams' proportion, repeat and choose"
+            )
+        if not options.elastic:
+            raise ConfigError("curriculum= needs partition_algo='elastic'")
+        if (self.method, self.granularity) != ("balanced", 1):
+            raise ConfigError(
+                "curriculum= takes all of every stream: sampling_method= and sampling_granularity= have "
+                "no meaning with it"
+            )
+
+
+def streams_of(
+    streams: Sequence[Stream] | None,
+    remote: str | Sequence[str] | None,
+    local: str | None,
+    **defaults: Any,
+) -> list[Stream]:
+    """Return what a data set reads, with values for what its streams leave open.
+
+    Args:
+        streams: The streams; or else `remote`, `local` or both are those of a single one.
+        remote: As for `Stream`.
+        local: As for `Stream`.
+        **defaults: Values for streams that have none of their own, by the names of attributes.
+
+    Raises:
+        ConfigError: If nothing or too much is given, or streams limit one directory differently.
+    """
+    if (streams is None) == (remote is None and local is None):
+        raise ConfigError("give either streams= or remote=/local=")
+    given = streams or [Stream(remote=remote, local=local, format=defaults.get("format"))]
+    complete = [stream.with_defaults(**defaults) for stream in given]
+    limits: dict[Path, int | None] = {}
+    for stream in complete:
+        if stream.cache is not None:
+            root, limit = stream.cache
+            if limits.setdefault(root.resolve(), limit) != limit:
+                raise ConfigError(
+                    f"{stream!r}: cache_limit={stream.cache_limit!r}, but another stream says "
+                    f"{limits[root.resolve()]} for {root}; streams that share a directory share its limit"
+                )
+    return complete
 
 
 def mix(
@@ -36,40 +112,55 @@ def mix(
     streams: Sequence[Stream],
     starts: Int64,
     shards: Sequence[int],
-    wishes: Wishes,
+    options: OrderOptions,
 ) -> Mixture | Curriculum:
     """Return what an epoch takes of the streams.
 
     Args:
-        sampling: What is said of all of them.
+        sampling: What is said of all of them, checked with them and `options`.
         streams: What is said of each.
         starts: First sample id of each shard, and the total.
         shards: First shard of each stream, and the total.
-        wishes: What is asked of the order.
+        options: What is asked of the order.
 
     Raises:
-        ConfigError: If what is said has no meaning, or contradicts itself.
+        ConfigError: If what is said has no meaning for streams of these sizes.
     """
-    if sampling.method not in ("balanced", "fixed"):
-        raise ConfigError(f"sampling_method={sampling.method!r}: choose 'balanced' or 'fixed'")
-    granularity = whole_number("sampling_granularity", sampling.granularity, 1)
-    given, elastic = sampling.epoch_size, wishes.partition_algo == "elastic"
-    size = None if given is None else parse_count(given, "epoch_size")
+    size = None if sampling.epoch_size is None else int(sampling.epoch_size)
     sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
+    if sampling.curriculum is not None:
+        return Curriculum.read(sampling.curriculum, sizes, sum(sizes) if size is None else size)
     weights = [stream.weight for stream in streams]
-    if sampling.curriculum is None:
-        choose = choose_per_stream(sizes, weights, size, wishes.shuffle_seed)
-        shares = proportion_per_stream(sizes, weights, size, choose)
-        return Mixture(tuple(choose), sampling.method, granularity, not elastic, tuple(shares))
-    if any(weight.given for weight in weights):
-        raise ConfigError(
-            "curriculum= takes the place of the streams' proportion, repeat and choose"
-        )
-    if not elastic:
-        raise ConfigError("curriculum= needs partition_algo='elastic'")
-    if (sampling.method, granularity) != ("balanced", 1):
-        raise ConfigError(
-            "curriculum= takes all of every stream: sampling_method= and sampling_granularity= have no "
-            "meaning with it"
-        )
-    return Curriculum.read(sampling.curriculum, sizes, sum(sizes) if size is None else size)
+    choose = choose_per_stream(sizes, weights, size, options.shuffle_seed)
+    shares = proportion_per_stream(sizes, weights, size, choose)
+    return Mixture(
+        tuple(choose), sampling.method, sampling.granularity, not options.elastic, tuple(shares)
+    )
+
+
+def make_run(
+    sampling: Sampling,
+    streams: Sequence[Stream],
+    reader: Samples,
+    options: OrderOptions,
+    *,
+    contents: Contents,
+    batch_size: int | None,
+) -> Run:
+    """Return the run over some streams.
+
+    Args:
+        sampling: What is said of all of them.
+        streams: What is said of each.
+        reader: Their samples.
+        options: What is asked of the order.
+        contents: What their shards are.
+        batch_size: Samples per batch of one rank, or None.
+
+    Raises:
+        ConfigError: As `mix`.
+    """
+    starts, shards = reader.starts, reader.stream_shards
+    mixture = mix(sampling, streams, starts, shards, options)
+    planner = Planner(starts, shards, mixture, options.algorithm(), shuffled=options.shuffle)
+    return Run(planner, contents, batch_size, options)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from streamplug import advice
 from streamplug.clock import EpochClock, Loop, private_cells
-from streamplug.config import check_flags, whole_number
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan import BATCHINGS, PARTITIONS, Curriculum, Epoch, Planner, Setting, state
-from streamplug.plugin.catalog import CATALOG
-from streamplug.plugin.registry import make
+from streamplug.order_options import OrderOptions
+from streamplug.plan import Contents, Curriculum, Epoch, Planner, Setting, state
 from streamplug.types import World
 
 _MOST = 1 << 20
@@ -21,75 +20,30 @@ _FAR = 1 << 62
 """A run has fewer samples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a user asks of the order; None leaves it open.
-
-    Attributes:
-        shuffle_algo: Name of the shuffle; None does not shuffle.
-        shuffle_seed: Its seed.
-        shuffle_block_size: Its block size.
-        num_canonical_nodes: Lanes.
-        partition_algo: Name of the partition.
-        batching_method: Name of the batching method.
-    """
-
-    shuffle_algo: str | None
-    shuffle_seed: int
-    shuffle_block_size: int | None
-    num_canonical_nodes: int | None
-    partition_algo: str
-    batching_method: str
-
-    def __post_init__(self) -> None:
-        for name, choices in (("partition_algo", PARTITIONS), ("batching_method", BATCHINGS)):
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(f"{name}={value!r}: choose one of {', '.join(choices)}")
-
-
-def wanted_shuffle(name: str, *, used: bool) -> str | None:
-    """Return the name of the shuffle to be used, or None for none.
-
-    One that is not used must exist all the same, or be known to be in a plugin: else it would be found
-    wrong only by the run that shuffles.
-
-    Raises:
-        ConfigError: If it is no name, or `used` no flag.
-        PluginError: If nothing answers to it; the text says what may be meant.
-    """
-    check_flags(shuffle=used)
-    if not isinstance(name, str):
-        raise ConfigError(
-            f"shuffle_algo={name!r:.60}: expected the name of a shuffle; shuffle=False for none"
-        )
-    if not used and name not in CATALOG["shuffle"]:
-        make("shuffle", name)
-    return name if used else None
-
-
 class Run:
     """What a data set does epoch after epoch, on whatever world reads it.
 
     Attributes:
         batch_size: Samples per batch of one rank, or None while nobody has said.
+        options: What is asked of the order.
         clock: Counts the epochs.
         version: How often the order was changed since the run was made.
     """
 
     def __init__(
-        self, planner: Planner, digest: str, batch_size: int | None, wishes: Wishes
+        self, planner: Planner, contents: Contents, batch_size: int | None, options: OrderOptions
     ) -> None:
         """Describe a run.
 
         Args:
             planner: Makes the epochs.
-            digest: Of the sizes of the shards.
+            contents: What the shards are.
             batch_size: Samples per batch of one rank.
-            wishes: What is asked of the order.
+            options: What is asked of the order.
         """
-        self.batch_size = batch_size
+        self.batch_size, self.options = batch_size, options
         self.clock = EpochClock(private_cells())
-        self._planner, self._digest, self._wishes = planner, digest, wishes
+        self._planner, self._contents = planner, contents
         # Where the run began on another world: its canonical nodes, nodes and batch size.
         self._lanes: int | None = None
         self._first_nodes: int | None = None
@@ -104,21 +58,35 @@ class Run:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
 
-    def asked(self, batch_size: int | None, **wishes: Any) -> Run:
-        """Return a run over the same streams, from its beginning, of which something else is asked.
+    def asked(self, batch_size: int | None, **changes: Any) -> Run:
+        """Return a run over the same streams, from its beginning, with other options.
 
         Args:
             batch_size: Samples per batch of one rank.
-            **wishes: What differs in `Wishes`.
+            **changes: The options that differ, see `OrderOptions`.
 
         Raises:
             ConfigError: If it has no meaning.
             PluginError: If there is no such shuffle.
         """
-        changed = replace(self._wishes, **wishes)
-        name = changed.shuffle_algo
-        planner = self._planner.ordered(make("shuffle", name or "none"), shuffled=name is not None)
-        return Run(planner, self._digest, batch_size, changed)
+        options = replace(self.options, **changes)
+        planner = self._planner.ordered(options.algorithm(), shuffled=options.shuffle)
+        return Run(planner, self._contents, batch_size, options)
+
+    @property
+    def first_nodes(self) -> int | None:
+        """Number of nodes that the state says which was loaded; None if none was, or it says nothing."""
+        return self._first_nodes
+
+    @property
+    def planner(self) -> Planner:
+        """Makes the epochs."""
+        return self._planner
+
+    @property
+    def epoch_size(self) -> int:
+        """Samples of an epoch over all ranks, before any are repeated to fill it up."""
+        return self._planner.size
 
     @property
     def batch(self) -> int:
@@ -135,7 +103,8 @@ class Run:
             self.batch_size = batch_size
         if batch_size not in (None, self.batch_size):
             raise ConfigError(
-                f"a batch size of {batch_size} for a data set with batch_size={self.batch_size}"
+                f"batch_size={batch_size} here, batch_size={self.batch_size} of the data set: the order "
+                "of samples depends on it; give both the same number, or leave it out here"
             )
         if self.batch_size is None:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
@@ -167,11 +136,11 @@ class Run:
         if self.clock.begun() > 1:  # workers of the first epoch have said it
             return
         # Only some shuffles take account of blocks: who names a size knows that his does.
-        wishes, blocks = self._wishes, self._wishes.shuffle_block_size is not None
-        blocks = wishes.shuffle_algo == "window" or (blocks and wishes.shuffle_algo != "global")
+        shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
+        blocks = shuffle == "window" or (blocks and shuffle != "global")
         advice.on_batches(self.batch_size, world)
         advice.on_order(
-            shuffle=wishes.shuffle_algo,
+            shuffle=shuffle,
             block=setting.block_size if blocks else None,
             lanes=setting.lanes,
             samples=self._planner.samples,
@@ -184,37 +153,37 @@ class Run:
             raise ConfigError("an epoch of the data set has no samples")
 
     def _setting(self, world: World) -> Setting:
-        wishes, algorithm = self._wishes, self._planner.algorithm
-        lanes = wishes.num_canonical_nodes or self._lanes
-        lanes = lanes or algorithm.default_canonical_nodes(world.nodes)
-        if wishes.partition_algo == "elastic":  # more lanes than samples are of no use
+        options, algorithm = self.options, self._planner.algorithm
+        lanes = options.canonical_nodes(world.nodes, self._lanes)
+        if options.elastic:  # more lanes than samples are of no use
             lanes = max(min(lanes, self._planner.size), 1)
         return Setting(
-            seed=wishes.shuffle_seed,
+            seed=options.shuffle_seed,
             lanes=lanes,
-            block_size=wishes.shuffle_block_size or algorithm.default_block_size(lanes),
-            partition=wishes.partition_algo,
+            block_size=options.shuffle_block_size or algorithm.default_block_size(lanes),
+            partition=options.partition_algo,
             first_nodes=self._first_nodes or world.nodes,
-            batching=wishes.batching_method,
+            batching=options.batching_method,
             unit=self._first_batch or self.batch,
         )
 
     def identity(self, world: World) -> state.Identity:
         """Return what makes this run's order what it is."""
-        setting, planner, wishes = self._setting(world), self._planner, self._wishes
+        setting, planner = self._setting(world), self._planner
         return state.Identity(
             size=planner.samples,
-            shards=self._digest,
+            shards=self._contents.digest,
             global_batch=self.batch * world.ranks,
             epoch_size=planner.size,
             streams=planner.streams,
-            shuffle_algo=wishes.shuffle_algo,
+            shuffle_algo=self.options.used_shuffle,
             shuffle_seed=setting.seed,
             shuffle_block_size=setting.block_size,
             num_canonical_nodes=setting.lanes,
             partition_algo=setting.partition,
             batching_method=setting.batching,
             **planner.mixture.identity(),
+            contents=self._contents,
         )
 
     # -- where it stands --------------------------------------------------------
@@ -366,6 +335,9 @@ class Run:
         size, total = self._planner.size, self.batch * world.ranks
         # Each stream may fill up a batch of its own, and ranks may repeat some.
         steps = -(-size // total) + len(self._planner.streams) + world.ranks
+        if not self.options.elastic:
+            # Each lane of a stream may be filled up for any world, of no more ranks than a batch has samples.
+            steps += 3 * self._setting(world).lanes * len(self._planner.streams)
         if step > steps or (epoch + 1) * (size + steps * total) >= _FAR:
             raise StateError(
                 f"the state is at epoch {epoch}, sample {saved['sample_in_epoch']}; "

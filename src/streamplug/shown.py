@@ -94,7 +94,7 @@ class ShownStream(Shown):
         format: str | None
         fetch: str | None
         validate_hash: str | None
-        cache_limit: int | str | None
+        cache_limit: float | str | None
 
         @property
         def url(self) -> str:

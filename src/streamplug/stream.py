@@ -10,10 +10,11 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.config import Configurable, check_flags, check_names, check_seconds, whole_number
-from streamplug.errors import ConfigError, NotFound, UnsafeTypeError
+from streamplug.config import Configurable, check_flags, check_seconds, whole_number
+from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
 from streamplug.fetch import (
     DOWNLOAD_TIMEOUT,
+    PROBE_RETRIES,
     Deriver,
     FetchOptions,
     FileSet,
@@ -23,24 +24,34 @@ from streamplug.fetch import (
     ScanProgress,
     ShardStore,
     file_set,
+    has_index,
     is_file,
     limit_bytes,
+    open_copy,
     open_index,
     patient,
+    probed,
     read_index,
+    report_offline,
+    selection_of,
     source_of,
     take_into_use,
     translation,
+    unavailable,
 )
 from streamplug.fetch.observe import observing
-from streamplug.fetch.temporary import kept_home
+from streamplug.fetch.user_cache import source_cache_dir, unnamed_cache_dir
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Decoder, Format, Storage
+from streamplug.interfaces.storage import public_url
+from streamplug.open_stream import OpenStream, read_all
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.plugin.registry import make
-from streamplug.read import OpenShards, RangeShards, Reader, Samples, decoded_by
+from streamplug.plugin.registry import make, needed_by
+from streamplug.read import decoded_by
 from streamplug.shown import ShownStream
+
+__all__ = ["Stream", "read_all"]
 
 _LOG = logging.getLogger("streamplug")
 
@@ -51,7 +62,8 @@ class Stream(ShownStream, Configurable):
 
     Attributes:
         remote: URL or path of the data set; None if `local` is the data set itself. With a `format`, it
-            may also be of files, with ``*``, ``**`` and ``{…}``, or a list of such.
+            may also be of files, with ``*``, ``**`` and ``{…}``, or a list of such. A file that is listed
+            several times is read as often, and downloaded once.
         local: Directory for its shards. None, or the same directory as `remote`, reads a remote that is a
             local path in place; None keeps any other in the directory for temporary files.
         split: Sub-directory of both.
@@ -65,7 +77,9 @@ class Stream(ShownStream, Configurable):
             was in the cache. None checks what is downloaded by a fast one of those that the index has.
         keep_zip: Whether compressed files stay beside the raw ones.
         cache_limit: How much the shards in `local` may take, over all processes that use it and all
-            splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk. None for any amount.
+            splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk. None for any amount. For a
+            compressed data set that is read in place, how much its unpacked shards may take in the user's
+            cache directory.
         fetch: ``"shard"`` fetches whole shards; ``"range"`` only the bytes of samples that are asked for,
             which needs shards that are not compressed. It keeps nothing, but the index in `local` if
             that is given.
@@ -80,12 +94,12 @@ class Stream(ShownStream, Configurable):
     split: str | None = None
     proportion: float | None = None
     repeat: float | None = None
-    choose: int | None = None
+    choose: float | None = None
     download_retry: int | None = None
     download_timeout: float | None = None
     validate_hash: str | None = None
     keep_zip: bool | None = None
-    cache_limit: int | str | None = None
+    cache_limit: float | str | None = None
     fetch: str | None = None
     storage_options: Mapping[str, Any] | None = None
     decoders: Mapping[str, Decoder] | None = None
@@ -104,7 +118,8 @@ class Stream(ShownStream, Configurable):
                 raise ConfigError(
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
                 )
-        _ = self._files  # likewise
+        if self.format is not None:  # else the data set may have one for it
+            _ = self._files
         _ = self.weight  # refuses what has no meaning
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
@@ -138,8 +153,12 @@ class Stream(ShownStream, Configurable):
         return Weight(self.proportion, self.repeat, self.choose)
 
     def with_defaults(self, **defaults: Any) -> Stream:
-        """Return this stream with values for what it leaves open."""
-        return replace(self, **{k: v for k, v in defaults.items() if getattr(self, k) is None})
+        """Return this stream with values for what it leaves open; an empty split is open, too."""
+        given = {name: getattr(self, name) for name in defaults}
+        missing = [name for name, value in given.items() if value is None]
+        if given.get("split") == "":
+            missing.append("split")
+        return replace(self, **{name: defaults[name] for name in missing})
 
     def open(self, observer: Observer | None = None) -> OpenStream:
         """Read the index of this stream, and take its local directory into use.
@@ -155,19 +174,24 @@ class Stream(ShownStream, Configurable):
         storage, directory, in_place = self.storage, self._directory(), self._in_place()
         retries = self.download_retry or 0
         if self.local is None and not in_place:
-            kept_home()
-        if in_place and self.cache_limit is not None:
+            unnamed_cache_dir()
+        timeout = self.download_timeout or DOWNLOAD_TIMEOUT
+        offline = False
+        with observing(observer, storage.url):
+            if in_place:
+                index, derived = self.find_index(storage, retries)
+            elif self._may_be_offline():
+                index, derived, offline = self._find_index_or_copy(storage, retries, timeout)
+            else:
+                index, derived = self.find_index(patient(storage, timeout), retries)
+        index = decoded_by(index, self.decoders)
+        if in_place and self.cache_limit is not None and not index.compressed:
             _LOG.warning(
-                "%r: cache_limit=%r is ignored: the data set is read where it lies, and nothing of it "
-                "is ever removed; give remote= and local= to read it through a cache",
+                "%r: cache_limit=%r is ignored: the data set is read in place, and nothing of it is ever "
+                "removed; give remote= and local= to read it through a cache",
                 self,
                 self.cache_limit,
             )
-        timeout = self.download_timeout or DOWNLOAD_TIMEOUT
-        asked = storage if in_place else patient(storage, timeout)
-        with observing(observer, storage.url):
-            index, derived = self.find_index(asked, retries)
-        index = decoded_by(index, self.decoders)
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
         source = source_of(storage, index, derived)
         if source is not storage and self.validate_hash is not None:
@@ -178,20 +202,63 @@ class Stream(ShownStream, Configurable):
         if self.fetch == "range" or (in_place and source is not storage):
             asked = source if in_place else patient(source, timeout)
             return OpenStream(self, index, RangeStore(asked, retries, observer, derived), where)
+        root, unpacked = self._root(), None
+        if in_place and index.compressed:
+            root, unpacked = self._unpack_dirs(index, derived)
+        limit = self.cache_limit if unpacked is not None or not in_place else None
         options = FetchOptions(
             retries=retries,
             timeout=timeout,
             validate_hash=self.validate_hash,
             keep_zip=bool(self.keep_zip),
-            cache_limit=None if self.cache is None else self.cache[1],
-            # What is unpacked in place goes where what was found is kept.
-            root=derived.parents[1] if in_place and derived is not None else self._root(),
+            cache_limit=None if limit is None else limit_bytes(limit, root),
+            root=root,
         )
+        remote = None if in_place else source
         store = ShardStore(
-            index, directory, None if in_place else source, options, observer, derived=derived
+            index,
+            directory,
+            remote,
+            options,
+            observer,
+            derived=derived,
+            unpacked=unpacked,
+            offline=offline,
         )
         store.begin()
         return OpenStream(self, index, store, where)
+
+    def _may_be_offline(self) -> bool:
+        """Say whether the local directory may serve while the remote cannot be reached."""
+        return self.fetch != "range" and not self._in_place() and has_index(self._directory())
+
+    def _find_index_or_copy(
+        self, storage: Storage, retries: int, timeout: float
+    ) -> tuple[Index, Path | None, bool]:
+        """Return the index as `find_index` does, and whether it is the local copy of an unreachable one."""
+        asked = probed(storage, timeout)
+        try:
+            return *self.find_index(asked, min(retries, PROBE_RETRIES)), False
+        except NotFound:
+            raise
+        except (StorageError, PluginError) as error:
+            if asked.failure is None:  # it is the local directory that something is wrong with
+                raise
+            directory, files = self._directory(), self._files
+            copy = open_copy(
+                directory,
+                storage.url,
+                self._selection(),
+                listed=files is not None and not files.whole,
+            )
+            if copy is None:
+                raise
+            report_offline(copy, directory, storage.url, error)
+            return copy.index, copy.derived, True
+
+    def _selection(self) -> str | None:
+        """Return what tells the files that are meant, if there is no index.json."""
+        return None if self._files is None else selection_of(self.format, self._files.parts)
 
     def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
         """Return the index, and the directory of what was made with it if there is no index.json.
@@ -220,11 +287,12 @@ class Stream(ShownStream, Configurable):
                 if isinstance(error, ListInsteadError):
                     files = FileSet(files.root, (INDEX_NAME,))
         near = local_path(files.root)
+        base = source_cache_dir(asked.url) if in_place else directory
         with ScanProgress(asked.url) as progress:
             deriver = Deriver(asked, near, self.format or "", retries)
-            derived = deriver.derive(files, directory, progress.update)
+            derived = deriver.derive(files, base, progress.update)
         if kept and not in_place:
-            take_into_use(directory, asked.url, derived.data)
+            take_into_use(directory, asked.url, derived.data, self._selection())
         return parse_index(derived.data, asked.url), derived.folder
 
     def _foreign(self, asked: Storage, retries: int) -> dict[str, Any]:
@@ -240,14 +308,16 @@ class Stream(ShownStream, Configurable):
             if not isinstance(location, str):
                 raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
             return None
-        format_: Format = make("format", self.format)
+        first = location if isinstance(location, str) else next(iter(location or ()), "")
+        with needed_by(public_url(first)):
+            format_: Format = make("format", self.format)
         files = file_set(location or "", lambda name: is_file(name, format_))
         if self.split is None:
             return files
         if not files.whole:
             raise ConfigError(
                 f"split={self.split!r} with remote={location!r:.200}: a split is of a directory; name it "
-                "in remote="
+                "in remote=, and give split= to other streams only"
             )
         return FileSet(join(files.root, self.split), files.parts)
 
@@ -263,7 +333,12 @@ class Stream(ShownStream, Configurable):
     def storage(self) -> Storage:
         """Where the data set lies."""
         root = join(self._location, self.split or "") if self._files is None else self._files.root
-        return open_storage(root, self.storage_options)
+        try:
+            return open_storage(root, self.storage_options)
+        except PluginError as error:
+            if self.local is None or not self._may_be_offline():
+                raise
+            return unavailable(root, error)
 
     @property
     def _location(self) -> str:
@@ -288,6 +363,16 @@ class Stream(ShownStream, Configurable):
         own = self.local is not None or self._in_place()
         return self._root() / (self.split or "") if own else self._root()
 
+    def _unpack_dirs(self, index: Index, derived: Path | None) -> tuple[Path, Path]:
+        """Return the cache directory of a compressed set read in place, and that of its raw shards in it."""
+        if derived is not None:
+            return derived.parents[1], derived
+        root = source_cache_dir(self.url)
+        written = (self._directory() / INDEX_NAME).stat()
+        # A data set that is written again has another index.json, if only by its time.
+        version = f"{index.digest} {written.st_size} {written.st_mtime_ns}".encode()
+        return root, root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"
+
     def _root(self) -> Path:
         """Return where the shards of all splits are."""
         path = local_path(self._location) if self._in_place() else None
@@ -299,99 +384,5 @@ class Stream(ShownStream, Configurable):
             parts = () if self._files is None or self._files.whole else self._files.parts
             place = "\n".join([self.storage.url, *parts])
             name = blake2s(place.encode(), digest_size=16).hexdigest()
-            return kept_home(make=False) / name
+            return unnamed_cache_dir(make=False) / name
         return path
-
-
-def streams_of(
-    streams: Sequence[Stream] | None,
-    remote: str | Sequence[str] | None,
-    local: str | None,
-    split: str | None,
-    **defaults: Any,
-) -> list[Stream]:
-    """Return what a data set reads, with values for what its streams leave open.
-
-    Raises:
-        ConfigError: If nothing or too much is given, or streams limit one directory differently.
-    """
-    if (streams is None) == (remote is None and local is None):
-        raise ConfigError("give either streams= or remote=/local=")
-    given = streams or [
-        Stream(remote=remote, local=local, split=split, format=defaults.get("format"))
-    ]
-    complete = [stream.with_defaults(**defaults) for stream in given]
-    limits: dict[Path, int | None] = {}
-    for stream in complete:
-        if stream.cache is not None:
-            root, limit = stream.cache
-            if limits.setdefault(root.resolve(), limit) != limit:
-                raise ConfigError(
-                    f"{stream!r}: cache_limit={stream.cache_limit!r}, but another stream says "
-                    f"{limits[root.resolve()]} for {root}; streams that share a directory share its limit"
-                )
-    return complete
-
-
-@dataclass(frozen=True)
-class OpenStream:
-    """A stream whose index has been read."""
-
-    stream: Stream
-    index: Index
-    store: ShardStore | RangeStore
-    where: str
-
-    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
-        """Return what reads these columns of the shards; all columns for None.
-
-        Raises:
-            ConfigError: If they are to be read by ranges and cannot.
-        """
-        if isinstance(self.store, RangeStore):
-            return RangeShards(self.index, self.store, columns)
-        return OpenShards(self.index, self.store, columns)
-
-    @property
-    def ranges(self) -> RangeStore:
-        """Reads parts of the stored files."""
-        if isinstance(self.store, RangeStore):
-            return self.store
-        timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
-        derived = self.store.derived
-        storage = patient(source_of(self.stream.storage, self.index, derived), timeout)
-        return RangeStore(storage, self.stream.download_retry or 0, derived=derived)
-
-    def check_columns(self, wanted: Sequence[str] | None, *, allow_unsafe: bool) -> None:
-        """Check the columns that will be read.
-
-        Raises:
-            ConfigError: If one of `wanted` does not exist, or none is; or `allow_unsafe` is no flag.
-            UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
-        """
-        check_flags(allow_unsafe_types=allow_unsafe)
-        if isinstance(wanted, str):
-            raise ConfigError(f"columns={wanted!r}: expected a list of names, such as [{wanted!r}]")
-        if wanted is not None and not wanted:
-            raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
-        for schema in self.index.schemas:
-            names = [column.name for column in schema.columns]
-            check_names(f"columns={wanted}", self.where, wanted or (), names)
-            for column in schema.columns:
-                read = wanted is None or column.name in wanted
-                if read and column.encoding.unsafe and not allow_unsafe:
-                    raise UnsafeTypeError(
-                        f"{self.where}: column {column.name!r} has encoding {column.spec!r}, which can "
-                        "run code from the data; pass allow_unsafe_types=True if you trust its "
-                        "writer, or leave the column out with columns="
-                    )
-
-
-def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
-    """Return what reads these columns of the samples of some streams; all columns for None.
-
-    Raises:
-        ConfigError: If they are to be read by ranges and cannot.
-    """
-    shards = [stream.shards(columns) for stream in opened]
-    return Reader([stream.index.starts for stream in opened], shards)

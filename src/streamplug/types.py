@@ -104,10 +104,15 @@ class World:
         """Place of this rank among those of its machine."""
         return self.rank % self.ranks_per_node
 
-    def replicated(self, by: int) -> World:
+    def replicated(self, by: int, *, keep_nodes: bool = False) -> World:
         """Return the world in which groups of so many ranks in a row count as one rank.
 
-        Groups that do not keep to the bounds of nodes make all of them one node.
+        Args:
+            by: Ranks of a group.
+            keep_nodes: Whether a group stays on its node, or on nodes of its own, where it can, so that
+                each node goes on reading its own part of the data; all nodes become one where it cannot.
+                Otherwise nodes are counted as mosaicml-streaming does: each has as many groups as it had
+                ranks, and there is one node if the groups do not fill nodes so.
 
         Raises:
             ConfigError: If the ranks cannot be grouped so.
@@ -115,7 +120,9 @@ class World:
         if self.ranks % by:
             raise ConfigError(f"replication={by}: the {self.ranks} ranks are not groups of {by}")
         local, groups = self.ranks_per_node, self.ranks // by
-        nodes = self.nodes if local % by == 0 else 1
-        if by % local == 0:  # a group is some nodes
-            nodes = groups
+        nodes = groups // local if groups % local == 0 else 1
+        if keep_nodes:
+            nodes = self.nodes if local % by == 0 else 1
+            if by % local == 0:  # a group is some nodes
+                nodes = groups
         return World(nodes, groups // nodes, self.workers_per_rank, self.rank // by, self.worker)

@@ -15,7 +15,7 @@ from streamplug.errors import StreamplugError
 from streamplug.fetch import ShardStore
 from streamplug.fetch.files import check_file
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.index import Index
+from streamplug.index import Disagreement, Index, shard_disagreements
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.mapped import MappedFiles
 from streamplug.stream import Stream
@@ -55,8 +55,11 @@ class Verified:
         shards: How many shards it has.
         samples: How many samples.
         bytes: Of all files, as they are stored.
-        problems: What is wrong, by shard; nothing if it is whole.
+        problems: What is wrong, by shard; nothing if all that was checked is right.
         undecoded: Columns that were not decoded because that can run code.
+        digests: Names of the digests that were checked.
+        without_digests: How many shards have a file without a digest: of what is stored there, only what no
+            longer decodes is found to be damaged.
     """
 
     url: str
@@ -65,6 +68,23 @@ class Verified:
     bytes: int
     problems: tuple[Problem, ...]
     undecoded: tuple[str, ...]
+    digests: tuple[str, ...]
+    without_digests: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing wrong was found."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What was found of one shard: bytes of its stored files, problems, and which digests it has."""
+
+    bytes: int
+    problems: list[Problem]
+    digests: frozenset[str]
+    has_all_digests: bool
 
 
 def verify(
@@ -76,8 +96,9 @@ def verify(
 ) -> Verified:
     """Fetch every file of a data set, check sizes and all digests, and decode every sample.
 
-    Each file goes through the directory for temporary files, which needs room for as many shards as
-    there are threads. The data set is left as it is, and so are caches of it.
+    That all shards have the same columns is checked, too. Each file goes through the directory for
+    temporary files, which needs room for as many shards as there are threads. The data set is left as it
+    is, and so are caches of it.
 
     Args:
         stream: Where it lies, and how to reach it; its `local` is read only if it has no remote.
@@ -103,24 +124,45 @@ def verify(
         index, store = opened.index, cast("ShardStore", opened.store)
         folder = to / (stream.split or "")
         check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
-        problems: list[Problem] = []
-        stored = 0
+        problems = [_disagreeing(index, *each) for each in shard_disagreements(index)]
+        stored, without = 0, 0
+        digests: set[str] = set()
         with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
-            for start in range(0, len(index), _WINDOW * threads):
-                some = range(start, min(start + _WINDOW * threads, len(index)))
-                for done, (size, found) in zip(some, pool.map(check, some)):
-                    stored += size
-                    problems += found
-                    report(done + 1, len(index))
+            shards = _first_of_each_file(index)
+            for start in range(0, len(shards), _WINDOW * threads):
+                some = shards[start : start + _WINDOW * threads]
+                for done, found in enumerate(pool.map(check, some), start + 1):
+                    stored += found.bytes
+                    problems += found.problems
+                    digests |= found.digests
+                    without += not found.has_all_digests
+                    report(done, len(shards))
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
         url=fetched.url,
         shards=len(index),
         samples=index.size,
         bytes=stored,
-        problems=tuple(problems),
+        problems=tuple(sorted(problems, key=lambda problem: problem.shard)),
         undecoded=() if allow_unsafe_types else tuple(sorted(unsafe)),
+        digests=tuple(sorted(digests)),
+        without_digests=without,
     )
+
+
+def _disagreeing(index: Index, shard: int, each: Disagreement) -> Problem:
+    name = next(iter(index.shard(shard).files.values())).raw.basename
+    error = f"{each.describe('it', 'shard 0')}; all shards need the same columns"
+    return Problem(shard, name, None, error)
+
+
+def _first_of_each_file(index: Index) -> list[int]:
+    """Return the shards to check: of several that are one file, listed more than once, the first."""
+    names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
+    first: dict[tuple[str, ...], int] = {}
+    for shard in range(len(index)):
+        first.setdefault(tuple(each[shard] for each in names), shard)
+    return list(first.values())
 
 
 class _Check:
@@ -135,13 +177,17 @@ class _Check:
             for schema in index.schemas
         ]
 
-    def __call__(self, shard: int) -> tuple[int, list[Problem]]:
-        """Return the bytes of a shard's stored files, and what is wrong with it."""
+    def __call__(self, shard: int) -> _Checked:
+        """Check one shard."""
         name, size, there = "", 0, dict[Path, FileInfo]()
+        digests, all_digests = frozenset[str](), True
         try:
             info = self._index.shard(shard)
             name = next(iter(info.files.values())).raw.basename
             size = sum((file.zip or file.raw).bytes for file in info.files.values())
+            both = [(file.raw, file.zip) for file in info.files.values()]
+            digests = frozenset(n for pair in both for file in pair if file for n in file.hashes)
+            all_digests = all(raw.hashes or (zip_ and zip_.hashes) for raw, zip_ in both)
             packed = [file.zip for file in info.files.values() if file.zip is not None]
             there = {self._folder / file.basename: file for file in packed}
             paths = self._store.ensure(shard)
@@ -154,13 +200,14 @@ class _Check:
                 info, mapped.data, self._index.schema(shard).columns
             )
             found = self._samples(reader, self._columns[self._index.schema_of[shard]])
-            return size, [Problem(shard, name, index, error) for index, error in found]
+            problems = [Problem(shard, name, index, error) for index, error in found]
         except (StreamplugError, OSError) as error:
-            return size, [Problem(shard, name, None, str(error).removeprefix(f"shard {shard}: "))]
+            problems = [Problem(shard, name, None, str(error).removeprefix(f"shard {shard}: "))]
         finally:
             for path in there:
                 with suppress(OSError):
                     path.unlink()
+        return _Checked(size, problems, digests, all_digests)
 
     def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
         """Decode all samples; yield the places of those that are damaged, and why."""

@@ -398,7 +398,10 @@ def test_the_loader_takes_or_gives_the_batch_size(folder):
     dataset = make(folder, batch_size=None)
     assert len(next(iter(StreamingDataLoader(dataset, batch_size=7)))["id"]) == 7
     assert dataset.batch_size == 7
-    with pytest.raises(ConfigError, match=r"a batch size of 4 for a data set with batch_size=7"):
+    with pytest.raises(
+        ConfigError,
+        match=r"batch_size=4 here, batch_size=7 of the data set: .* give both the same number",
+    ):
         StreamingDataLoader(dataset, batch_size=4)
 
 

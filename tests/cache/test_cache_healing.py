@@ -23,6 +23,7 @@ from streamplug.errors import (
 )
 from streamplug.fetch import Limits
 from streamplug.fetch import store as store_module
+from streamplug.fetch.user_cache import source_cache_dir
 
 FIRST = "shard.00000.mds"
 
@@ -35,7 +36,7 @@ def place(tmp_path, serve, write, no_waiting):
         far, near = tmp_path / "far", tmp_path / "near"
 
         def write(self, **arguments):
-            self.size = write(self.far, **arguments)
+            self.size = write(self.far, **{"hashes": [], **arguments})
             self.server = serve(self.far)
             return self
 
@@ -159,17 +160,21 @@ def test_a_limit_without_a_cache_is_ignored_and_says_so(tmp_path, write, caplog)
         caplog.clear()
         dataset = StreamingDataset(**arguments, cache_limit=100)
         assert [sample["id"] for sample in dataset] == list(range(32))
-        assert "cache_limit=100 is ignored: the data set is read where it lies" in caplog.text
+        assert "cache_limit=100 is ignored: the data set is read in place" in caplog.text
     assert len(list((tmp_path / "set").glob("shard*"))) == 4
 
 
-def test_a_local_set_that_is_unpacked_in_place_loses_nothing(tmp_path, write):
+def test_a_compressed_set_that_is_read_in_place_loses_nothing(tmp_path, write):
     write(tmp_path / "set", compression="gz")
     for _ in range(2):
-        dataset = StreamingDataset(local=str(tmp_path / "set"), cache_limit=100)
+        dataset = StreamingDataset(local=str(tmp_path / "set"), cache_limit=20_000)
         assert [sample["id"] for sample in dataset] == list(range(32))
     assert len(list((tmp_path / "set").glob("shard*.gz"))) == 4
-    zeroed(tmp_path / "set" / FIRST)
+    (unpacked,) = source_cache_dir(str(tmp_path / "set")).glob("shards-*")
+    zeroed(next(unpacked.iterdir()))
+    assert [sample["id"] for sample in StreamingDataset(local=str(tmp_path / "set"))] == list(
+        range(32)
+    )
     assert StreamingDataset(local=str(tmp_path / "set"))[3]["id"] == 3  # unpacked again
 
 
@@ -214,7 +219,8 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(place, small_disk):
     place.write(shards=40)
     place.near = small_disk / "near"
     dataset = place.open()
-    with pytest.raises(StorageError, match=r"near.*: No space left on device; .*cache_limit="):
+    said = rf"near.*: No space left on device: the disk mounted at {small_disk} has .*cache_limit="
+    with pytest.raises(StorageError, match=said):
         list(dataset)
     assert dataset[0]["id"] == 0  # what is there is still served
     assert not list((place.near / ".streamplug" / "tmp").iterdir())

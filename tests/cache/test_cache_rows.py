@@ -11,6 +11,7 @@ import pytest
 from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import DecodeError, StorageError
+from streamplug.fetch.user_cache import source_cache_dir
 
 COUNT, ROWS = 24, 8
 
@@ -23,9 +24,8 @@ def place(tmp_path, serve, no_waiting):
         far, near = tmp_path / "far", tmp_path / "near"
 
         def write(self, **arguments):
-            with MDSWriter(
-                out=self.far, columns={"id": "int", "text": "str"}, size_limit=1150, **arguments
-            ) as out:
+            arguments = {"hashes": [], "size_limit": 1150, **arguments}
+            with MDSWriter(out=self.far, columns={"id": "int", "text": "str"}, **arguments) as out:
                 for number in range(COUNT):
                     out.write({"id": number, "text": text(number)})
             self.server = serve(self.far)
@@ -157,7 +157,8 @@ def test_a_local_set_is_unpacked_again(place):
     place.write(compression="gz")
     local = StreamingDataset(local=str(place.far))
     assert samples(local) == [text(n) for n in range(COUNT)]
-    damage(place.far, 12)
+    (unpacked,) = source_cache_dir(str(place.far)).glob("shards-*")
+    damage(unpacked, 12)
     assert samples(StreamingDataset(local=str(place.far))) == [text(n) for n in range(COUNT)]
     assert len(list(place.far.glob("*.gz"))) == 3
 

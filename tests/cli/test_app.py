@@ -72,6 +72,14 @@ def test_an_unknown_command_is_refused():
     assert "No such command 'plugin'" in result.stderr
 
 
+def test_a_misspelt_command_is_told_with_the_one_that_was_meant():
+    for wrong, meant in (("convrt", "convert"), ("verfiy", "verify"), ("newplugin", "new-plugin")):
+        result = CliRunner().invoke(main, [wrong, "set", "out"])
+        assert result.exit_code == 2
+        assert f"No such command '{wrong}'. Did you mean '{meant}'?" in result.stderr
+    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).stderr
+
+
 def test_the_installed_command_imports_only_what_it_runs():
     code = (
         "import sys; from streamplug.cli import main; main(['plugins', '--json'], "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import textwrap
 
 import pytest
@@ -317,3 +319,72 @@ def test_inspect_writes_a_page(sets, tmp_path):
     assert refused.exit_code == 1
     assert "none/page.html" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.fixture
+def several(tmp_path):
+    """The same five samples, with a column of its own each, in four formats."""
+    pytest.importorskip("streamplug_text")
+    pytest.importorskip("streamplug_webdataset")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("streamplug_parquet")
+    import pyarrow
+
+    for name in ("csv", "parquet", "tar"):
+        (tmp_path / name).mkdir()
+    with MDSWriter(columns={"id": "int", "m": "str"}, out=tmp_path / "mds") as writer:
+        for n in range(5):
+            writer.write({"id": n, "m": f"m{n}"})
+    lines = "".join(f"{n},c{n}\n" for n in reversed(range(5)))
+    (tmp_path / "csv" / "x.csv").write_text(f"id,c\n{lines}")
+    table = pyarrow.table({"id": range(5), "p": [f"p{n}" for n in range(5)]})
+    parquet.write_table(table, tmp_path / "parquet" / "x.parquet")
+    with tarfile.open(tmp_path / "tar" / "x.tar", "w") as tar:
+        for n in range(5):
+            for name, text in (("id", f"{n}"), ("txt", f"t{n}")):
+                member = tarfile.TarInfo(f"{n:03d}.{name}")
+                member.size = len(text)
+                tar.addfile(member, io.BytesIO(text.encode()))
+    return tmp_path
+
+
+OWN = {"csv": "c", "mds": "m", "parquet": "p", "tar": "txt"}
+"""The column that only this one has."""
+JOINS = [
+    (["mds", "parquet"], ["parquet"], "id"),
+    (["tar", "csv"], ["webdataset", "csv"], "int(id)"),
+    (["parquet", "csv"], ["parquet", "csv"], "int(id)"),
+    (["csv", "mds", "parquet", "tar"], ["csv", "mds", "parquet", "webdataset"], "int(id)"),
+]
+
+
+@pytest.mark.parametrize(("names", "formats", "key"), JOINS)
+def test_sources_of_several_formats_are_joined(several, names, formats, key):
+    sources = [several / name for name in names]
+    asked = [text for name in formats for text in ("--src-format", name)]
+    out = several / "out"
+    told = run("join", *sources, *asked, "--by", key, "--format", "mds", "--out", out)
+    assert told.exit_code == 0, told.stderr
+    found = [json.loads(line) for line in run("cat", out).stdout.splitlines()]
+    assert sorted(int(sample["id"]) for sample in found) == list(range(5))
+    for sample in found:
+        assert [sample[OWN[name]] for name in names] == [
+            f"{name[0]}{sample['id']}" for name in names
+        ]
+
+
+def test_sources_of_two_formats_are_compared_and_taken_end_to_end(several):
+    both = [several / "parquet", several / "tar"]
+    asked = ["--src-format", "parquet", "--src-format", "webdataset"]
+    told = run("diff", *both, *asked, "--values", "--json")
+    said = json.loads(told.stdout)
+    assert (said["compared"], said["differing"]) == (5, 0)
+    assert said["only"] == [["p"], ["__key__", "txt"]]
+    told = run("cat", *both, *asked, "--select", "id")
+    assert [json.loads(line)["id"] for line in told.stdout.splitlines()] == [*range(5)] * 2
+
+
+def test_formats_must_be_as_many_as_sources(several):
+    told = run("diff", several / "csv", several / "tar", *(["--src-format", "csv"] * 3))
+    assert told.exit_code == 2
+    assert "--src-format is given 3 times for 2 sources: give it once for all" in told.stderr

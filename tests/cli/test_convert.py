@@ -66,6 +66,17 @@ def test_all_options_have_an_effect(source, tmp_path):
     assert told["shards"] > 1
 
 
+def test_digests_are_those_of_the_source_others_or_none(source, tmp_path):
+    for name, asked, expected in (
+        ("same", [], ["xxh3_64"]),
+        ("other", ["--hashes", "sha1"], ["sha1"]),
+        ("none", ["--hashes", "none"], []),
+    ):
+        assert run(source, tmp_path / name, *asked).exit_code == 0
+        [entry] = json.loads((tmp_path / name / "index.json").read_bytes())["shards"]
+        assert (entry["hashes"], list(entry["raw_data"]["hashes"])) == (expected, expected)
+
+
 def test_types_may_have_commas_and_colons():
     texts = ["a:struct<x: int64, y: list<decimal128(38, 9)>>,b:int8", "v:ndarray:int16:2,2"]
     assert encodings_of(texts) == {

@@ -295,3 +295,72 @@ def test_a_file_may_be_checked_where_nothing_of_it_is_there(tmp_path):
     assert result.stderr == (
         "error: writer.out: missing. It is: A local path, a URL, or a pair (local path, URL).\n"
     )
+
+
+# -- names in a config --------------------------------------------------------------------
+
+
+RIGHT = {
+    "dataset": {
+        "remote": "memory://nowhere/set",
+        "local": "never-made",
+        "shuffle": True,
+        "callbacks": ["log"],
+        "validate_hash": "sha1",
+    },
+    "writer": {"out": "memory://nowhere/out", "columns": {"n": "int"}, "compression": "gz:3"},
+}
+
+
+def checked(tmp_path, config, *options):
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(config))
+    return CliRunner().invoke(main, ["config", "check", str(path), *options])
+
+
+MISSPELT = [
+    ("dataset", {"shuffle_algo": "windw"}, "dataset: unknown shuffle 'windw'. Did you mean 'window'?"),
+    ("dataset", {"shuffle_algo": "windw", "shuffle": False}, "dataset: unknown shuffle 'windw'. Did"),
+    ("dataset", {"remote": "htp://host/set"}, "htp://host/set: unknown storage 'htp'. Did you mean 'http'?"),
+    ("dataset", {"format": "parqet"}, "unknown format 'parqet'. Did you mean 'parquet'?"),
+    ("dataset", {"callbacks": ["lgo"]}, "dataset: unknown callback 'lgo'. Did you mean 'log'?"),
+    ("dataset", {"partition_algo": "elstic"}, "partition_algo='elstic': choose one of elastic"),
+    ("dataset", {"batching_method": "randm"}, "batching_method='randm': choose one of"),
+    ("dataset", {"sampling_method": "fixt"}, "sampling_method='fixt': "),
+    ("dataset", {"fetch": "shards"}, "fetch='shards': expected 'shard' or 'range'"),
+    ("dataset", {"validate_hash": "sha11"}, "memory://nowhere/set: validate_hash: "),
+    ("dataset", {"cache_limit": "10gbb"}, "10gbb"),
+    ("writer", {"compression": "gzz"}, "writer.compression: unknown compression 'gzz'. Did you mean 'gz'?"),
+    ("writer", {"format": "msd"}, "writer.format: unknown format 'msd'. Did you mean 'mds'?"),
+    ("writer", {"columns": {"n": "itn"}}, "writer.columns: column 'n': unknown encoding 'itn'. Did you"),
+    ("writer", {"hashes": ["sha11"]}, "writer.hashes: "),
+    ("writer", {"size_limit": "5 quarts"}, "writer.size_limit: size_limit='5 quarts'"),
+    ("writer", {"out": ["x", "htp://host/x"]}, "writer.out: htp://host/x: unknown storage 'htp'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("section", "change", "said"), MISSPELT, ids=lambda v: str(v)[:50])
+def test_a_misspelt_name_is_found_without_opening_anything(
+    tmp_path, monkeypatch, section, change, said
+):
+    monkeypatch.chdir(tmp_path)
+    result = checked(tmp_path, {**RIGHT, section: {**RIGHT[section], **change}})
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr
+
+
+def test_a_config_whose_names_are_right_is_checked_where_nothing_of_it_is_there(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    result = checked(tmp_path, RIGHT)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("dataset, writer: right\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
+    tokens = {"column": "tokens", "length": 8, "group": 4}
+    result = checked(tmp_path, {"dataset": {**RIGHT["dataset"], "tokens": tokens}})
+    assert result.exit_code == 0, result.stderr
+    wrong = {"dataset": {**RIGHT["dataset"], "tokens": {**tokens, "lenght": 8}}}
+    result = checked(tmp_path, wrong)
+    assert result.stderr == "error: dataset.tokens.lenght: no such key. Did you mean 'length'?\n"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import re
 from itertools import product
@@ -28,6 +29,9 @@ OF_LAUNCHERS = re.compile(r"(RANK|(LOCAL_|GROUP_)?WORLD_SIZE|(SLURM|OMPI)_\w+)")
         ("0.1kb", 102),
         ("2tb", 2199023255552),
         ("1pb", 1 << 50),
+        ("0.5eb", 1 << 59),
+        ("1yb", 1 << 80),
+        (1e9, 10**9),
         ("9007199254740993", 9007199254740993),
     ],
 )
@@ -39,6 +43,7 @@ def test_sizes_have_units_of_1024(value, size):
     ("value", "count"),
     [
         (7, 7),
+        (1e5, 100_000),
         ("7", 7),
         ("100k", 100_000),
         ("1.5M", 1_500_000),
@@ -50,7 +55,25 @@ def test_counts_have_units_of_1000(value, count):
     assert parse_count(value, "epoch_size") == count
 
 
-NONSENSE = [-1, True, 1.5, None, "", "mb", "-5mb", "5 5", "1e9", "5xb", "0x10", "٣", "9" * 400, [5]]
+NONSENSE = [
+    -1,
+    -1e3,
+    True,
+    1.5,
+    math.inf,
+    math.nan,
+    None,
+    "",
+    "mb",
+    "-5mb",
+    "5 5",
+    "1e9",
+    "5xb",
+    "0x10",
+    "٣",
+    "9" * 400,
+    [5],
+]
 
 
 @pytest.mark.parametrize("value", NONSENSE)

@@ -8,6 +8,7 @@ import pytest
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.fetch import derived, scanning
+from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.interfaces import Column, Format, Scanned, ShardReader
 from streamplug.plugin.registry import unregister
 
@@ -79,6 +80,11 @@ def folder(tmp_path):
     return tmp_path / "set"
 
 
+def scans(folder):
+    """Return where what was found in the files of a folder is kept."""
+    return source_cache_dir(str(folder)) / ".streamplug" / "scan"
+
+
 def text(folder, **options):
     dataset = StreamingDataset(remote=str(folder), format="bytes-as-samples", **options)
     return bytes(sample["byte"] for sample in dataset).decode()
@@ -102,7 +108,7 @@ def test_files_without_an_index_are_a_data_set(folder, looked, tmp_path):
 
 def test_an_index_json_goes_before_looking(folder, looked):
     assert text(folder) == "abcdefghi"
-    made = next((folder / ".streamplug" / "scan").glob("*.index"))
+    made = next(scans(folder).glob("*.index"))
     index = json.loads(made.read_bytes())
     for entry in index["shards"]:
         name = entry["raw_data"]["basename"] + ".count"
@@ -128,12 +134,12 @@ def test_what_was_found_before_an_error_is_kept(folder, looked):
     assert text(folder) == "abcdefghi"
     assert "b.raw" in looked
     assert {"a.raw", "b.raw", "c.raw"} <= before | set(looked)
-    assert not list((folder / ".streamplug" / "tmp").iterdir())
+    assert not list((scans(folder).parent / "tmp").iterdir())
 
 
 def test_what_was_kept_and_is_damaged_is_found_again(folder, looked):
     assert text(folder) == "abcdefghi"
-    kept = folder / ".streamplug" / "scan"
+    kept = scans(folder)
     for path in [*kept.glob("*.index"), *kept.glob("*.json")]:
         path.write_text("{") if path.suffix == ".json" else path.unlink()
     assert text(folder) == "abcdefghi"

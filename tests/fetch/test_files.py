@@ -142,7 +142,13 @@ def test_what_the_system_refuses_becomes_an_error_of_ours(number, kind):
     with pytest.raises(StorageError) as caught, local_errors(Path("/cache")):
         raise OSError(number, "refused")
     assert type(caught.value) is kind
-    assert str(caught.value).startswith("/cache: refused; streamplug needs local= to be")
+    said = (
+        "No space left on device: the disk mounted at / has"
+        if number == errno.ENOSPC
+        else "refused;"
+    )
+    assert str(caught.value).startswith(f"/cache: {said} ")
+    assert "streamplug needs local= to be" in str(caught.value)
 
 
 def test_that_too_many_files_are_open_is_not_blamed_on_the_directory(tmp_path):
@@ -152,7 +158,10 @@ def test_that_too_many_files_are_open_is_not_blamed_on_the_directory(tmp_path):
 
 
 def test_the_file_that_the_system_names_is_named():
-    with pytest.raises(StorageError, match=r"^/cache/file: no room"), local_errors(Path("/cache")):
+    with (
+        pytest.raises(StorageError, match=r"^/cache/file: No space left"),
+        local_errors(Path("/cache")),
+    ):
         raise OSError(errno.ENOSPC, "no room", "/cache/file")
 
 

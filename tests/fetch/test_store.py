@@ -435,7 +435,9 @@ def test_a_full_disk_is_named(plain, monkeypatch):
         raise OSError(28, "No space left on device", str(path))
 
     plain.remote.hook = full
-    with pytest.raises(StorageError, match=r"No space left on device; streamplug needs local="):
+    with pytest.raises(
+        StorageError, match=r"No space left on device: the disk mounted at .* needed; .* local="
+    ):
         plain.store().ensure(0)
 
 

@@ -51,7 +51,8 @@ def sample(number: int) -> dict[str, Any]:
 
 
 def write(out: Path, count: int = 12, **kwargs: Any) -> Path:
-    with MDSWriter(columns=COLUMNS, out=out, size_limit=1200, **kwargs) as writer:
+    options = {"size_limit": 1200, "hashes": [], **kwargs}
+    with MDSWriter(columns=COLUMNS, out=out, **options) as writer:
         for number in range(count):
             writer.write(sample(number))
     return out
@@ -271,7 +272,7 @@ def test_a_missing_index_says_what_may_be_wrong(tmp_path):
         StreamingDataset(local=str(tmp_path), split="train")
     assert str(caught.value) == (
         f"{tmp_path}/train/index.json does not exist: there is no data set, or its writer has not "
-        "finished; check remote=, local= and split=, and region and endpoint if there are any; files "
+        "finished; check remote=, local= and split=; files "
         "that need no index, such as Parquet, are read with their format= (--src-format)"
     )
 
@@ -304,7 +305,7 @@ def test_an_encoding_that_runs_code_is_refused_unless_allowed(tmp_path):
     with pytest.raises(UnsafeTypeError) as caught:
         StreamingDataset(local=str(tmp_path))
     assert str(caught.value) == (
-        f"{tmp_path}/index.json: column 'thing' has encoding 'pkl', which can run code from the "
+        f"{tmp_path}/index.json: column 'thing' contains an unsafe type: 'pkl' can run code from the "
         "data; pass allow_unsafe_types=True if you trust its writer, or leave the column out with "
         "columns="
     )

@@ -65,6 +65,14 @@ def test_nothing_stays_behind_and_the_source_is_left_alone(
     assert all(name == "index.json" or name.endswith(ending) for name in names)
 
 
+def test_a_source_without_digests_gets_those_of_writers_unless_none_are_asked_for(tmp_path, write):
+    source = write(tmp_path / "source", range(5), hashes=[])
+    for name, given, expected in (("new", None, ["xxh3_64"]), ("none", [], [])):
+        convert(source, Output(tmp_path / name, hashes=given))
+        [shard] = entries(tmp_path / name)
+        assert (shard["hashes"], list(shard["raw_data"]["hashes"])) == (expected, expected)
+
+
 def test_compression_and_hashes_are_those_of_the_source_unless_others_are_asked_for(
     tmp_path, write
 ):
@@ -196,7 +204,7 @@ def test_nothing_is_written_among_other_files(source, tmp_path):
     (tmp_path / "home2" / "a").mkdir(parents=True)
     (tmp_path / "home2" / "a" / "letter.txt").write_text("Dear me")
     for exist_ok in (False, True):
-        with pytest.raises(OutputExistsError, match="holds other files"):
+        with pytest.raises(OutputExistsError, match=r"other files: .*letter\.txt"):
             convert(source, Output(tmp_path / "home2", exist_ok=exist_ok))
 
 

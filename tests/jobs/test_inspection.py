@@ -27,12 +27,12 @@ def test_a_set_is_described(tmp_path, write, content):
 
 def test_shards_of_several_kinds_are_told_apart(tmp_path, write):
     write(tmp_path / "all/a", range(10), {"id": "int"})
-    write(tmp_path / "all/b", range(5), {"id": "int32"}, compression="gz")
+    write(tmp_path / "all/b", range(5), {"id": "int64"}, compression="gz")
     merge_index(str(tmp_path / "all"))
     found = inspect(tmp_path / "all", samples=0)
     assert [(kind.columns, kind.compression, kind.samples) for kind in found.kinds] == [
         ({"id": "int"}, None, 10),
-        ({"id": "int32"}, "gz", 5),
+        ({"id": "int64"}, "gz", 5),
     ]
     assert found.first == ()
 

@@ -92,3 +92,18 @@ def test_what_cannot_be_joined_is_refused(source, others, tmp_path, write):
     with pytest.raises(ConfigError, match="the keys of the sets cannot be compared"):
         join([source, texts], out, "id")
     assert not (tmp_path / "out").exists()
+
+
+def test_samples_whose_key_is_none_have_no_partner(tmp_path, write, read):
+    ids = [3, None, 1, None, 2]
+    columns = {"user id": "json", "n": "int"}
+    one = write(tmp_path / "one", range(5), columns, lambda n: {"user id": ids[n], "n": n})
+    other = write(
+        tmp_path / "other",
+        range(5),
+        {"user id": "json", "m": "int"},
+        lambda n: {"user id": ids[n], "m": n * n},
+    )
+    join([one, other], to(tmp_path / "out"), "user id")
+    found = read(tmp_path / "out")
+    assert (found["n"].tolist(), found["m"].tolist()) == ([0, 2, 4], [0, 4, 16])

@@ -191,3 +191,71 @@ def test_a_set_is_split_by_one_thing(source, tmp_path):
     for sizes in ({}, {"samples": 1, "bytes": 1}, {"samples": 0}, {"bytes": -1}):
         with pytest.raises(ConfigError, match="give samples= or bytes="):
             split_by_size(source, lambda name: to(tmp_path / name), **sizes)
+
+
+# -- keys as users write them ------------------------------------------------------------
+
+
+SPACED = {"user id": "int", "from": "str", "a-b": "json", "n": "int"}
+
+
+@pytest.fixture
+def spaced(tmp_path, write):
+    """A set of 20 samples whose columns have names that are not Python's; some of `a-b` are None."""
+
+    def make(n):
+        part = None if n % 3 == 0 else n % 5
+        return {"user id": n * 7 % 20, "from": f"{n % 4}", "a-b": part, "n": n}
+
+    return write(tmp_path / "spaced", range(20), SPACED, make)
+
+
+@pytest.mark.parametrize(
+    ("by", "key"),
+    [
+        ("user id", lambda n: n * 7 % 20),
+        ("from", lambda n: f"{n % 4}"),
+        ("sample['user id']", lambda n: n * 7 % 20),
+        ("(sample['from'], -n)", lambda n: (f"{n % 4}", -n)),
+    ],
+)
+def test_a_column_may_have_any_name(spaced, tmp_path, read, by, key):
+    sort(spaced, to(tmp_path / "out"), by, columns=Columns(select=["n"]))
+    assert read(tmp_path / "out")["n"].tolist() == sorted(range(20), key=key)
+
+
+def test_samples_are_selected_by_a_column_of_any_name(spaced, tmp_path, read):
+    select(spaced, to(tmp_path / "out"), "sample['user id'] > 10")
+    assert read(tmp_path / "out")["n"].tolist() == [n for n in range(20) if n * 7 % 20 > 10]
+    select(spaced, to(tmp_path / "some"), "a-b")
+    assert read(tmp_path / "some")["n"].tolist() == [n for n in range(20) if n % 3 and n % 5]
+
+
+def test_a_misspelt_column_with_a_space_is_told_with_the_nearest(spaced, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"'usr id' is no Python expression.*Did you mean 'user id'"
+    ):
+        sort(spaced, to(tmp_path / "out"), "usr id")
+    with pytest.raises(ConfigError, match=r"as sample\['user id'\]$"):
+        sort(spaced, to(tmp_path / "out"), "user id > 3)")
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("descending", [False, True])
+def test_samples_without_a_value_come_last(spaced, tmp_path, read, monkeypatch, descending, small):
+    if small:
+        monkeypatch.setattr(keys, "_RUN_BYTES", 300)
+    sort(spaced, to(tmp_path / "out"), "a-b", descending=descending)
+    known = sorted((n for n in range(20) if n % 3), key=lambda n: n % 5, reverse=descending)
+    assert read(tmp_path / "out")["n"].tolist() == [*known, *range(0, 20, 3)]
+
+
+def test_the_advice_for_parts_of_keys_that_are_none_works(spaced, tmp_path, read):
+    with pytest.raises(ConfigError, match=r"cannot be sorted: .*\(KEY is None, KEY or 0\) for it"):
+        sort(spaced, to(tmp_path / "out"), "(sample['from'], sample['a-b'])")
+    key = "sample['a-b']"
+    by = "(sample['from'], (KEY is None, KEY or 0))".replace("KEY", key)
+    sort(spaced, to(tmp_path / "out"), by)
+    part = [None if n % 3 == 0 else n % 5 for n in range(20)]
+    expected = sorted(range(20), key=lambda n: (f"{n % 4}", part[n] is None, part[n] or 0))
+    assert read(tmp_path / "out")["n"].tolist() == expected

@@ -176,3 +176,17 @@ def test_a_state_from_the_end_of_an_epoch(folders, theirs, batching):
     found = ours(run)
     assert found == theirs(run)
     assert found[0]["epochs"][0] == []
+
+
+def test_after_a_resumed_epoch_theirs_may_forget_the_canonical_nodes(folders, theirs):
+    """They are in the state; but workers that begin the next epoch have not seen it."""
+    settings = {"shuffle": True, "shuffle_algo": "py1e", "partition_algo": "orig"}
+    first, second = (1, 2, 1, 8), (2, 1, 1, 8)
+    saved = theirs(run_of(folders, WEIGHTS[1], first, lanes=None, **settings))[0]["state"]
+    continued = {"state": saved, "epochs": 2, "stop": None}
+    expected = theirs({**run_of(folders, WEIGHTS[1], second, lanes=None, **settings), **continued})
+    found = ours({**run_of(folders, WEIGHTS[1], second, lanes=None, **settings), **continued})
+    known = theirs({**run_of(folders, WEIGHTS[1], second, lanes=1, **settings), **continued})
+    assert found == known
+    assert [rank["epochs"][0] for rank in found] == [rank["epochs"][0] for rank in expected]
+    assert [rank["epochs"][1] for rank in found] != [rank["epochs"][1] for rank in expected]

@@ -260,3 +260,20 @@ def test_what_a_run_cannot_do_is_refused():
     plan = Plan([[20], [30]], mixture, batching="device_per_stream", unit=5)
     with pytest.raises(ConfigError, match="global batch of 12 is not made of batches of 5"):
         plan.epoch(0, World(), 12)
+
+
+def test_a_curriculum_has_no_selection_of_an_epoch():
+    with pytest.raises(ConfigError, match="pass after pass"):
+        lessons().planner.selections(0, seed=5)
+
+
+def test_selections_of_streams_are_each_stream_of_the_selection():
+    plan = Plan(SHARDS, mixture_of(SHARDS))
+    whole = plan.planner.selections(1, seed=5)
+    each = [plan.planner.selections(1, seed=5, stream=stream) for stream in range(len(SHARDS))]
+    taken = [selection.samples(np.arange(selection.size)) for selection in each]
+    assert [len(samples) for samples in taken] == [sum(stream) for stream in SHARDS]
+    for stream, samples in enumerate(taken):
+        assert (plan.stream_of(samples) == stream).all()
+    expected = whole.samples(np.arange(whole.size))
+    assert sorted(np.concatenate(taken)) == sorted(expected)

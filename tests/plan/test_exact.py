@@ -179,7 +179,12 @@ def test_nodes_take_turns_over_all_ranks():
     ("method", "shards", "changes", "message"),
     [
         ("mixed", [[9]], {}, "'mixed': choose one of stratified, per_stream, device_per_stream"),
-        ("stratified", [[900], [3]], {}, r"stream 1: its share of 0.00332 .* global batch of 16"),
+        (
+            "stratified",
+            [[900], [3]],
+            {},
+            r"stream 1 is too small: its share of 0.00332 .* global batch of 16",
+        ),
         ("stratified", [[9], [3]], {}, r"stream 0: an epoch has 10 samples .* batch takes 12"),
         ("per_stream", [[90], [12]], {}, "stream 1: .* 12 samples of it, too few for one global"),
         ("device_per_stream", [[90], [3]], {}, "stream 1: .*too few for one batch of 4 for node 0"),

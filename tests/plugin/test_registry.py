@@ -90,11 +90,11 @@ def test_a_name_asked_of_the_wrong_distribution(rivals):
 
 def test_an_unknown_scheme_of_a_url(site):
     assert site.error("open_storage('nowhere://x')").startswith(
-        "UnknownNameError: unknown storage 'nowhere'."
+        "UnknownNameError: nowhere://x: unknown storage 'nowhere'."
     )
     text = site.error("open_storage('s3://bucket')", STREAMPLUG_PLUGINS="")
     assert text.startswith(
-        "UnknownNameError: unknown storage 's3'. It is provided by streamplug-s3fs"
+        "UnknownNameError: s3://bucket: unknown storage 's3'. It is provided by streamplug-s3fs"
     )
 
 

@@ -14,7 +14,8 @@ EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative
 PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_webdataset"
 TORCH = (
     CORE / "adapters" / "torch.py", ROOT / "plugins" / "streamplug-torch",
-    PIPELINES / "loader.py", PIPELINES / "pipeline.py",
+    PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
+    CORE / "compat" / "distributed.py", CORE / "compat" / "loader.py",
 )  # fmt: skip
 MAX_LINES = 400
 MAX_FUNCTION = 40

@@ -120,13 +120,38 @@ def test_they_keep_to_the_rules_of_the_code(made):
 
 def test_their_metadata_is_that_of_our_own(tmp_path):
     def varying(line):
-        return line.startswith(("description = ", "dependencies = "))
+        return line.startswith(("description = ", "dependencies = ", "authors = "))
 
     folder = new_plugin("msgpack", "encoding", tmp_path)
     ours = (ROOT / "plugins" / "streamplug-msgpack" / "pyproject.toml").read_text().splitlines()
     made = (folder / "pyproject.toml").read_text().splitlines()
     assert [x for x in made if not varying(x)] == [x for x in ours if not varying(x)]
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_their_authors_are_those_who_make_them(tmp_path):
+    folder = new_plugin("x", "encoding", tmp_path)
+    assert "authors" not in (folder / "pyproject.toml").read_text()
+    texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
+    assert not any("streamplug authors" in text for text in texts)
+
+
+@pytest.mark.parametrize("given", ["tiny-uuid", "streamplug-tiny-uuid"])
+def test_the_name_may_be_that_of_the_distribution(tmp_path, given):
+    command = ["new-plugin", given, "--kind", "encoding", "--out", str(tmp_path)]
+    result = CliRunner().invoke(main, command)
+    folder = tmp_path / "streamplug-tiny-uuid"
+    assert result.stdout == f"{folder}\n", result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["streamplug-tiny-uuid"]
+    assert 'Provider("tiny-uuid", ' in (folder / "src/streamplug_tiny_uuid/plugin.py").read_text()
+
+
+def test_a_name_that_is_only_ours_is_refused(tmp_path):
+    for name in ("streamplug-", "streamplug-9"):
+        with pytest.raises(
+            ConfigError, match=f"'{name}': name the plugin, such as streamplug-uuid"
+        ):
+            new_plugin(name, "encoding", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "9lives", "a b", "../x"])

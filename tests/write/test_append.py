@@ -26,6 +26,19 @@ def numbers(folder, **options):
     return [sample["n"] for sample in dataset]
 
 
+def test_what_is_added_has_the_digests_of_the_set(tmp_path):
+    for name, given, expected in (
+        ("a", None, ["xxh3_64"]),
+        ("b", [], []),
+        ("c", ["sha1"], ["sha1"]),
+    ):
+        write(tmp_path / name, 0, hashes=given)
+        write(tmp_path / name, 10, append=True, columns=None)
+        shards = json.loads((tmp_path / name / "index.json").read_bytes())["shards"]
+        assert len(shards) == 6
+        assert [list(shard["raw_data"]["hashes"]) for shard in shards] == [expected] * 6
+
+
 def names(folder):
     return [
         e["raw_data"]["basename"] for e in json.loads((folder / "index.json").read_text())["shards"]

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from streamplug import MDSWriter, StreamingDataset, merge_index
+from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
 from streamplug.cli import main
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound
 from streamplug.index import COMPANION_NAME
@@ -98,3 +99,87 @@ def test_command_merges(place):
     refused = CliRunner().invoke(main, ["merge", str(place / "b")])
     assert refused.exit_code == 1
     assert "no parts" in refused.stderr
+
+
+def write(folder, columns, samples, **options):
+    with Writer(columns=columns, out=str(folder), **options) as writer:
+        for sample in samples:
+            writer.write(sample)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sample", "said"),
+    [
+        ({"id": "str"}, {"id": "x"}, "column 'id' is 'str' in {b}, but 'int' in {a}"),
+        ({"id": "float32"}, {"id": 1.5}, "column 'id' is 'float32' in {b}, but 'int' in {a}"),
+        ({"n": "int"}, {"n": 1}, "{b} has no column 'id', which is 'int' in {a}"),
+        (
+            {"id": "int", "n": "int"},
+            {"id": 1, "n": 1},
+            "{b} has a column 'n' ('int'), which {a} has not",
+        ),
+    ],
+)
+def test_parts_whose_columns_differ_are_refused_and_nothing_is_written(
+    tmp_path, columns, sample, said
+):
+    write(tmp_path / "a", {"id": "int"}, [{"id": 1}])
+    write(tmp_path / "b", columns, [sample])
+    (tmp_path / "index.json").write_text("of another set")
+    refused = CliRunner().invoke(main, ["merge", str(tmp_path)])
+    assert refused.exit_code == 1
+    assert said.format(a=tmp_path / "a", b=tmp_path / "b") in refused.stderr
+    assert (tmp_path / "index.json").read_text() == "of another set"
+    with pytest.raises(ConfigError, match="all parts of a data set need the same columns"):
+        merge_index(tmp_path)
+
+
+def test_a_part_that_is_refused_can_be_converted_as_the_error_says(tmp_path):
+    write(tmp_path / "a", {"id": "int"}, [{"id": 1}])
+    write(tmp_path / "b", {"id": "int8"}, [{"id": 2}])
+    refused = CliRunner().invoke(main, ["merge", str(tmp_path)])
+    assert "(streamplug convert … --columns id:int)" in refused.stderr
+    parts = [str(tmp_path / name) for name in "ac"]
+    done = CliRunner().invoke(
+        main, ["convert", str(tmp_path / "b"), parts[1], "--columns", "id:int"]
+    )
+    assert done.exit_code == 0
+    assert CliRunner().invoke(main, ["merge", str(tmp_path), *parts]).exit_code == 0
+    assert ids(tmp_path, batch_size=1) == [1, 2]
+
+
+def test_order_of_columns_compression_digests_and_sizes_of_shards_may_differ(tmp_path):
+    columns, sample = {"id": "int", "text": "str"}, {"id": 1, "text": "x"}
+    write(tmp_path / "a", columns, [sample])
+    write(tmp_path / "b", columns, [sample], compression="gz", hashes=["sha1"], size_limit=500)
+    write(tmp_path / "c", dict(reversed(columns.items())), [sample])
+    merge_index(tmp_path)
+    dataset = StreamingDataset(local=str(tmp_path), batch_size=3)
+    assert list(dataset) == [sample] * 3
+    assert [batch["id"].tolist() for batch in dataset.batches()] == [[1, 1, 1]]
+
+
+def test_encodings_may_differ_whose_values_are_alike(tmp_path):
+    for name, spec, shape in (("a", "int", ",2"), ("b", "int64", ",3")):
+        array = np.zeros((1, int(shape[1:])), np.float32)
+        columns = {"id": spec, "v": f"ndarray:float32:1{shape}"}
+        write(tmp_path / name, columns, [{"id": 1, "v": array}])
+    merge_index(tmp_path)
+    [batch] = StreamingDataset(local=str(tmp_path), batch_size=2).batches()
+    assert batch["id"].tolist() == [1, 1]
+    assert [value.shape for value in batch["v"]] == [(1, 2), (1, 3)]
+
+
+def test_a_set_that_was_merged_otherwise_says_which_shard_and_column_differs(tmp_path):
+    write(tmp_path / "a", {"id": "int", "text": "str"}, [{"id": 1, "text": "x"}])
+    write(tmp_path / "b", {"id": "int", "text": "json"}, [{"id": 2, "text": "x"}])
+    shards = []
+    for name in "ab":
+        [entry] = json.loads((tmp_path / name / "index.json").read_bytes())["shards"]
+        entry["raw_data"]["basename"] = f"{name}/shard.00000.mds"
+        shards.append(entry)
+    (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    said = r"'text' is 'json' in shard 1 \(b/shard.00000.mds\), but 'str' in shard 0 \(a/shard"
+    with pytest.raises(ConfigError, match=said):
+        StreamingDataset(local=str(tmp_path))
+    assert ids(tmp_path, columns=["id"], batch_size=1) == [1, 2]

@@ -17,6 +17,7 @@ from streamplug.errors import (
     ConfigError,
     EncodeError,
     EncodeTypeError,
+    HashMismatchError,
     NotFound,
     OutputExistsError,
     StorageError,
@@ -51,7 +52,8 @@ def test_samples_become_a_shard_and_an_index(tmp_path):
     out = tmp_path / "a" / "b"
     write(out)
     assert names(out) == ["index.json", "shard.00000.mds"]
-    size = (out / "shard.00000.mds").stat().st_size
+    data = (out / "shard.00000.mds").read_bytes()
+    size, digest = len(data), xxhash.xxh3_64_hexdigest(data)
     assert index(out) == {
         "version": 2,
         "shards": [
@@ -61,8 +63,12 @@ def test_samples_become_a_shard_and_an_index(tmp_path):
                 "column_sizes": [8, None],
                 "compression": None,
                 "format": "mds",
-                "hashes": [],
-                "raw_data": {"basename": "shard.00000.mds", "bytes": size, "hashes": {}},
+                "hashes": ["xxh3_64"],
+                "raw_data": {
+                    "basename": "shard.00000.mds",
+                    "bytes": size,
+                    "hashes": {"xxh3_64": digest},
+                },
                 "samples": 10,
                 "size_limit": 1 << 26,
                 "version": 2,
@@ -102,6 +108,31 @@ def test_digests_are_of_the_raw_and_of_the_compressed_file(tmp_path):
         }
 
 
+@pytest.mark.parametrize("none", [[], ()])
+def test_an_empty_list_of_digests_writes_none(tmp_path, none):
+    write(tmp_path, hashes=none)
+    [entry] = index(tmp_path)["shards"]
+    assert (entry["hashes"], entry["raw_data"]["hashes"]) == ([], {})
+
+
+def test_digests_are_named_in_a_list(tmp_path):
+    with pytest.raises(ConfigError, match=r"hashes='sha1': expected a list .*\['sha1'\], \[\] for"):
+        write(tmp_path, hashes="sha1")
+
+
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_damage_of_a_set_that_was_written_by_default_is_noticed(tmp_path, compression):
+    write(tmp_path / "far", compression=compression)
+    [path] = (tmp_path / "far").glob("shard*")
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(HashMismatchError, match="has xxh3_64"):
+        StreamingDataset(
+            remote=str(tmp_path / "far"), local=str(tmp_path / "near"), download_retry=0
+        )[0]
+
+
 def test_shards_stay_below_the_limit(tmp_path):
     write(tmp_path, 200, size_limit="1kb")
     shards = index(tmp_path)["shards"]
@@ -117,25 +148,6 @@ def test_without_a_limit_there_is_one_shard(tmp_path):
     write(tmp_path, 200, size_limit=None)
     assert len(index(tmp_path)["shards"]) == 1
     assert index(tmp_path)["shards"][0]["size_limit"] is None
-
-
-def test_a_sample_larger_than_the_limit_is_refused_and_others_go_on(tmp_path):
-    with MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=1000) as writer:
-        writer.write(sample(0))
-        with pytest.raises(EncodeError) as caught:
-            writer.write({"id": 1, "text": "x" * 2000})
-        writer.write(sample(1))
-    text = str(caught.value)
-    assert "sample 1 takes 2016 bytes, more than a shard of 1000 bytes can hold" in text
-    assert "raise size_limit" in text
-    assert [s["id"] for s in StreamingDataset(local=str(tmp_path))[:]] == [0, 1]
-
-
-def test_a_sample_of_a_batch_larger_than_the_limit_is_named(tmp_path):
-    writer = MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=1000)
-    writer.write(sample(0))
-    with pytest.raises(EncodeError, match=r"sample 3 takes 2016 bytes"):
-        writer.write_batch({"id": [1, 2, 3], "text": ["a", "b", "x" * 2000]})
 
 
 @pytest.mark.parametrize("limit", [0, 1, 100, "0mb"])
@@ -369,7 +381,12 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputExistsError) as caught:
         MDSWriter(columns=COLUMNS, out=tmp_path)
-    assert str(caught.value).startswith(f"{tmp_path} is not empty; choose another directory")
+    said = f"Directory is not empty: {tmp_path} holds 'notes.txt'; choose another directory"
+    assert str(caught.value).startswith(said)
+    for n in range(4):
+        (tmp_path / f"n{n}").touch()
+    with pytest.raises(OutputExistsError, match=r"holds 'n0', 'n1', 'n2' and 2 more; choose"):
+        MDSWriter(columns=COLUMNS, out=tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -516,9 +533,10 @@ def test_an_upload_that_fails_leaves_no_index(tmp_path, storage, temporary, monk
         writer.finish()
 
 
-def test_memory_is_a_place_too():
+def test_memory_is_a_place_too(tmp_path):
     write("memory://writer-test", 10, exist_ok=True)
-    assert StreamingDataset(remote="memory://writer-test").size == 10
+    dataset = StreamingDataset(remote="memory://writer-test", local=str(tmp_path / "cache"))
+    assert dataset.size == 10
 
 
 def test_options_reach_the_storage(tmp_path, storage):

@@ -171,18 +171,21 @@ def test_bad_files_are_named(home, refused, tmp_path):
     path.write_bytes(whole[:40] + b"\xff" + whole[40:])
     for line in (LINE, TEXT.replace("converted", "text")):
         assert "part-00499-of-00500: line 1: 'utf-8' codec can't decode byte 0xff" in refused(line)
-    error = refused(TEXT)
-    assert "already holds a data set, or a part of one" in error
-    assert "here, that is --replace" in error
     path.write_text("\n\n")
-    assert "part-00499-of-00500: there is no text in it" in refused(
-        LINE.replace("converted", "other")
-    )
+    assert "part-00499-of-00500: there is no text in it" in refused(LINE)
     vocab = tmp_path / "vocab.txt"
     vocab.write_text("\n".join(VOCABULARY[1:]))
     assert "vocab.txt: lacks the token [PAD]" in refused(LINE)
     vocab.write_text("\n".join(reversed(VOCABULARY)))
     assert "vocab.txt: [PAD] is token 18, expected 0" in refused(LINE)
+
+
+def test_a_finished_set_is_replaced_only_on_request(home, converted, refused):
+    converted(f"{TEXT} --compression gz")
+    error = refused(f"{TEXT} --compression bz2")
+    assert "already holds a data set, or a part of one" in error
+    assert "here, that is --replace" in error
+    converted(f"{TEXT} --compression bz2 --replace")
 
 
 def test_arguments_that_mean_nothing_are_refused(home, refused):

@@ -23,6 +23,7 @@ from streamplug.errors import (
 )
 from streamplug.fetch import bundling
 from streamplug.fetch.patterns import FileSet
+from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.interfaces import Encoding
 from streamplug.plugin.location import open_storage
 from streamplug.testing.http import serving
@@ -71,6 +72,17 @@ def by_path(dataset):
 # -- which files, in which order ----------------------------------------------------------
 
 
+def test_a_directory_that_is_listed_twice_is_read_twice(tree):
+    remote = [f"{tree}/dog/", f"{tree}/cat/", f"{tree}/dog/"]
+    dataset = StreamingDataset(remote=remote, format="folder", batch_size=1)
+    dogs, cats = (
+        sorted(n for n in contents(tree) if n.startswith(f"{a}/")) for a in ("dog", "cat")
+    )
+    assert [sample["path"] for sample in dataset] == [*cats, *dogs, *dogs]
+    assert {sample["path"]: sample["data"] for sample in dataset}.items() <= contents(tree).items()
+    assert len(opened(tree)) == len(contents(tree))
+
+
 def test_all_files_are_samples_in_the_order_of_their_names(tree):
     dataset = opened(tree)
     assert [sample["path"] for sample in dataset] == sorted(contents(tree))
@@ -84,7 +96,7 @@ def test_all_files_are_samples_in_the_order_of_their_names(tree):
 def image_folder(root):
     """Return names and labels as ImageFolder of torchvision finds them."""
     endings = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-    classes = sorted(e.name for e in os.scandir(root) if e.is_dir() and e.name != ".streamplug")
+    classes = sorted(e.name for e in os.scandir(root) if e.is_dir())
     return [
         (os.path.relpath(f"{folder}/{file}", root), label)
         for label, name in enumerate(classes)
@@ -208,7 +220,9 @@ def test_columns_are_chosen_and_decoded_as_their_reader_asks(tree):
 def test_files_here_are_read_where_they_lie(tree):
     dataset = opened(tree, shuffle=True)
     assert by_path(dataset) == contents(tree)
-    state = [path.name for path in (tree / ".streamplug" / "scan").rglob("*") if path.is_file()]
+    scans = source_cache_dir(str(tree)) / ".streamplug" / "scan"
+    state = [path.name for path in scans.rglob("*") if path.is_file()]
+    assert state
     assert not [name for name in state if not name.endswith((".files", ".index"))]
 
 

@@ -461,3 +461,53 @@ def test_a_fork_decodes_by_threads_of_its_own():
         assert process.exitcode == 0
     finally:
         process.kill()
+
+
+# -- in a loader of torch ------------------------------------------------------------
+
+
+@pytest.fixture
+def sizes_differ(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"image": "jpeg", "n": "int"}) as out:
+        for n in range(8):
+            out.write({"image": file_of(picture((32 + 8 * (n // 3), 24))), "n": n})
+    return str(tmp_path / "set")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"transform": dict}])
+def test_images_without_decoders_name_what_decodes_them(sizes_differ, workers, options):
+    pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+    from streamplug import StreamingDataset as TorchDataset
+
+    data = TorchDataset(local=sizes_differ, batch_size=4)
+    loader = StreamingDataLoader(data, num_workers=workers, **options)
+    advice = r"column 'image': .*decoders={'image': ImageArrays\(size=\(224, 224\)\)}"
+    with pytest.raises(ConfigError, match=advice):
+        next(iter(loader))
+    decoders = {"image": ImageArrays(size=(224, 224))}  # as it says
+    data = TorchDataset(local=sizes_differ, batch_size=4, decoders=decoders)
+    batch = next(iter(StreamingDataLoader(data, num_workers=workers, **options)))
+    assert batch["image"].shape == (4, 224, 224, 3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_images_without_a_size_are_lists_where_theirs_differ(sizes_differ, workers, layout):
+    torch = pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+    from streamplug import StreamingDataset as TorchDataset
+
+    decoders = {"image": ImageArrays(layout=layout)}
+    plain = StreamingDataset(local=sizes_differ, batch_size=3, decoders=decoders)
+    data = TorchDataset(local=sizes_differ, batch_size=3, decoders=decoders)
+    loader = StreamingDataLoader(data, num_workers=workers)
+    kinds = []
+    for batch, expected in zip(loader, plain.batches(), strict=True):
+        assert isinstance(expected["image"], list)
+        kinds.append(type(batch["image"]))
+        for one, other in zip(batch["image"], expected["image"], strict=True):
+            assert isinstance(one, torch.Tensor)
+            assert (one.numpy() == other).all()
+    assert kinds == [torch.Tensor, torch.Tensor, list]  # the last is filled up by the first image

@@ -102,12 +102,42 @@ def test_types_become_encodings(spark, tmp_path):
 
 def test_types_without_an_encoding_are_named(spark, tmp_path):
     frame = spark.createDataFrame(
-        [(date(2026, 1, 1), 1, {"a": 1})], "day date, n int, m map<string, int>"
+        [(date(2026, 1, 1), 1, {b"a": 1})], "day date, n int, m map<binary, int>"
     )
-    with pytest.raises(ConfigError, match=r"meant for day \(date\), m \(map<string,int>\): cast"):
+    with pytest.raises(ConfigError, match=r"meant for day \(date\), m \(map<binary,int>\): cast"):
         write_dataframe(frame, out=tmp_path / "set")
     write_dataframe(frame, out=tmp_path / "set", columns={"n": "int8"})
     assert samples(tmp_path / "set") == [{"n": 1}]
+
+
+def test_maps_become_json_objects_also_where_they_are_nested(spark, tmp_path):
+    schema = (
+        "m map<string, int>, s struct<f: map<string, array<int>>>, l array<map<string, int>>, "
+        "n map<string, map<string, boolean>>, i map<int, string>"
+    )
+    row = {
+        "m": {"a": 1, "b": None},
+        "s": {"f": {"x": [1, 2]}},
+        "l": [{"a": 1}, {}],
+        "n": {"outer": {"inner": True}},
+        "i": {7: "seven"},
+    }
+    dataframe_to_mds(
+        spark.createDataFrame([tuple(row.values())], schema),
+        mds_kwargs={"out": str(tmp_path / "set")},
+    )
+    [shard] = json.loads((tmp_path / "set" / "index.json").read_bytes())["shards"]
+    assert shard["column_encodings"] == ["json"] * 5
+    # A key that is no text becomes text, as everywhere in JSON.
+    assert samples(tmp_path / "set") == [{**row, "i": {"7": "seven"}}]
+
+
+def test_a_map_with_keys_that_json_cannot_have_is_refused(spark, tmp_path):
+    frame = spark.createDataFrame([({b"a": 1},)], "m map<binary, int>")
+    with pytest.raises(
+        WriterError, match=r"column 'm': json takes what JSON can express .*keys must"
+    ):
+        write_dataframe(frame, out=tmp_path / "set", columns={"m": "json"})
 
 
 def test_a_function_makes_samples_of_rows(numbers, tmp_path):

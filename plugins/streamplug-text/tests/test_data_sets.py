@@ -334,3 +334,13 @@ def test_indexes_that_make_no_sense_are_refused(tmp_path, kind, key, value, reas
     (tmp_path / "index.json").write_text(json.dumps(index))
     with pytest.raises(InvalidIndexError, match=reason):
         StreamingDataset(local=str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", sorted(WRITERS))
+def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(tmp_path, kind):
+    writer, options = WRITERS[kind]
+    columns = {"n": "int"}
+    with pytest.raises(TypeError, match=r"\(newlin=…\): no such argument. Did you mean 'newline'"):
+        writer(columns=columns, out=tmp_path, newlin="\n", **options)
+    with pytest.raises(TypeError, match=r"\(colums=…\): no such argument. Did you mean 'columns'"):
+        writer(colums=columns, out=tmp_path, **options)

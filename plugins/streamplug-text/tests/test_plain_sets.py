@@ -80,6 +80,8 @@ def test_directories_globs_braces_and_lists_name_files(files, kind):
         (f"{files}/b/c/x-{{02..03}}.{kind}", (2, 3)),
         ([f"{files}/b/c/x-03.{kind}", f"{files}/a/*"], (3, 0, 1)),
         (f"{files}/**", every),
+        ([f"{files}/b/c/x-03.{kind}", f"{files}/a/*", f"{files}/b/c/x-03.{kind}"], (3, 0, 1, 3)),
+        (f"{files}/b/c/x-{{02,03,02}}.{kind}", (2, 3, 2)),
     ):
         dataset = opened(kind, remote)
         assert list(dataset) == expected(kind, *shards), remote

@@ -10,6 +10,7 @@ import tarfile
 import pytest
 
 from streamplug import StreamingDataset
+from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.testing.http import serving
 
 SIZE = 1 << 20
@@ -77,7 +78,7 @@ def test_a_wrong_index_is_noticed_and_does_no_harm(folder, monkeypatch, tmp_path
 def test_an_archive_on_this_machine_is_read_by_its_index_as_well(folder, caplog):
     for moved in (0, 512):
         write_index(folder, moved)
-        shutil.rmtree(folder / ".streamplug", ignore_errors=True)
+        shutil.rmtree(source_cache_dir(str(folder)), ignore_errors=True)
         dataset = StreamingDataset(remote=str(folder), format="webdataset:idx")
         assert [sample["cls"] for sample in dataset] == list(range(COUNT))
         assert ("index beside it" in caplog.text) == bool(moved)

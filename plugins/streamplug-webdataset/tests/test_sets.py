@@ -108,13 +108,22 @@ def test_files_below_directories_are_found_by_a_glob(tmp_path):
     assert by_key(StreamingDataset(streams=[split])) == expected(0)
 
 
+def test_the_format_of_a_data_set_is_that_of_its_streams(tars):
+    streams = [Stream(remote=[f"{tars}/x-0002.tar"]), Stream(remote=f"{tars}/x-000{{0..1}}.tar")]
+    dataset = StreamingDataset(streams=streams, format="webdataset")
+    assert list(dataset) == list(expected(2, 0, 1).values())
+
+
 def test_what_cannot_be_meant_is_refused(tars):
     with pytest.raises(NotFound, match="x-0008"):
         StreamingDataset(remote=f"{tars}/x-000{{8..9}}.tar", format="webdataset")
     with pytest.raises(ConfigError, match="needs a format="):
-        Stream(remote=[f"{tars}/x-0000.tar"])
+        StreamingDataset(streams=[Stream(remote=[f"{tars}/x-0000.tar"])])
     with pytest.raises(ConfigError, match="a split is of a directory"):
         Stream(remote=f"{tars}/*.tar", split="train", format="webdataset")
+    patterns = [Stream(remote=str(tars)), Stream(remote=f"{tars}/*.tar")]
+    with pytest.raises(ConfigError, match=r"split='a' with remote='.*\*\.tar': a split is of a"):
+        StreamingDataset(streams=patterns, split="a", format="webdataset")
     with pytest.raises(ConfigError, match="neither a choice nor a count"):
         Stream(remote=f"{tars}/{{1}}.tar", format="webdataset")
     with pytest.raises(ConfigError, match="no directory in common"):
@@ -131,7 +140,7 @@ def test_compressed_archives_are_read_in_place_and_through_a_cache(tars, tmp_pat
     for _ in range(2):
         dataset = StreamingDataset(remote=str(tars), format="webdataset")
         assert by_key(dataset) == expected(*range(6))
-        assert sorted(path.name for path in tars.iterdir()) == [".streamplug", *names]
+        assert sorted(path.name for path in tars.iterdir()) == names
     local = str(tmp_path / "cache")
     assert by_key(StreamingDataset(remote=str(tars), local=local, format="webdataset")) == (
         expected(*range(6))
@@ -175,26 +184,26 @@ def test_a_cache_is_not_used_for_files_that_have_changed(tars, tmp_path):
         StreamingDataset(remote=str(tars), local=local, format="webdataset")
 
 
-def test_a_directory_that_cannot_be_written_to_is_left_alone(tars, tmp_path, monkeypatch):
+def test_without_a_cache_directory_temporary_files_take_its_place(tars, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    (tars / ".streamplug").write_text("in the way")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     dataset = StreamingDataset(remote=str(tars), format="webdataset")
     assert by_key(dataset) == expected(0, 1, 2, 3)
     assert list((tmp_path / "temporary").glob("streamplug-*/kept/*"))
 
 
-def test_compressed_archives_in_such_a_directory_are_unpacked_elsewhere(
-    tars, tmp_path, monkeypatch
-):
+def test_compressed_archives_are_unpacked_there_as_well(tars, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    (tars / ".streamplug").write_text("in the way")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     write_tar(tars / "x-0004.tar.gz", 4 * COUNT, mode="w:gz")
     for _ in range(2):
         dataset = StreamingDataset(remote=str(tars), format="webdataset")
         assert by_key(dataset) == expected(0, 1, 2, 3, 4)
-    assert (tars / ".streamplug").read_text() == "in the way"
+    assert not (tars / ".streamplug").exists()
 
 
 def test_images_are_bytes_or_images_of_pillow(tmp_path):

@@ -125,7 +125,7 @@ def test_an_archive_that_was_left_in_the_middle_is_not_taken_for_whole(tmp_path)
         ({"__key__": "a.b", "cls": 1}, "must not have a dot"),
         ({"__key__": "0000", "cls": 1}, "is that of the sample before"),
         ({"__key__": "a"}, "has no values"),
-        ({"__key__": "a", "jpg": 3}, "'jpg': jpeg takes"),
+        ({"__key__": "a", "jpg": 3}, "'jpg': expected the bytes of an image file"),
         ({"__key__": "a", "bin": 3}, "expected bytes, got int"),
         ({"__key__": "a", "cls": "x"}, "cls"),
         ({"__key__": "a", "CLS": b"1"}, "lower case"),
@@ -139,10 +139,25 @@ def test_what_readers_would_not_find_again_is_refused(tmp_path, sample, message)
     assert read(tmp_path) == rows(1)
 
 
+def test_a_value_that_needs_another_package_names_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug_webdataset.extensions.known", lambda *_: False)
+    with (
+        TarWriter(tmp_path / "a.tar") as out,
+        pytest.raises(
+            EncodeError, match="'mp': expected bytes, got dict; install streamplug-msgpack"
+        ),
+    ):
+        out.write({"__key__": "a", "mp": {"a": 1}})
+
+
 def test_arguments_without_a_meaning_are_refused(tmp_path):
     for wrong in (
         lambda: TarWriter("s3://bucket/a.tar"),
-        lambda: TarWriter(tmp_path / "a.tar", mtime=1.5),
+        lambda: TarWriter("pipe:cat > a.tar"),
+        lambda: TarWriter(tmp_path / "a.tar", format="pax"),
+        lambda: TarWriter(tmp_path / "a.tar", mode=0o10000),
+        lambda: TarWriter(tmp_path / "a.tar", user="x" * 32),
+        lambda: TarWriter(tmp_path / "a.tar", mtime=-1.5),
         lambda: TarWriter(tmp_path / "a.tar", mtime=8**11),
         lambda: TarWriter(tmp_path / "a.tar", compress="zip"),
         lambda: TarWriter(tmp_path / "a.tar", encoder=3),

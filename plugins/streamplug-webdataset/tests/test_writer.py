@@ -178,3 +178,10 @@ def test_long_names_are_found_again(tmp_path, length):
     found = StreamingDataset(remote=str(tmp_path / "*.tar"), format="webdataset")
     assert list(found) == samples
     assert names(tmp_path / "shard.00000.tar")[1] == f"{'k' * length}0.é.bin"
+
+
+def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(tmp_path):
+    for wrong, meant in (("maxcont", "maxcount"), ("compresion", "compression")):
+        with pytest.raises(TypeError, match=rf"^WebDatasetWriter\({wrong}=…\).*mean '{meant}'"):
+            WebDatasetWriter(tmp_path / "out", **{wrong: 5})
+    assert not (tmp_path / "out").exists()

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from streamplug import dataset, tokens
 from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.adapters.bundles import bundled, in_turn
+from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.lists import Cuts, end_to_end, values_bytes
 from streamplug.adapters.numbers import plain
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
@@ -104,7 +105,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
     Workers read batches column by column and leave them in memory that they share with this process, where
     tensors show them without a copy, until the last tensor of a batch is dropped here: a process forked from
     this one that looks at it later must be given a copy. With `collate_fn` or `transform`, samples are read
-    one by one.
+    one by one. A state has no random numbers that these draw: derive them from the sample and the epoch.
 
     Args:
         dataset: A `StreamingDataset`.
@@ -221,7 +222,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         return data._watch.line(data._found_world(), far)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the training loop stands: after the batch that was handed out last."""
+        """Return where the training loop stands, but no random numbers: after the batch handed out last."""
         run, world = self.dataset._run, self.dataset._world()
         if self._loop is None or self._loop[3] != run.clock.sets:
             return run.next_state(world)
@@ -277,12 +278,14 @@ class _Batches(IterableDataset):  # type: ignore[type-arg]  # generic in its stu
         return bundled((_handed(batch, arena) for batch in batches), _nbytes, worker.id)
 
     def _of_columns(self) -> Iterator[Any]:
-        finish = self._transform or _collated
+        finish = self._transform or partial(collate_columns, collate=default_collate)
         for columns in self.dataset.batches(threads=self._threads):
             if not self._drop_last or len(next(iter(columns.values()))) == self._size:
                 yield finish(columns)
 
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+        if collate is default_collate:
+            collate = partial(collate_samples, collate=default_collate)
         samples = iter(self.dataset)
         if self._transform is not None:
             samples = map(self._transform, samples)
@@ -295,18 +298,14 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _collated(columns: dict[str, ColumnValues]) -> dict[str, Any]:
-    """Return columns as torch collates samples of them."""
-    return {
-        name: values if plain(values) else default_collate(list(values))
-        for name, values in columns.items()
-    }
-
-
 def _tensors(batch: Any) -> Any:
-    if not isinstance(batch, dict):
-        return batch
-    return {key: _tensor(value) if plain(value) else value for key, value in batch.items()}
+    return {k: _of_tensors(v) for k, v in batch.items()} if isinstance(batch, dict) else batch
+
+
+def _of_tensors(value: Any) -> Any:
+    if type(value) is UnequalArrays:
+        return [_tensor(array) for array in value]
+    return _tensor(value) if plain(value) else value
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -65,6 +66,16 @@ class _LazyGroup(click.Group):
             command.params.append(_traceback_option())
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Only some versions of click suggest a command, and these two or three of them.
+        name = args[0]
+        near = get_close_matches(name, COMMANDS, 1, 0.6)
+        if near and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from typing import Any
 
 import click
 
 import streamplug
+from streamplug.cli.config_names import check_dataset, check_writer
+from streamplug.cli.explain_dataset import dataset_class
 from streamplug.config import SECTIONS, Configurable, json_schema, load
 from streamplug.errors import ConfigError
 
@@ -19,6 +22,9 @@ from streamplug.errors import ConfigError
 def config(action: str, file: str | None, *, opens: bool) -> None:
     """Print a JSON schema of config files (schema), or tell what is wrong with FILE (check).
 
+    Check looks at keys, at types, at values, and for what they name, such as a shuffle, a compression or a
+    storage. It reads nothing of data sets unless --open is given.
+
     The section about the loader is there where torch is installed.
     """
     if (action == "check") != (file is not None) or (opens and file is None):
@@ -27,13 +33,18 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
         click.echo(json.dumps(json_schema(_classes()), indent=2))
         return
     found = load(file)
-    classes, named = _classes(), [name for name in SECTIONS if name in found]
+    classes: dict[str, Any] = {**_classes(), "dataset": dataset_class(found)}
+    named = [name for name in SECTIONS if name in found]
     for name in named or ["dataset"]:
         if name not in classes:
             raise ConfigError(f"{name}: needs torch, which is not installed: pip install torch")
         classes[name].check_config(found)
+        if name == "dataset":
+            check_dataset(found, classes[name], "dataset" if named else "")
+        elif name == "writer":
+            check_writer(found["writer"], "writer")
     if opens:
-        streamplug.StreamingDataset.from_config(found)
+        classes["dataset"].from_config(found)
     click.echo(f"{file}: {', '.join(named or ['dataset'])}: right")
 
 

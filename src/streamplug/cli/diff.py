@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
 from streamplug.cli.options import reporting, source_options, streams_of
+from streamplug.cli.storage_options import storage_options
 from streamplug.jobs import Difference
 from streamplug.jobs import diff as compare
 
@@ -20,6 +21,7 @@ from streamplug.jobs import diff as compare
 @click.option("--most", type=click.IntRange(0), default=10, show_default=True, help="Samples told.")
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
 @source_options
+@storage_options("--other-storage-options", "Those of OTHER, where they differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def diff(
@@ -31,6 +33,7 @@ def diff(
     values: bool,
     most: int,
     allow_unsafe_types: bool,
+    other_storage_options: dict[str, Any] | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -38,9 +41,12 @@ def diff(
 
     The exit status is 1 if they differ.
     """
+    streams = streams_of([one, other], options)
+    if other_storage_options is not None:
+        streams[1] = replace(streams[1], storage_options=other_storage_options)
     with reporting() as report:
         found = compare(
-            *streams_of([one, other], options),
+            *streams,
             values=values,
             most=most,
             allow_unsafe_types=allow_unsafe_types,

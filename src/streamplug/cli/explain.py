@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streamplug.cli.explain_dataset import dataset_of, is_config
+from streamplug.cli.storage_options import storage_options
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import StateError
 from streamplug.explain import Use
-from streamplug.stream import Stream
-from streamplug.types import World
+from streamplug.tokens import TokenDataset
 
 _PIPED_WIDTH = 200
+_OF_LOCATIONS = frozenset(
+    (
+        "algorithm",
+        "seed",
+        "block_size",
+        "canonical_nodes",
+        "partition",
+        "batching",
+        "storage_options",
+    )
+)
+"""Options that a config file takes the place of."""
 
 
 @click.command()
@@ -45,30 +58,44 @@ _PIPED_WIDTH = 200
 @click.option(
     "--batching", default="random", show_default=True, help="Name of the batching method."
 )
+@storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.pass_context
 def explain(
-    locations: tuple[str, ...], saved: Path | None, *, as_json: bool, **options: Any
+    context: click.Context,
+    /,
+    locations: tuple[str, ...],
+    saved: Path | None,
+    *,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """List the samples of a batch of the data set at LOCATION, or when a sample is read.
 
-    Several locations are the streams of a mixture, in their order there.
+    LOCATION is a URL or a directory; several are the streams of a mixture, in their order there. Or it is a
+    config file, which says all of the data set and its order.
 
-    Nothing but the index is read. The order is that of --state, or of the options.
+    Nothing but the index is read. The order is that of --state, or of the options. Where samples are rows of
+    tokens, as a config with the key tokens or a state says, the documents of each row are listed, too.
     """
+    if is_config(locations) and (given := _options_given(context)):
+        raise click.UsageError(f"{', '.join(given)}: for a URL; the config says it")
     if (options["step"] is None) == (options["sample"] is None):
         raise click.UsageError("give either --step or --sample")
     state = _read_state(saved) if saved else {}
-    dataset = _dataset(locations, state, options)
+    dataset = dataset_of(locations, state, options)
     if state:
         dataset.load_state_dict(state)
     if options["step"] is not None:
         uses = dataset.explain(options["step"], epoch=options["epoch"], rank=options["rank"])
     else:
         uses = dataset.where(options["sample"], epoch=options["epoch"])
+    rows = [_as_dict(use, dataset) for use in uses]
     if as_json:
-        click.echo(json.dumps([asdict(use) for use in uses], indent=2))
+        click.echo(json.dumps(rows, indent=2))
     else:
-        _show(uses)
+        more = ["documents"] if isinstance(dataset, TokenDataset) else []
+        _show(rows, [*Use.__dataclass_fields__, *more])
 
 
 def _read_state(path: Path) -> dict[str, Any]:
@@ -81,62 +108,41 @@ def _read_state(path: Path) -> dict[str, Any]:
     return state
 
 
-def _dataset(
-    locations: Sequence[str], state: dict[str, Any], options: dict[str, Any]
-) -> StreamingDataset:
-    ranks, nodes = options["ranks"], options["nodes"]
-    if nodes < 1 or ranks % nodes:
-        raise ConfigError(f"--ranks={ranks} is not a multiple of --nodes={nodes}")
-    total = state.get("global_batch")
-    if total is not None and total % ranks:
-        raise ConfigError(f"the state's global batch of {total} is no multiple of --ranks={ranks}")
-    algorithm = state.get("shuffle_algo", options["algorithm"])
-    return StreamingDataset(
-        **_mixture(locations, state),
-        batch_size=options["batch_size"] or (total // ranks if total else None),
-        shuffle=algorithm is not None,
-        shuffle_algo=algorithm or "window",
-        shuffle_seed=state.get("shuffle_seed", options["seed"]),
-        shuffle_block_size=state.get("shuffle_block_size", options["block_size"]),
-        num_canonical_nodes=state.get("num_canonical_nodes", options["canonical_nodes"]),
-        partition_algo=state.get("partition_algo", options["partition"]),
-        batching_method=state.get("batching_method", options["batching"]),
-        allow_unsafe_types=True,  # nothing is decoded
-        world=World(nodes=nodes, ranks_per_node=ranks // nodes),
-    )
+def _options_given(context: click.Context) -> list[str]:
+    """Return the options about the order, and the storage, that the user has given."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in _OF_LOCATIONS
+        and context.get_parameter_source(parameter.name) == ParameterSource.COMMANDLINE
+    ]
 
 
-def _mixture(locations: Sequence[str], state: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that say how the streams at some locations are mixed."""
-    choose = state.get("choose")
-    if choose is None:
-        lessons = state.get("curriculum")
-        curriculum = lessons and {change["step"]: change["proportions"] for change in lessons}
-        return {
-            "streams": [Stream(remote=location) for location in locations],
-            "epoch_size": state.get("epoch_size"),
-            "curriculum": curriculum,
-        }
-    if len(choose) != len(locations):
-        raise ConfigError(f"the state is of {len(choose)} streams; give the location of each")
-    shares = state.get("shares")
-    weights = [{"choose": n} for n in choose]
-    if shares is not None:
-        weights = [{"proportion": share} for share in shares]
-    return {
-        "streams": [Stream(remote=place, **weight) for place, weight in zip(locations, weights)],
-        "epoch_size": None if shares is None else state.get("epoch_size"),
-        "sampling_method": state.get("sampling_method"),
-        "sampling_granularity": state.get("sampling_granularity"),
-    }
+def _as_dict(use: Use, dataset: StreamingDataset) -> dict[str, Any]:
+    """Return a use as JSON can tell it; that of a row of tokens has its documents."""
+    if not isinstance(dataset, TokenDataset):
+        return asdict(use)
+    pieces = [asdict(piece) for piece in dataset.pieces(use.sample)]
+    return {**asdict(use), "documents": pieces}
 
 
-def _show(uses: list[Use]) -> None:
+def _text(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a use; documents are told as the tokens that are taken of each."""
+    told = {**row}
+    if "documents" in row:
+        told["documents"] = " ".join(
+            f"{each['document']}[{each['begin']}:{each['end']}]" for each in row["documents"]
+        )
+    return [str(value) for value in told.values()]
+
+
+def _show(rows: list[dict[str, Any]], names: list[str]) -> None:
     console = Console()
     if not console.is_terminal:
-        console = Console(width=_PIPED_WIDTH)
-    names = list(Use.__dataclass_fields__)
+        console = Console(
+            width=max([_PIPED_WIDTH, *(len(" ".join(_text(row))) + 40 for row in rows)])
+        )
     table = Table(*names, box=None, pad_edge=False)
-    for use in uses:
-        table.add_row(*(Text(str(getattr(use, name))) for name in names))
+    for row in rows:
+        table.add_row(*map(Text, _text(row)))
     console.print(table)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from streamplug.cli.storage_options import storage_options
 from streamplug.errors import ConfigError
 from streamplug.fetch.companions import build_companion, check_companion
 from streamplug.fetch.scan_index import scan_index
@@ -21,8 +23,17 @@ _ACTIONS = {"build": build_companion, "check": check_companion}
 @click.argument("location")
 @click.option("--format", "format_", help="For scan: the format of the files, such as webdataset.")
 @click.option("--force", is_flag=True, help="For scan: replace an index.json that is there.")
+@storage_options(text="Settings of the storage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def index(action: str, location: str, *, format_: str | None, force: bool, as_json: bool) -> None:
+def index(
+    action: str,
+    location: str,
+    *,
+    format_: str | None,
+    force: bool,
+    storage_options: dict[str, Any] | None,
+    as_json: bool,
+) -> None:
     """Make the index.json of the files at LOCATION (scan), or make (build) or check (check) its companion.
 
     Scan looks through files that have no index.json, such as tar archives, so that everybody can read them
@@ -40,9 +51,11 @@ def index(action: str, location: str, *, format_: str | None, force: bool, as_js
             status.update(Text(what))
 
         if format_ is not None:
-            scanned = scan_index(location, format_, exist_ok=force, report=report)
+            scanned = scan_index(
+                location, format_, storage_options=storage_options, exist_ok=force, report=report
+            )
         else:
-            summary = _ACTIONS[action](location, report=report)
+            summary = _ACTIONS[action](location, storage_options=storage_options, report=report)
     if as_json:
         click.echo(json.dumps(asdict(summary if format_ is None else scanned), indent=2))
     elif format_ is not None:

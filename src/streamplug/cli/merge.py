@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
+from streamplug.cli.storage_options import storage_options
 from streamplug.write import merge_index
 
 
 @click.command()
 @click.argument("out")
 @click.argument("parts", nargs=-1)
+@storage_options(text="Settings of the storage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def merge(out: str, parts: tuple[str, ...], *, as_json: bool) -> None:
+def merge(
+    out: str, parts: tuple[str, ...], *, storage_options: dict[str, Any] | None, as_json: bool
+) -> None:
     """Write the index.json of OUT, a data set of all the shards of PARTS.
 
     Each part is a data set in a folder below OUT; their samples follow each other in the order given. Without
     PARTS, all folders below OUT that have an index.json are taken, in the order of their names. Shards are
     neither read nor moved.
     """
-    shards = merge_index(list(parts), out) if parts else merge_index(out)
+    places = (list(parts), out) if parts else (out,)
+    shards = merge_index(*places, storage_options=storage_options)
     if as_json:
         click.echo(json.dumps({"shards": shards}))
     else:

@@ -20,5 +20,8 @@ from streamplug.scaffold import new_plugin as make
     help="Where to make its folder.  [default: here]",
 )
 def new_plugin(name: str, kind: str, out: Path) -> None:
-    """Make a distribution that provides the plugin NAME, with an example that passes its tests."""
+    """Make a distribution that provides the plugin NAME, with an example that passes its tests.
+
+    It is called streamplug-NAME; NAME may be given with or without streamplug- before it.
+    """
     click.echo(make(name, kind, out))

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from streamplug.cli.storage_options import storage_options
 from streamplug.errors import ConfigError
 from streamplug.jobs import Columns, Output, Written
 from streamplug.stream import Stream
@@ -20,8 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SOURCE = (
     click.option("--split", help="Sub-directory of each source."),
-    click.option("--src-format", help="Of files for which there is no index.json."),
-    click.option("--storage-options", help="Settings of the storages, as a JSON object."),
+    click.option(
+        "--src-format",
+        multiple=True,
+        help="Of files for which there is no index.json; once for all sources, or once for each.",
+    ),
+    storage_options(),
 )
 _COLUMNS = (
     click.option("--columns", help="Encodings: NAME:ENCODING, with commas between.", multiple=True),
@@ -33,14 +38,17 @@ _COLUMNS = (
 _OUTPUT = (
     click.option("--format", "format_", help="Of the new set.  [default: that of the source]"),
     click.option("--compression", help="Such as zstd:11, or none.  [default: as the source]"),
-    click.option("--hashes", help="Digests, with commas between.  [default: as the source]"),
+    click.option(
+        "--hashes",
+        help="Digests, with commas between, or none.  [default: as the source, or xxh3_64]",
+    ),
     click.option("--size-limit", default="64mb", show_default=True, help="Of a raw shard."),
     click.option("--processes", type=click.IntRange(0), help="[default: one for each processor]"),
     click.option(
         "--engine", default="local", show_default=True, help="Who writes: ray, dask, spark."
     ),
     click.option("--exist-ok", is_flag=True, help="Replace another data set that is there."),
-    click.option("--out-storage-options", help="Those of the new set, where they differ."),
+    storage_options("--out-storage-options", "Those of the new set, where they differ."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 
@@ -67,33 +75,49 @@ output_options = _all(_OUTPUT)
 
 
 def streams_of(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
-    """Return the sources that a user named."""
+    """Return the sources that a user named.
+
+    Raises:
+        UsageError: If there are several formats, but not one for each source.
+    """
+    given: Sequence[str] = options["src_format"]
+    if len(given) > 1 and len(given) != len(locations):
+        raise click.UsageError(
+            f"--src-format is given {len(given)} times for {len(locations)} sources: give it once for all, "
+            "or once for each in their order; for a source that has an index.json it says nothing"
+        )
+    formats = given if len(given) > 1 else [next(iter(given), None)] * len(locations)
     return [
         Stream(
             remote=location,
             split=options["split"],
-            format=options["src_format"],
-            storage_options=_object("--storage-options", options["storage_options"]),
+            format=format_,
+            storage_options=options["storage_options"],
         )
-        for location in locations
+        for location, format_ in zip(locations, formats)
     ]
 
 
 def output_of(out: str, options: Mapping[str, Any]) -> Output:
     """Return where a user wants a new data set, and how."""
     of_out = options["out_storage_options"]
-    name = "--storage-options" if of_out is None else "--out-storage-options"
     return Output(
         out,
         format=options["format_"],
         compression=options["compression"],
-        hashes=None if options["hashes"] is None else parts_of([options["hashes"]]),
+        hashes=_hashes(options["hashes"]),
         size_limit=options["size_limit"],
         processes=options["processes"],
         engine=options["engine"],
         exist_ok=options["exist_ok"],
-        storage_options=_object(name, options["storage_options"] if of_out is None else of_out),
+        storage_options=options["storage_options"] if of_out is None else of_out,
     )
+
+
+def _hashes(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [] if text.strip() == "none" else parts_of([text])
 
 
 def columns_of(options: Mapping[str, Any]) -> Columns:
@@ -140,18 +164,6 @@ def _pair(text: str, option: str, mark: str) -> tuple[str, str]:
     if not (name and found and value):
         raise ConfigError(f"{option} {text!r}: expected {_PAIRS[option]}")
     return name.strip(), value.strip()
-
-
-def _object(option: str, text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{option}: expected a JSON object, such as '{{\"anon\": true}}'")
-    return found
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from streamplug.plugin.discovery import BROKEN, OK, Found, inventory
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.registry import load
 
+INSTALLED = "installed"
+"""Status of what nobody has tried to import."""
 _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 _PIPED_WIDTH = 200
 
@@ -31,13 +33,13 @@ _PIPED_WIDTH = 200
 def plugins(context: click.Context, kind: str | None, *, as_json: bool, check: bool) -> None:
     """List what is built in and what installed plugins provide.
 
-    Without --check no class is imported, only each plugin's list of names.
+    Without --check no class is imported, only each plugin's list of names: what is there is "installed".
+    With it, what could be imported is "ok".
     """
     found = sorted((*_built_in(), *inventory().found), key=_order)
     # A plugin that is broken as a whole may have had names of this kind.
     found = [f for f in found if kind is None or f.kind in (kind, "")]
-    if check:
-        found = [_checked(f) for f in found]
+    found = [_checked(f) if check else _unchecked(f) for f in found]
     if as_json:
         click.echo(json.dumps([asdict(f) for f in found], indent=2))
     else:
@@ -55,6 +57,10 @@ def _built_in() -> Iterator[Found]:
 def _order(found: Found) -> tuple[int, str, str]:
     kinds = [*KINDS, ""]
     return (kinds.index(found.kind), found.name, found.distribution)
+
+
+def _unchecked(found: Found) -> Found:
+    return replace(found, status=INSTALLED) if found.status == OK else found
 
 
 def _checked(found: Found) -> Found:

@@ -110,6 +110,6 @@ def _config_of(source: str, options: Mapping[str, Any]) -> tuple[Mapping[str, An
     if not source.lower().endswith(_CONFIGS):
         return ({"streams": streams_of([source], options)},)
     for name in ("split", "src_format", "storage_options"):
-        if options[name] is not None:
+        if options[name] not in (None, ()):
             raise click.UsageError(f"--{name.replace('_', '-')} is for a URL; the config says it")
     return (source,)

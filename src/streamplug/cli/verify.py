@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 
+from streamplug.cli.storage_options import storage_options
 from streamplug.stream import Stream
 from streamplug.verify import Verified
 from streamplug.verify import verify as check
@@ -20,6 +22,7 @@ from streamplug.verify import verify as check
 @click.option(
     "--format", "--src-format", "format_", help="Of files for which there is no index.json."
 )
+@storage_options(text="Settings of the storage.")
 @click.option("--threads", type=click.IntRange(1), default=4, help="Shards checked at once.")
 @click.option("--retries", type=click.IntRange(0), default=2, help="Of a failed download.")
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
@@ -31,6 +34,7 @@ def verify(
     split: str | None,
     format_: str | None,
     *,
+    storage_options: dict[str, Any] | None,
     threads: int,
     retries: int,
     allow_unsafe_types: bool,
@@ -38,10 +42,17 @@ def verify(
 ) -> None:
     """Fetch every file of the data set at LOCATION, check sizes and digests, and decode every sample.
 
-    The exit status is 1 if anything is wrong. Files go through the directory for temporary files; the data
-    set is not touched.
+    What could not be checked is said: without digests in the index, bytes of values that were changed are
+    found only where these no longer decode. The exit status is 1 if anything is wrong. Files go through the
+    directory for temporary files; the data set is not touched.
     """
-    stream = Stream(remote=location, split=split, format=format_, download_retry=retries)
+    stream = Stream(
+        remote=location,
+        split=split,
+        format=format_,
+        download_retry=retries,
+        storage_options=storage_options,
+    )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking shards", total=None)
         found = check(
@@ -51,10 +62,10 @@ def verify(
             report=lambda done, of: progress.update(task, completed=done, total=of),
         )
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=2))
+        click.echo(json.dumps({"ok": found.ok, **asdict(found)}, indent=2))
     else:
         _show(found)
-    context.exit(1 if found.problems else 0)
+    context.exit(0 if found.ok else 1)
 
 
 def _show(found: Verified) -> None:
@@ -64,7 +75,22 @@ def _show(found: Verified) -> None:
     if found.undecoded:
         names = ", ".join(found.undecoded)
         click.echo(f"not decoded, since that can run code: {names} (--allow-unsafe-types)")
-    state = f"{len(found.problems):,} problems" if found.problems else "whole"
+    count = len(found.problems)
+    state = "OK" if found.ok else f"{count:,} problem{'s' if count > 1 else ''}"
+    decoded = "samples decode" if found.ok else "samples"
     click.echo(
-        f"{found.url}: {state}; {found.shards:,} shards, {found.samples:,} samples, {found.bytes:,} bytes"
+        f"{found.url}: {state}: {found.shards:,} shards, {found.samples:,} {decoded}, {found.bytes:,} bytes; "
+        f"{_of_digests(found)}"
     )
+
+
+def _of_digests(found: Verified) -> str:
+    """Say what digests have shown, and what they could not."""
+    names = ", ".join(found.digests)
+    if not found.without_digests:
+        return f"digests: {names or 'none'}"
+    unseen = "changed bytes in values cannot be found"
+    if not names:
+        return f"digests: none, so {unseen}"
+    lack = "shard lacks" if found.without_digests == 1 else "shards lack"
+    return f"digests: {names}, but {found.without_digests:,} {lack} them, where {unseen}"

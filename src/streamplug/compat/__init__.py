@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any
 
@@ -18,24 +19,56 @@ __all__ = ["install"]
 VERSION = "0.13.0"
 """The version of mosaicml-streaming whose names these are."""
 
-_READING = ("LocalDataset", "Stream", "StreamingDataLoader", "StreamingDataset")
-_WRITING = ("CSVWriter", "JSONWriter", "MDSWriter", "TSVWriter", "XSVWriter")
-_UTIL = ("bytes_to_int", "clean_stale_shared_memory", "merge_index", "number_abbrev_to_int")
+_TEXT_WRITERS = ("CSVWriter", "JSONWriter", "TSVWriter", "XSVWriter")
+_MDS_CODING = (
+    *("get_mds_encoded_size", "get_mds_encodings", "is_mds_encoding", "is_mds_encoding_safe"),
+    *("mds_decode", "mds_encode"),
+)
+_COMPRESSING = (
+    *("compress", "decompress", "get_compression_extension", "get_compressions", "is_compression"),
+)
+_HASHING = ("get_hash", "get_hashes", "is_hash")
+_SHUFFLES = ("naive", "py1br", "py1e", "py1s", "py2s")
+_SHUFFLING = ("get_shuffle", *(f"get_shuffle_{name}" for name in _SHUFFLES))
+_RANKS = (
+    *("all_gather", "all_gather_object", "barrier", "broadcast", "get_local_rank"),
+    *("get_local_world_size", "get_rank", "get_world_size", "maybe_init_dist"),
+)
+_PARSING = ("bytes_to_int", "number_abbrev_to_int")
+_HELPING = (
+    *("clean_stale_shared_memory", "get_list_arg", "merge_index", "retry"),
+    "wait_for_file_to_exist",
+)
 _TEXT = ("StreamingC4", "StreamingEnWiki", "StreamingPile")
 _VISION = ("StreamingADE20K", "StreamingCIFAR10", "StreamingCOCO", "StreamingImageNet")
 _VIDEO = ("StreamingInsideWebVid", "StreamingOutsideDTWebVid", "StreamingOutsideGIWebVid")
 
+_DATA = ("LocalDataset", "Stream", "StreamingDataLoader", "StreamingDataset")
+_WRITERS = ("CSVWriter", "JSONWriter", "MDSWriter", "TSVWriter", "XSVWriter")
+
 MODULES = {
-    "streaming": (*_READING, *_WRITING),
-    "streaming.base": (*_READING, *_WRITING),
+    "streaming": (*_DATA, *_WRITERS),
+    "streaming.base": (*_DATA, *_WRITERS),
+    "streaming.base.batching": ("generate_work",),
+    "streaming.base.compression": _COMPRESSING,
     "streaming.base.converters": ("dataframe_to_mds",),
     "streaming.base.dataloader": ("StreamingDataLoader",),
     "streaming.base.dataset": ("StreamingDataset",),
-    "streaming.base.format": _WRITING,
+    "streaming.base.distributed": _RANKS,
+    "streaming.base.format": (*_WRITERS, "get_index_basename"),
+    "streaming.base.format.index": ("get_index_basename",),
+    "streaming.base.format.json": ("JSONWriter",),
     "streaming.base.format.mds": ("MDSWriter",),
+    "streaming.base.format.mds.encodings": _MDS_CODING,
+    "streaming.base.format.xsv": ("CSVWriter", "TSVWriter", "XSVWriter"),
+    "streaming.base.hashing": _HASHING,
     "streaming.base.local": ("LocalDataset",),
+    "streaming.base.partition": ("get_partitions",),
+    "streaming.base.sampling": ("get_sampling",),
+    "streaming.base.shuffle": _SHUFFLING,
     "streaming.base.stream": ("Stream",),
-    "streaming.base.util": _UTIL,
+    "streaming.base.util": (*_PARSING, *_HELPING),
+    "streaming.base.world": ("World",),
     "streaming.multimodal": _VIDEO,
     "streaming.multimodal.webvid": _VIDEO,
     "streaming.text": _TEXT,
@@ -49,6 +82,20 @@ MODULES = {
     "streaming.vision.imagenet": ("StreamingImageNet",),
 }
 """The modules that there are, and the names of each."""
+
+HOMES = {
+    "coding": (*_COMPRESSING, *_HASHING, *_MDS_CODING, "get_index_basename"),
+    "dataset": ("LocalDataset", "StreamingDataset"),
+    "distributed": _RANKS,
+    "loader": ("StreamingDataLoader",),
+    "ordering": ("generate_work", "get_partitions", "get_sampling", *_SHUFFLING),
+    "sizes": _PARSING,
+    "streams": ("Stream",),
+    "util": _HELPING,
+    "world": ("World",),
+    "writers": ("MDSWriter", *_TEXT_WRITERS),
+}
+"""The module here that has each name; those of no module are of plugins."""
 
 
 def install() -> None:
@@ -70,6 +117,26 @@ def install() -> None:
         if parent:
             setattr(made[parent], last, module)
     sys.modules.update(made)
+    if not any(isinstance(finder, _Missing) for finder in sys.meta_path):
+        sys.meta_path.append(_Missing())
+
+
+class _Missing(MetaPathFinder):
+    """Says of a module of mosaicml-streaming that is not here what to use instead."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Refuse a module of mosaicml-streaming; leave all others to whoever knows them.
+
+        Raises:
+            ModuleNotFoundError: If it is one.
+        """
+        if fullname.startswith("streaming.") and isinstance(sys.modules.get("streaming"), _Module):
+            from streamplug.compat.differences import instead_of
+
+            # Without a name, lest `from streaming.base import x` takes it for a missing attribute.
+            raise ModuleNotFoundError(
+                f"{fullname}: streamplug.compat has no such name; use {instead_of(fullname)}"
+            )
 
 
 class _Module(ModuleType):
@@ -86,9 +153,11 @@ class _Module(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name not in self.__all__:
+            from streamplug.compat.differences import instead_of
+
             raise AttributeError(
                 f"{self.__name__}.{name}: streamplug.compat has no such name; it has "
-                f"{', '.join(self.__all__)}"
+                f"{', '.join(self.__all__)}. Use {instead_of(f'{self.__name__}.{name}')}"
             )
         value = getattr(import_module("streamplug.compat.names"), name)
         setattr(self, name, value)

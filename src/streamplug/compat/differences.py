@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
@@ -39,6 +41,11 @@ ALWAYS = (
         "Checks what is downloaded, by a fast digest of the index",
     ),
     Difference(
+        "`merge_index` of parts with other columns",
+        "Writes an index that cannot be read as one",
+        "Refused, with the part, the column and both encodings",
+    ),
+    Difference(
         "A download that fails for good",
         "May end the epoch early, or hang",
         "An error in the training loop",
@@ -59,9 +66,114 @@ ALWAYS = (
         "Also what order it has, and refuses another one",
     ),
     Difference(
+        "Resuming just before the end of an epoch",
+        "Ranks that would get a sample less repeat one of those that are left",
+        "They repeat one of the epoch's, as without the interruption",
+    ),
+    Difference(
+        "Epochs after a resumed one, with workers and without `num_canonical_nodes=`",
+        "May have the canonical nodes of a new run, unless a state was taken meanwhile",
+        "Have those of the state",
+    ),
+    Difference(
+        "An epoch without one whole batch, such as of a stream that is too small for `batching_method=`",
+        "May be empty, with a warning in the log",
+        "An error",
+    ),
+    Difference(
+        "`len(dataset)`",
+        "The size of the epoch by the number of ranks",
+        "The samples that a rank gets: also those that are repeated, none that are left out",
+    ),
+    Difference(
         "`stream_name=`, `stream_config=`",
         "Look a class of streams up in a registry",
         "There is none: a name is refused, a config is taken as arguments",
+    ),
+    Difference(
+        "Samples above `size_limit`",
+        "A shard each; an empty one before, if it is the first sample",
+        "A shard each, none empty, and a warning",
+    ),
+    Difference(
+        "`size_limit` below what a shard takes without samples",
+        "A shard for each sample",
+        "An error",
+    ),
+    Difference(
+        "`predownload` of a data set, where it was not given",
+        "8 batches, or 64 samples",
+        "None",
+    ),
+    Difference(
+        "`num_canonical_nodes`, `shuffle_block_size` of a data set, where they were not given",
+        "None until the first epoch",
+        "The defaults, at once",
+    ),
+    Difference(
+        "`next_epoch`, `cache_usage`, `cache_limit` and others of a data set",
+        "Can be set",
+        'Are read only; `load_state_dict({…, "epoch": 3})` begins another epoch',
+    ),
+    Difference(
+        "`prepare_shard(…, blocking=False)`",
+        "Does not wait for other processes",
+        "Waits",
+    ),
+    Difference(
+        "`evict_shard`, where the data set is read in place",
+        "Deletes it",
+        "An error",
+    ),
+    Difference(
+        "`cache_limit` below the index, or below four shards",
+        "An error",
+        "Taken if the largest shard fits",
+    ),
+    Difference(
+        "`new_samples` of a writer",
+        "The bytes of samples",
+        "Their numbers alone",
+    ),
+    Difference(
+        "`StreamingDataLoader` with batches of another size than the data set's: states",
+        "At any batch",
+        "Where whole global batches of the data set were used; an error elsewhere",
+    ),
+    Difference(
+        "`get_item` of well-known data sets: name of its parameter",
+        "`idx`",
+        "`sample_id`; give it by position",
+    ),
+    Difference(
+        "Files in `local`",
+        "Shards and the index",
+        "Also `.streamplug`, which says what is in use",
+    ),
+    Difference(
+        "A shard that is deleted from `local` while a data set reads it",
+        "Is downloaded again",
+        "Is read on as it was opened; `evict_shard` has it downloaded again",
+    ),
+    Difference(
+        "No `batch_size`, or fewer samples than a batch of each rank",
+        "An error",
+        "Taken",
+    ),
+    Difference(
+        "`shuffle_block_size` below the size of shards, `predownload` below `batch_size`",
+        "A `UserWarning`",
+        "A message of the logger `streamplug`, or none",
+    ),
+    Difference(
+        "Arrays without dimensions or without elements",
+        "An error",
+        "Stored",
+    ),
+    Difference(
+        "`get_partitions(…, drop_first=)` beyond the last sample",
+        "An array of no batches, as far as the last batch was filled up",
+        "An error",
     ),
     Difference(
         "`get_item(…, retry=)`",
@@ -86,11 +198,48 @@ ALWAYS = (
 )
 """Both with ``import streaming`` as the alias gives it, and with the names of streamplug itself."""
 
+EXCEPTIONS = (
+    Difference(
+        "an encoding that there is not", "`TypeError`", "`UnknownNameError`, a `LookupError`"
+    ),
+    Difference(
+        "a compression that there is not", "`ValueError`", "`UnknownNameError`, a `LookupError`"
+    ),
+    Difference(
+        "a value by an encoding that there is not",
+        "`ValueError`",
+        "`UnknownNameError`, a `LookupError`",
+    ),
+    Difference("a sample without a column", "`KeyError`", "`EncodeError`, a `ValueError`"),
+    Difference(
+        "a value of another type",
+        "`AttributeError`",
+        "`EncodeTypeError`, a `ValueError` and a `TypeError`",
+    ),
+    Difference(
+        "bytes of another size", "`KeyError`", "`EncodeTypeError`, a `ValueError` and a `TypeError`"
+    ),
+    Difference(
+        "a data set that is not there", "`RuntimeError`", "`NotFound`, a `FileNotFoundError`"
+    ),
+    Difference(
+        "an index that is no JSON", "`JSONDecodeError`", "`InvalidIndexError`, a `ValueError`"
+    ),
+    Difference("an index without shards", "`RuntimeError`", "Nothing until the first epoch"),
+    Difference("a sample of no number", "`ValueError`", "`IndexError`"),
+)
+"""What is raised for a mistake where a script that catches it for mosaicml-streaming would not."""
+
 BY_DEFAULT = (
     Difference(
         "`shuffle_algo`",
         '`"py1e"`: works out a whole epoch before its first batch',
         '`"window"`: any position at once',
+    ),
+    Difference(
+        "`hashes=None` of writers",
+        "No digests",
+        '`["xxh3_64"]`, by which damage is noticed; `hashes=[]` for none, and the same bytes',
     ),
     Difference(
         "`partition_algo`",
@@ -101,13 +250,73 @@ BY_DEFAULT = (
 """Only with the names of streamplug itself: the alias has the defaults of mosaicml-streaming."""
 
 MISSING = {
-    "`streaming.base.storage`: downloaders and uploaders": "a storage, `streamplug.plugin.open_storage`",
-    "`streaming.base.spanner`, `.array`, `.shared`": "nothing: they serve its own insides",
-    "`streaming.base.registry_utils`": "streams made by the program, `streams=`",
-    "`streaming.*.convert`: scripts": "`streamplug-datasets`",
     "`simulation`": "`streamplug simulate`",
+    "`streaming.base.array`, `.constant`, `.shared`, `.spanner`": "nothing: they serve its own insides",
+    "`streaming.base.batching.*`": "`generate_work` in `streaming.base.batching`",
+    "`streaming.base.compression.*`: classes": "`compress` and `decompress` in `streaming.base.compression`",
+    "`streaming.base.format.*`: readers, and classes of encodings": (
+        "`LocalDataset`; `mds_encode` and `mds_decode` in `streaming.base.format.mds.encodings`"
+    ),
+    "`streaming.base.partition.*`": "`get_partitions` in `streaming.base.partition`",
+    "`streaming.base.registry_utils`, `streaming.base.stream.streams_registry`": (
+        "streams made by the program, `streams=`"
+    ),
+    "`streaming.base.shuffle.*`": "`get_shuffle` in `streaming.base.shuffle`",
+    "`streaming.base.storage`: downloaders and uploaders": "a storage, `streamplug.plugin.open_storage`",
+    "`streaming.base.util.get_import_exception_message`": "nothing: errors say what to install",
+    "`streaming.*.convert`: scripts": "`streamplug-datasets`",
+    "`streaming.vision.base`": "a `StreamingDataset` whose `get_item` transforms",
+    "`Stream.apply_default`, `.apply_weights`, `.validate_weights`, `.prepare_shard`, `.set_up_local`": (
+        "nothing before a data set is made; `StreamingDataset.prepare_shard` after that"
+    ),
+    "`StreamingDataset.on_exception`, `.spanner`, `.max_shard_size_across_all_streams`, "
+    "`LocalDataset.spanner`": (
+        "errors of the loop; `samples_per_shard`; `shard.get_max_size()` of each of `shards`"
+    ),
+    "`MDSWriter.cancel_future_jobs`, `.cloud_writer`, `.config_data`, `.event`, `.exception_callback`, "
+    "`.executor`, `.encode_joint_shard`, `.encode_split_shard`": (
+        "nothing: errors of uploads are raised by `write` and `finish`; `get_config`, `flush_shard`"
+    ),
+    "`Reader.decode_sample`, `.evict`, `.from_json`, `.get_sample_data`, `.set_up_local`, `.validate`": (
+        "`shard[number]`; `StreamingDataset.evict_shard`, `.prepare_shard`"
+    ),
 }
 """What the alias has not, and what to use instead."""
+
+_NAME = re.compile(r"`([^`]+)`")
+
+
+def names_of(entry: str) -> list[str]:
+    """Return the names that an entry of `MISSING` is about: dotted, and ``*`` stands for any.
+
+    Args:
+        entry: Names in backticks, of which one that begins with a dot is beside the one before it.
+    """
+    names: list[str] = []
+    for name in _NAME.findall(entry):
+        beside = names[-1].rpartition(".")[0] if name.startswith(".") else ""
+        names.append(beside + name)
+    return names
+
+
+def entry_of(name: str) -> str | None:
+    """Return the entry of `MISSING` that is about a name of mosaicml-streaming; None if none is.
+
+    Args:
+        name: With its module, such as ``"streaming.base.storage.download"``.
+    """
+    entries = ((entry, each) for entry in MISSING for each in names_of(entry))
+    return next((e for e, each in entries if fnmatchcase(f"{name}.", f"{each}.*")), None)
+
+
+def instead_of(name: str) -> str:
+    """Return what to use instead of a module or name of mosaicml-streaming that is not here.
+
+    Args:
+        name: As for `entry_of`.
+    """
+    entry = entry_of(name)
+    return "what `python -m streamplug.compat --list` prints" if entry is None else MISSING[entry]
 
 
 def told(modules: Mapping[str, tuple[str, ...]], version: str) -> Iterator[str]:
@@ -122,6 +331,9 @@ def told(modules: Mapping[str, tuple[str, ...]], version: str) -> Iterator[str]:
         yield f"  {module}: {', '.join(names)}"
     yield "\nWhat differs (theirs -> ours):\n"
     for each in ALWAYS:
+        yield f"  {each.what}\n    {each.theirs} -> {each.ours}"
+    yield "\nOther exceptions (theirs -> ours):\n"
+    for each in EXCEPTIONS:
         yield f"  {each.what}\n    {each.theirs} -> {each.ours}"
     yield "\nOnly without the alias, where the names are imported from streamplug:\n"
     for each in BY_DEFAULT:

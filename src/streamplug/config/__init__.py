@@ -2,6 +2,7 @@
 
 from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.jsonschema import json_schema
+from streamplug.config.keywords import check_keywords, suggest_keywords
 from streamplug.config.source import load
 from streamplug.config.values import (
     check_flags,
@@ -17,6 +18,7 @@ __all__ = [
     "SECTIONS",
     "Configurable",
     "check_flags",
+    "check_keywords",
     "check_names",
     "check_seconds",
     "detect_world",
@@ -24,5 +26,6 @@ __all__ = [
     "load",
     "parse_bytes",
     "parse_count",
+    "suggest_keywords",
     "whole_number",
 ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from streamplug.config.fit import check_required, fitted, hint_of
+from streamplug.config.keywords import check_keywords, suggest_keywords, takes_only_named
 from streamplug.config.parameters import parameters
 from streamplug.config.source import Source, load
 from streamplug.errors import ConfigError
@@ -29,6 +31,17 @@ class Configurable:
         super().__init_subclass__(**kwargs)
         if section is not None:
             cls.config_section = section
+        # Subclasses of others may take keywords of their own out of a **kwargs; these pass on all.
+        if "__init__" in cls.__dict__ and (section is not None or takes_only_named(cls)):
+            suggest_keywords(cls)
+
+    if not TYPE_CHECKING:  # for types, the arguments are those of the constructor
+
+        def __new__(cls, *_: Any, **kwargs: Any) -> Any:
+            """Check keywords of dataclasses, whose constructors are made after `__init_subclass__`."""
+            if kwargs and is_dataclass(cls):
+                check_keywords(cls, kwargs)
+            return super().__new__(cls)
 
     @classmethod
     def from_config(cls: type[C], config: Source, **more: Any) -> C:  # noqa: PYI019 - Python 3.10

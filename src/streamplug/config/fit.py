@@ -99,13 +99,22 @@ def check_required(cls: type, names: Collection[str], key: str) -> None:
 
 
 def _fit(value: Any, hint: Any, key: str) -> Any:
-    for member in members(hint):
+    for member in _by_keys(value, members(hint)):
         take = _taker(value, member)
         if take is not None:
             return take(value, member, key)
     if isinstance(value, FromEnvironment):
         return _converted(value, hint, key)
     raise _wrong(value, hint, key)
+
+
+def _by_keys(value: Any, hints: _Members) -> _Members:
+    """Return the types of a union, that one first of which a mapping has the most keys."""
+    sections = [each for each in hints if is_section(each)]
+    if len(sections) < 2 or not isinstance(value, Mapping):
+        return hints
+    best = max(sections, key=lambda section: len(parameters(section).keys() & value.keys()))
+    return [best, *(each for each in hints if each is not best)]
 
 
 def _taker(value: Any, hint: Any) -> Callable[[Any, Any, str], Any] | None:

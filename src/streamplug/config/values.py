@@ -16,7 +16,8 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.types import World
 
-_BYTES = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb"))}
+_UNITS = ("b", "kb", "mb", "gb", "tb", "pb", "eb", "zb", "yb")
+_BYTES = {unit: 1024**power for power, unit in enumerate(_UNITS)}
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
@@ -39,8 +40,8 @@ def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[
         raise ConfigError(f"{what}: {where} has no {missing}, only {sorted(names)}{hint}")
 
 
-def parse_bytes(value: int | str, what: str) -> int:
-    """Return a number of bytes: an int, or text such as ``"64mb"`` (units of 1,024).
+def parse_bytes(value: float | str, what: str) -> int:
+    """Return a number of bytes: whole, also as a float, or text such as ``"64mb"`` (units of 1,024).
 
     Args:
         value: What the user gave.
@@ -52,8 +53,8 @@ def parse_bytes(value: int | str, what: str) -> int:
     return _parse(value, what, _BYTES, "bytes, such as 67108864 or '64mb'")
 
 
-def parse_count(value: int | str, what: str) -> int:
-    """Return a number of samples: an int, or text such as ``"100k"`` (units of 1,000).
+def parse_count(value: float | str, what: str) -> int:
+    """Return a number of samples: whole, also as a float, or text such as ``"100k"`` (units of 1,000).
 
     Raises:
         ConfigError: If it is not a count.
@@ -61,8 +62,11 @@ def parse_count(value: int | str, what: str) -> int:
     return _parse(value, what, _COUNTS, "a count, such as 100000 or '100k'")
 
 
-def _parse(value: int | str, what: str, units: dict[str, int], expected: str) -> int:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+def _parse(value: float | str, what: str, units: dict[str, int], expected: str) -> int:
+    # 1e9 is a float in Python.
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    is_whole |= isinstance(value, (float, np.floating)) and float(value).is_integer()
+    if is_whole and value >= 0:  # type: ignore[operator]  # it is a number
         return int(value)
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match and (match[2].lower() in units or not match[2]):

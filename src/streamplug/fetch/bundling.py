@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import xxhash
@@ -32,11 +33,31 @@ class Tree:
 
     Attributes:
         files: They, by name.
-        digest: Of their names, sizes and versions.
+        counts: How often each is listed.
+        digest: Of their names, sizes and versions, and how often they are listed.
     """
 
     files: Sequence[ObjectInfo]
+    counts: Sequence[int]
     digest: str
+
+    def repeated(self, chosen: Chosen) -> Chosen:
+        """Return samples that come as often as their files are listed: all of them, then all again."""
+        most = max((self.counts[number] for number in chosen.numbers), default=0)
+        if most < 2:
+            return chosen
+        places = [
+            place
+            for times in range(most)
+            for place, number in enumerate(chosen.numbers)
+            if self.counts[number] > times
+        ]
+        labels = chosen.labels
+        return replace(
+            chosen,
+            numbers=[chosen.numbers[place] for place in places],
+            labels=None if labels is None else [labels[place] for place in places],
+        )
 
 
 def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
@@ -47,11 +68,13 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
         ConfigError: If one is a link to a directory.
     """
     found: dict[str, ObjectInfo] = {}
+    counts: Counter[str] = Counter()
     for part in files.parts:
         start = literal(part) if is_glob(part) else part
         for each in retrying(partial(_listed, storage, start), retries):
             if _meant(each.key, part):
                 found[each.key] = each
+                counts[each.key] += 1
             elif is_glob(part) and may_hold(part, each.key):
                 check_no_links(storage, [each.key])
     check_no_links(storage, found)
@@ -65,7 +88,10 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
     digest = xxhash.xxh3_128()
     for each in chosen:
         digest.update(f"{each.key}\0{each.size}\0{each.version}\0".encode(errors="surrogateescape"))
-    return Tree(chosen, digest.hexdigest())
+    often = [counts[each.key] for each in chosen]
+    if max(often) > 1:
+        digest.update(f"{often}".encode())
+    return Tree(chosen, often, digest.hexdigest())
 
 
 def _listed(storage: Storage, start: str) -> list[ObjectInfo]:

@@ -27,7 +27,7 @@ from streamplug.fetch.locks import STATE_DIR, cache_lock
 from streamplug.fetch.patterns import FileSet
 from streamplug.fetch.scanning import look_through
 from streamplug.fetch.scratch import arriving
-from streamplug.fetch.temporary import kept_home
+from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.fetch.workers import run_all
 from streamplug.index import index_bytes
 from streamplug.interfaces import Format, Storage
@@ -92,13 +92,13 @@ class Deriver:
         check_found(claims, found, self._storage)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
-        marks = {self._mark(each): each for each in found}
+        marks = [self._mark(each) for each in found]
         path = folder / f"{_digest([*marks, *claims.marks()])}.index"
         with local_errors(folder):
             if not path.exists():
                 with cache_lock(base, _LOCK):
                     if not path.exists():  # nobody else has made it meanwhile
-                        self._make(marks, base, path, report, claims)
+                        self._make(found, marks, base, path, report, claims)
             return Derived(path.read_bytes(), folder)
 
     def _of_bundles(self, files: FileSet, base: Path) -> Derived:
@@ -120,7 +120,7 @@ class Deriver:
             chosen = self._format.chosen([each.key for each in tree.files])
         _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
         entries = []
-        for number, bundle in enumerate(bundles(tree.files, chosen)):
+        for number, bundle in enumerate(bundles(tree.files, tree.repeated(chosen))):
             name, content = f"{mark}/{number:05d}.{BUNDLE_ROLE}", bundle.pack()
             (path.parent / mark).mkdir(exist_ok=True)
             _keep(base, path.parent / name, content)
@@ -149,28 +149,35 @@ class Deriver:
         said = [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
         return _digest(said)
 
-    def _make(
-        self, marks: Mapping[str, Found], base: Path, path: Path, report: Report, claims: Claims
+    def _make(  # noqa: PLR0917 - what derive() has found out
+        self,
+        found: Sequence[Found],
+        marks: Sequence[str],
+        base: Path,
+        path: Path,
+        report: Report,
+        claims: Claims,
     ) -> None:
-        known = [_known(path.parent, mark) for mark in marks]
-        names, found = list(marks), list(marks.values())
-        missing = [number for number, said in enumerate(known) if said is None]
+        """Scan each file once, and write an entry for each time that it is listed."""
+        files = dict(zip(marks, found))
+        scanned = {mark: _known(path.parent, mark) for mark in files}
+        missing = [mark for mark, said in scanned.items() if said is None]
         told: dict[str, dict[str, str]] = {}
-        done = len(found) - len(missing)
+        done = len(files) - len(missing)
 
-        def look(number: int) -> None:
+        def look(mark: str) -> None:
             nonlocal done
-            said, notes = self._look(found[number], names[number], base)
-            known[number] = said
+            said, notes = self._look(files[mark], mark, base)
+            scanned[mark] = said
             for note, example in notes.items():
-                told.setdefault(note, {})[found[number].stored.key] = example
+                told.setdefault(note, {})[files[mark].stored.key] = example
             done += 1
-            report(done, len(found))
+            report(done, len(files))
 
-        report(done, len(found))
-        run_all([partial(look, number) for number in missing], _AT_ONCE)
+        report(done, len(files))
+        run_all([partial(look, mark) for mark in missing], _AT_ONCE)
         _warn(self._storage, told)
-        entries = [said for said in known if said is not None]
+        entries = [said for mark in marks if (said := scanned[mark]) is not None]
         for each, said in zip(found, entries):
             claims.check_samples(
                 each, said["own"]["samples"], self._storage.url_of(each.stored.key)
@@ -238,6 +245,12 @@ class Deriver:
         return list(names[:1])
 
 
+def scan_folder(base: Path, url: str) -> Path:
+    """Return where the files are that were made with an index, below a cache or where that is read-only."""
+    own = base / STATE_DIR / _FOLDER
+    return own if own.is_dir() else source_cache_dir(url) / STATE_DIR / _FOLDER
+
+
 def _known(folder: Path, mark: str) -> dict[str, Any] | None:
     """Return what was found in a file before, if it is all there."""
     try:
@@ -261,12 +274,12 @@ def _digest(said: Any) -> str:
 
 
 def _writable(base: Path, url: str) -> Path:
-    """Return a directory that can be written to: this one, or one for temporary files."""
+    """Return a directory that can be written to: this one, or one in the user's cache directory."""
     with suppress(OSError):
         (base / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=base / STATE_DIR / _FOLDER):
             return base
-    other = kept_home() / _digest(url)
+    other = source_cache_dir(url)
     try:
         (other / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,24 +19,21 @@ from streamplug.errors import (
 )
 from streamplug.fetch.ranged import open_interruptible
 from streamplug.hashing import hash_names, new_hash
+from streamplug.interfaces.disk import FULL, describe_full_disk
 from streamplug.types import FileInfo
 
-FULL = frozenset(
-    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
-)
-"""What systems say when a file finds no room."""
-
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 # From fastest to slowest; of several digests in an index, the first of these is checked.
 _FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "md5", "sha256")
 
 
 @contextmanager
-def local_errors(place: Path) -> Iterator[None]:
-    """Turn what the operating system refuses about local files into our errors.
+def local_errors(place: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn what the operating system refuses about files of caches into our errors.
 
     Args:
         place: What to name where the system does not say which file.
+        needed: Bytes that are to be written there; None if that is not known.
     """
     try:
         yield
@@ -43,13 +41,54 @@ def local_errors(place: Path) -> Iterator[None]:
         raise
     except OSError as error:
         kind = AccessDenied if isinstance(error, PermissionError) else StorageError
-        needed = (
-            "raise the limit of open files (ulimit -n): connections count, too"
-            if error.errno in (errno.EMFILE, errno.ENFILE)
-            else "streamplug needs local= to be a directory that it can write to, with room for the "
-            "shards, or for those that cache_limit= lets it keep"
-        )
-        raise kind(f"{error.filename or place}: {error.strerror or error}; {needed}") from error
+        path = Path(error.filename or place)
+        said = f"{path}: {error.strerror or error}"
+        if error.errno is not None and error.errno in FULL:
+            said = describe_full_disk(path, error.errno, needed)
+        raise kind(f"{said}; {_remedy(error, path)}") from error
+
+
+@contextmanager
+def output_errors(path: Path, needed: int) -> Iterator[None]:
+    """Turn what the operating system refuses about a file that is written into our errors.
+
+    Args:
+        path: The file.
+        needed: Its size in bytes.
+    """
+    try:
+        yield
+    except StreamplugError:
+        raise
+    except OSError as error:
+        if error.errno is not None and error.errno in FULL:
+            said = describe_full_disk(path, error.errno, needed)
+            raise StorageError(f"{said}; make room there, or write to another disk") from error
+        if isinstance(error, PermissionError):
+            raise AccessDenied(
+                f"{error.filename or path}: {error.strerror}; write to a directory that you may write to"
+            ) from error
+        raise
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit of open files (ulimit -n): connections count, too"
+    temporary = Path(tempfile.gettempdir())
+    if path.is_relative_to(temporary):
+        inner = path.relative_to(temporary).parts
+        if inner and inner[0].startswith("streamplug-"):
+            kept = len(inner) > 1 and inner[1] == "kept"
+            return (
+                "it is among temporary files: set TMPDIR to a directory on a disk with more room that can be "
+                "written to" + kept * ", or STREAMPLUG_CACHE_DIR or local= for what is kept"
+            )
+        if not inner:
+            return "set TMPDIR to a directory on a disk with more room that can be written to"
+    return (
+        "streamplug needs local= to be a directory that it can write to, with room for the shards, or for "
+        "those that cache_limit= lets it keep; without local=, that is STREAMPLUG_CACHE_DIR"
+    )
 
 
 @contextmanager

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import xxhash
 
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
+from streamplug.fetch.files import local_errors
 from streamplug.fetch.listing import stat_files
 from streamplug.fetch.lists import ListInsteadError
+from streamplug.fetch.locks import STATE_DIR
 from streamplug.fetch.retry import retrying
+from streamplug.fetch.scratch import arriving
 from streamplug.index import INDEX_NAME, index_bytes
 from streamplug.interfaces import Format, SetFiles, Storage
 
@@ -52,6 +58,26 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
         return data if entries is None else index_bytes(entries, {})
 
     return translate
+
+
+def keep_translation(directory: Path, data: bytes, translated: bytes) -> None:
+    """Keep what an index.json was turned into, for when its remote cannot be reached."""
+    path = _translated(directory, data)
+    if not path.exists():
+        with local_errors(directory), arriving(directory, INDEX_NAME, path) as part:
+            part.write_bytes(translated)
+
+
+def kept_translation(directory: Path, data: bytes) -> bytes:
+    """Return what an index.json was turned into before; itself if it was not."""
+    try:
+        return _translated(directory, data).read_bytes()
+    except FileNotFoundError:
+        return data
+
+
+def _translated(directory: Path, data: bytes) -> Path:
+    return directory / STATE_DIR / "translated" / xxhash.xxh3_128_hexdigest(data)
 
 
 class _Files(SetFiles):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamplug.errors import InvalidIndexError, NotFound, StorageError, Transient
 from streamplug.fetch.files import local_errors
-from streamplug.fetch.foreign import Translate
+from streamplug.fetch.foreign import Translate, keep_translation
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.origin import claim, in_use, take_into_use
 from streamplug.fetch.retry import retrying
@@ -27,6 +27,7 @@ from streamplug.index import (
 )
 from streamplug.index.mapped import MappedFile
 from streamplug.interfaces import Storage
+from streamplug.interfaces.failures import is_local
 
 LARGE_INDEX = 1 << 24
 """Bytes of an index.json from which on its companion is looked for."""
@@ -70,9 +71,12 @@ def open_index(
         if index is not None:
             return index
         data = _content(storage, retries)
-    index = parse_index(translate(data), storage.url_of(INDEX_NAME))
+    translated = translate(data)
+    index = parse_index(translated, storage.url_of(INDEX_NAME))
     if not in_place:
         take_into_use(directory, storage.url, data)
+        if translated is not data:
+            keep_translation(directory, data, translated)
     return index
 
 
@@ -114,11 +118,14 @@ def _short(storage: Storage, retries: int) -> bytes | None:
 def _content(storage: Storage, retries: int) -> bytes:
     try:
         return retrying(lambda: storage.read(INDEX_NAME), retries)
-    except NotFound:
+    except NotFound as error:
+        if error.bucket:
+            raise
+        where = "" if is_local(storage.url) else ", and region and endpoint if there are any"
         raise NotFound(
             f"{storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has not "
-            "finished; check remote=, local= and split=, and region and endpoint if there are any; files "
-            "that need no index, such as Parquet, are read with their format= (--src-format)"
+            f"finished; check remote=, local= and split={where}; files that need no index, such as "
+            "Parquet, are read with their format= (--src-format)"
         ) from None
 
 

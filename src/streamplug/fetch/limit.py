@@ -14,7 +14,7 @@ from streamplug.fetch.files import local_errors
 _PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 
 
-def limit_bytes(value: int | str, directory: Path) -> int:
+def limit_bytes(value: float | str, directory: Path) -> int:
     """Return the bytes that a limit allows.
 
     Args:

@@ -67,6 +67,8 @@ def find_files(
 ) -> list[Found]:
     """Return the data files that are meant, in their order: as given, and by name where that leaves it open.
 
+    A file is returned as often as it is listed: each name, glob and directory adds all that it stands for.
+
     Args:
         storage: That of the root.
         files: Which.
@@ -79,7 +81,8 @@ def find_files(
     """
     named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
     known = stat_files(storage, named, retries)
-    found: dict[str, Found] = {}
+    found: list[Found] = []
+    by_raw_name: dict[str, Found] = {}
     for part in files.parts:
         objects = [known[part]] if part in known else _listed(storage, part, retries)
         for stored in objects:
@@ -91,11 +94,13 @@ def find_files(
                 )
             if name is not None:
                 each = Found(stored, *name)
-                if found.setdefault(each.raw, each).stored.key != stored.key:
+                other = by_raw_name.setdefault(each.raw, each)
+                if other.stored.key != stored.key:
                     raise ConfigError(
-                        f"{storage.url_of(stored.key)} and {found[each.raw].stored.key} would be one "
+                        f"{storage.url_of(stored.key)} and {other.stored.key} would be one "
                         "file; name those that are meant"
                     )
+                found.append(each)
     if not found:
         raise NotFound(
             f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
@@ -103,7 +108,7 @@ def find_files(
             + "; check remote=, local= and split=; below directories, a glob such as **/*."
             + f"{endings[0]} finds files"
         )
-    return list(found.values())
+    return found
 
 
 def _dotted(endings: Sequence[str]) -> str:

@@ -110,12 +110,22 @@ def _read(
             f"{where} is no list of files that this format knows; for a data set, name its directory"
         )
     claims: dict[str, ListedFile] = {}
-    for each in listed:
-        if claims.setdefault(_key(each.name, storage.url, where), each) is not each:
-            raise InvalidIndexError(f"{where} names {each.name!r:.200} twice")
+    keys = [_key(each.name, storage.url, where) for each in listed]
+    for key, each in zip(keys, listed):
+        first = claims.setdefault(key, each)
+        if (first.samples, first.size) != (each.samples, each.size):
+            raise InvalidIndexError(
+                f"{where} names {each.name!r:.200} more than once, and says different things of it: "
+                f"{_said(first)}, and {_said(each)}; {_ADVICE}"
+            )
     if not claims:
         raise InvalidIndexError(f"{where} names no files")
-    return FileSet(root, tuple(claims)), Claims(where, claims)
+    return FileSet(root, tuple(keys)), Claims(where, claims)
+
+
+def _said(file: ListedFile) -> str:
+    size = "" if file.size is None else f" in {file.size} bytes"
+    return f"{file.samples} samples{size}"
 
 
 def _key(name: str, root: str, where: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from streamplug.index import COMPANION_NAME, INDEX_NAME, Companion, Source, sour
 _LOG = logging.getLogger("streamplug.fetch")
 
 
-def take_into_use(directory: Path, url: str, index: bytes) -> None:
+def take_into_use(directory: Path, url: str, index: bytes, selection: str | None = None) -> None:
     """Mark a directory as the cache of a data set, or check that it is; a damaged copy is replaced.
 
     Args:
         directory: The cache.
         url: Where the data set lies.
         index: Its index.json, which is kept in the cache.
+        selection: Which files it was made from, if there was no index.json.
 
     Raises:
         CacheConflictError: If it is that of another, or of another version of it.
@@ -31,20 +33,42 @@ def take_into_use(directory: Path, url: str, index: bytes) -> None:
     source, known = source_of(index), directory / INDEX_NAME
     with local_errors(directory):
         if in_use(directory, url, source) and known.exists():
+            if read_mark(directory).get("files") != selection:
+                with suppress(OSError), cache_lock(directory, INDEX_NAME):  # whole, but for this
+                    claim(directory, url, source, selection=selection)
             return
         with cache_lock(directory, INDEX_NAME):
             if not (in_use(directory, url, source) and known.exists()):  # nobody else took it
                 if known.exists() and source_of(known.read_bytes()) != source:
                     _LOG.warning("%s is damaged: fetching it again", known)
-                claim(directory, url, source)
+                claim(directory, url, source, selection=selection)
                 with arriving(directory, INDEX_NAME, known) as part:
                     part.write_bytes(index)
 
 
-def claim(directory: Path, url: str, source: Source, lock: str = INDEX_NAME) -> None:
+def claim(
+    directory: Path,
+    url: str,
+    source: Source,
+    lock: str = INDEX_NAME,
+    *,
+    selection: str | None = None,
+) -> None:
     """Mark a directory as the cache of a data set, while the `cache_lock` of a name is held."""
+    mark = {"remote": url, "index": source.digest}
+    if selection is not None:
+        mark["files"] = selection
     with arriving(directory, lock, _mark(directory)) as part:
-        part.write_text(json.dumps({"remote": url, "index": source.digest}))
+        part.write_text(json.dumps(mark))
+
+
+def read_mark(directory: Path) -> dict[str, Any]:
+    """Return what a directory says whose cache it is; nothing if it does not, or is damaged."""
+    try:
+        mark = json.loads(_mark(directory).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
 
 
 def in_use(directory: Path, url: str, source: Source | None) -> bool:

@@ -18,18 +18,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from weakref import WeakValueDictionary
 
-from streamplug.fetch.files import FULL
 from streamplug.fetch.locks import LONGEST_PAUSE, STATE_DIR, file_lock
 from streamplug.fetch.observe import emit
 from streamplug.fetch.scratch import promised, renewed, sweep
 from streamplug.interfaces.callback import Evicted
 from streamplug.interfaces.cancel import Scope, check, inside
+from streamplug.interfaces.disk import FULL
 
 _LOG = logging.getLogger("streamplug.fetch")
 MORE = 16
@@ -98,6 +98,14 @@ class Room:
             with self._lock():
                 taken = sum(bytes_ for _, bytes_, _ in self._look()[1])
                 self._note(self._evict(max(min(taken - size, taken // 2), 0)))
+
+    def remove(self, paths: Sequence[Path]) -> None:
+        """Evict some files, whenever they were used last; what is known to be used stays an upper bound."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                size = path.stat().st_size
+                path.unlink()
+                emit(Evicted(str(path), size))
 
     def tidy(self) -> None:
         """Remove what dead processes have left."""

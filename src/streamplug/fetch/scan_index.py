@@ -77,13 +77,17 @@ def scan_index(
             lambda done, total: report(f"{done} of {total} files looked through"),
         )
         entries = json.loads(made.data)["shards"]
+        written: set[str] = set()
         for entry in entries:
             _rename(entry, endings)
             for role in _made(entry):
                 name = entry[f"raw_{role}"]["basename"]
-                report(f"writing {storage.url_of(entry['raw_data']['basename'])}.{role}")
-                _write(storage, f"{entry['raw_data']['basename']}.{role}", made.folder / name)
-                entry[f"raw_{role}"]["basename"] = f"{entry['raw_data']['basename']}.{role}"
+                target = f"{entry['raw_data']['basename']}.{role}"
+                if target not in written:  # a file that is listed twice has one
+                    report(f"writing {storage.url_of(target)}")
+                    _write(storage, target, made.folder / name)
+                    written.add(target)
+                entry[f"raw_{role}"]["basename"] = target
         data = index_bytes(entries, {})
         index = parse_index(data, storage.url_of(INDEX_NAME))
         retrying(lambda: storage.write(INDEX_NAME, data), _RETRIES)

@@ -17,7 +17,7 @@ from streamplug.fetch.ranged import open_interruptible
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.interfaces import Compression, Format, ScanFile, Scanned, Storage
-from streamplug.plugin.registry import make
+from streamplug.plugin.registry import make, needed_by
 from streamplug.types import Buffer
 
 _SKIPPED = 1 << 20
@@ -93,7 +93,8 @@ def _opened(
             path = near / name
         if found.compression is not None:
             stored, path = path, folder / "raw"
-            _unpack(stored, path, found.compression)
+            with needed_by(url):
+                _unpack(stored, path, found.compression)
         with _mapped(path, url, folder_of) as file:
             yield file
 

@@ -6,62 +6,37 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakMethod
 
-import numpy as np
-
-from streamplug.errors import (
-    ConfigError,
-    CorruptShardError,
-    DataError,
-    NotFound,
-    StreamplugError,
-)
+from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
 from streamplug.fetch.download import download
-from streamplug.fetch.files import FULL, check_file, errors_of_shard, local_errors
+from streamplug.fetch.files import check_file, errors_of_shard, local_errors
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.observe import Observer, emit, fetching, observing
-from streamplug.fetch.ranged import open_interruptible
+from streamplug.fetch.options import FetchOptions
+from streamplug.fetch.probe import check_online
 from streamplug.fetch.room import Admit, Keep, Room
 from streamplug.fetch.scratch import scratch
+from streamplug.fetch.shard_files import (
+    decompress,
+    has_zip,
+    inode,
+    largest,
+    missing_file,
+    packed,
+    room_of,
+)
 from streamplug.index import Index
-from streamplug.interfaces import Compression, ShardFile, Storage
+from streamplug.interfaces import ShardFile, Storage
 from streamplug.interfaces.callback import Cached, Healed
 from streamplug.interfaces.cancel import sleep
-from streamplug.plugin.registry import make
+from streamplug.interfaces.disk import FULL
 from streamplug.types import FileInfo
-
-DOWNLOAD_TIMEOUT = 60.0
-"""Seconds after which a download fails during which nothing arrived."""
 
 _PAUSES = (0.0, 0.1, 0.5)  # before a shard is fetched anew that the local disk refused, in seconds
 _LOG = logging.getLogger("streamplug.fetch")
-
-
-@dataclass(frozen=True, slots=True)
-class FetchOptions:
-    """How files come from a remote, and how many of them stay.
-
-    Attributes:
-        retries: How often a failed download is tried again.
-        timeout: Seconds after which a download fails during which nothing arrived.
-        validate_hash: Which digest to check, also of files that were in the cache already, once in a
-            process. None for a fast one of those that the index has, of what is downloaded.
-        keep_zip: Whether compressed files stay in the cache beside the raw ones.
-        cache_limit: Bytes that shards may take in the cache; None for any number.
-        root: The directory that the limit is for, which has that of the shards inside; None if they
-            are the same.
-    """
-
-    retries: int = 2
-    timeout: float = DOWNLOAD_TIMEOUT
-    validate_hash: str | None = None
-    keep_zip: bool = False
-    cache_limit: int | None = None
-    root: Path | None = None
 
 
 class ShardStore:
@@ -84,15 +59,34 @@ class ShardStore:
         observer: Observer | None = None,
         *,
         derived: Path | None = None,
+        unpacked: Path | None = None,
+        offline: bool = False,
     ) -> None:
-        """Keep the shards of `index` in `local`; without a remote they must be there, or in `derived`."""
+        """Keep the shards of an index in a directory.
+
+        Args:
+            index: Describes them.
+            local: The directory; without a remote, the data set itself, which is only read.
+            remote: Where they are downloaded from.
+            options: How.
+            observer: Told of it.
+            derived: The directory of files that were made from others, if there are any.
+            unpacked: Directory for shards that are decompressed without a remote, below the root of
+                `options`; None for `local`.
+            offline: Whether the remote could not be reached when the data set was opened: until it can
+                be, nothing is removed that could not be fetched again.
+        """
         self.derived = derived
+        self._unpacked = unpacked or local
+        # Raw files of a data set read in place that are damaged while their compressed ones are not.
+        self._ignored: set[str] = set()
+        self._offline = offline
         self._observer = observer
         self._index = index
         self._local = local
         self._remote = remote
         self._options = options
-        self._room = Room(options.root or local, None if remote is None else options.cache_limit)
+        self._room = Room(options.root or local, options.cache_limit)
         self._checked: set[str] = set()
         self.when_full: WeakMethod[Callable[[], None]] | None = None
 
@@ -116,14 +110,15 @@ class ShardStore:
             ConfigError: If the largest shard does not fit into the limit.
         """
         if self.limit is not None and len(self._index):
-            largest, shard = _largest(self._index)
-            if largest > self.limit:
+            size, shard = largest(self._index)
+            if size > self.limit:
                 raise ConfigError(
                     f"cache_limit={self.limit}: shard {shard} of {self._where('')} alone takes "
-                    f"{largest} bytes, and every process that reads needs one or more; raise it"
+                    f"{size} bytes, and every process that reads needs one or more; raise it"
                 )
         if self.fetches:
-            for directory in {self._local, self._room.root}:
+            directories = {self._local if self._remote is not None else self._unpacked}
+            for directory in directories | {self._room.root}:
                 with suppress(OSError):  # whoever cannot write there has left nothing
                     Room(directory, None).tidy()
 
@@ -140,7 +135,8 @@ class ShardStore:
             DataError: If a file is damaged.
         """
         info = self._index.shard(shard)
-        with local_errors(self._local), observing(self._observer), errors_of_shard(shard):
+        size = sum(map(room_of, info.files.values()))
+        with local_errors(self._local, size), observing(self._observer), errors_of_shard(shard):
             return {
                 role: self._made(file) or self._ensure_file(shard, file, Keep(role, opened))
                 for role, file in info.files.items()
@@ -152,7 +148,8 @@ class ShardStore:
             return True
         try:
             for path in paths:
-                os.utime(path)
+                if self._remote is not None or path.is_relative_to(self._unpacked):
+                    os.utime(path)
         except FileNotFoundError:
             return False
         except OSError:  # without leave to, they go sooner than they might
@@ -170,20 +167,51 @@ class ShardStore:
             Whether they can be fetched again; those that cannot are never removed.
         """
         files = self._index.shard(shard).files
-        if self._remote is None and not all(_packed(file) for file in files.values()):
+        if self._remote is None and not all(packed(file) for file in files.values()):
             return False
+        if self._offline and not all(has_zip(self._local, file) for file in files.values()):
+            return False  # it may be the only copy that there is
         with local_errors(self._local), observing(self._observer):
             for role, file in files.items():
                 if self._made(file):
                     continue
-                path = self._local / file.raw.basename
+                path = self._raw_path(file)
+                if self._in_source(path):
+                    if inode(path) == seen.get(role):
+                        self._ignored.add(file.raw.basename)
+                    continue
                 with cache_lock(self._room.root, self._name(path)):
-                    if _inode(path) == seen.get(role):
+                    if inode(path) == seen.get(role):
                         path.unlink(missing_ok=True)
                         emit(Healed(str(path)))
-                        if self._remote is not None and file.zip is not None:
+                        online = self._remote is not None and not self._offline
+                        if online and file.zip is not None:
                             (self._local / file.zip.basename).unlink(missing_ok=True)
         return True
+
+    def evict(self, shard: int) -> None:
+        """Remove the files of a shard from the cache; they are fetched again when they are needed.
+
+        Raises:
+            ConfigError: If there is no cache: what is there is the data set itself.
+        """
+        if self._remote is None:
+            raise ConfigError(
+                f"shard {shard} of {self._local}: the data set is read where it lies, and nothing of it "
+                "is ever removed; give remote= and local= to read it through a cache"
+            )
+        with local_errors(self._local), observing(self._observer):
+            for file in self._index.shard(shard).files.values():
+                path = self._local / file.raw.basename
+                with cache_lock(self._room.root, self._name(path)):
+                    stored = [self._local / file.zip.basename] if file.zip is not None else []
+                    self._room.remove([path, *stored])
+        self._let_go()  # its room on the disk is free when nobody has it open any more
+
+    def _let_go(self) -> None:
+        let_go = self.when_full() if self.when_full is not None else None
+        if let_go is not None:
+            let_go()
 
     # -- one file -----------------------------------------------------------------
 
@@ -193,20 +221,34 @@ class ShardStore:
         return path if path is not None and self._ready(path, file) else None
 
     def _ensure_file(self, shard: int, file: ShardFile, keep: Keep) -> Path:
-        path = self._local / file.raw.basename
-        if self.derived is not None and self._remote is None and file.zip is not None:
-            path = self.derived / file.raw.basename
+        path = self._raw_path(file)
         if self._ready(path, file) and self._sound(shard, file, path):
             self._tell_cached(path, file)
             return path
         if self._remote is None and file.zip is None:
-            raise self._lost(path, file.raw.bytes)
+            raise missing_file(path, file.raw.bytes)
         with cache_lock(self._room.root, self._name(path)):
             if not self._ready(path, file):  # nobody else fetched it meanwhile
+                if self._offline and not has_zip(self._local, file):
+                    self._check_online(file)
                 self._fetch(shard, file, path, keep)
             else:
                 self._tell_cached(path, file)
         return path
+
+    def _raw_path(self, file: ShardFile) -> Path:
+        """Return where a raw file is, or will be."""
+        path = self._local / file.raw.basename
+        if self._remote is None and file.zip is not None and self._unpacked != self._local:
+            name = file.raw.basename
+            if name in self._ignored or not self._ready(path, file):
+                return self._unpacked / name
+        return path
+
+    def _in_source(self, path: Path) -> bool:
+        """Say whether a file is part of a data set that is read in place, which is never changed."""
+        apart = self._remote is None and self._unpacked != self._local
+        return apart and not path.is_relative_to(self._unpacked)
 
     def _tell_cached(self, path: Path, file: ShardFile) -> None:
         if self._remote is not None:  # else there is no cache
@@ -244,14 +286,6 @@ class ShardStore:
         files = self._index.shard(shard).files
         return [role for role, file in files.items() if file.raw.basename == name]
 
-    def _lost(self, path: Path, size: int) -> DataError | NotFound:
-        if path.exists():
-            return CorruptShardError(
-                f"{path} has {path.stat().st_size} bytes, the index says {size}; "
-                "it was cut short or replaced, write or copy it again"
-            )
-        return NotFound(f"{path} does not exist; pass remote= if the set lies elsewhere")
-
     # -- fetching, under the lock ---------------------------------------------------
 
     def _fetch(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
@@ -271,32 +305,31 @@ class ShardStore:
     def _mended(self, error: OSError, file: ShardFile) -> bool:
         """Say whether what the system refused may work now: there is more room, or a new directory."""
         if error.errno in FULL and self.limit is not None:
-            self._room.shrink(_room_of(file))
+            self._room.shrink(room_of(file))
             # What was evicted takes room for as long as anybody has it open; others need some time.
-            let_go = self.when_full() if self.when_full is not None else None
-            if let_go is not None:
-                let_go()
+            self._let_go()
             return True
         return isinstance(error, FileNotFoundError)
 
     def _bring(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
-        if self._remote is None:
-            self._unpack_local(shard, file, path)
-            return
         name, root = self._name(path), self._room.root
-        with self._room.reserved(name, _room_of(file)) as give, scratch(root, name) as part:
-            admit, kept = keep.admitting(give, path), None
+        if self._remote is None:
+            with self._room.reserved(name, file.raw.bytes) as give:
+                self._unpack_local(shard, file, path, keep.admitting(give, path))
+            return
+        with self._room.reserved(name, room_of(file)) as give, scratch(root, name) as part:
+            admit = keep.admitting(give, path)
             if file.zip is None:
                 self._download(file.raw, part)
                 admit(part, path)
                 return
-            if self._options.keep_zip and _packed(file):
-                kept = self._local / file.zip.basename
-                if self._unpack_kept(shard, file, kept, path, admit):
-                    return
+            # One may be there without keep_zip=, too: of a copy of the data set.
+            kept = self._local / file.zip.basename
+            if packed(file) and self._unpack_kept(shard, file, kept, path, admit):
+                return
             self._download(file.zip, part)
             self._unpack(shard, file, part, path, admit)
-            if kept is not None:
+            if self._options.keep_zip and packed(file):
                 admit(part, kept)
 
     def _download(self, file: FileInfo, part: Path) -> None:
@@ -313,6 +346,14 @@ class ShardStore:
                     check_copy=lambda copy: check_file(copy, file, options.validate_hash, where),
                 )
 
+    def _check_online(self, file: ShardFile) -> None:
+        """Check that a remote can be reached that could not be, before room is made for what it has."""
+        if self._remote is not None:
+            name = (file.zip or file.raw).basename
+            check_online(self._remote, name, self._local, self._options.timeout)
+            _LOG.info("%s can be reached again", self._remote.url)
+            self._offline = False
+
     def _unpack_kept(
         self, shard: int, file: ShardFile, kept: Path, path: Path, admit: Admit
     ) -> bool:
@@ -324,33 +365,28 @@ class ShardStore:
         except FileNotFoundError:  # there is none, or it was evicted just now
             return False
         except DataError as error:
+            if self._offline:
+                self._check_online(file)
             _LOG.warning("%s, as kept in %s: downloading it again", error, kept)
             kept.unlink(missing_ok=True)
             emit(Healed(str(kept)))
             return False
         return True
 
-    def _unpack_local(self, shard: int, file: ShardFile, path: Path) -> None:
-        """Unpack a compressed file of a set that lies here; nothing of that is ever evicted."""
+    def _unpack_local(self, shard: int, file: ShardFile, path: Path, admit: Admit) -> None:
+        """Unpack a compressed file of a data set that is read in place."""
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():
-            raise self._lost(source, stored.bytes)
+            raise missing_file(source, stored.bytes)
         check_file(source, stored, self._options.validate_hash, self._where(stored.basename))
-        self._unpack(shard, file, source, path, _place)
+        self._unpack(shard, file, source, path, admit)
 
     def _unpack(self, shard: int, file: ShardFile, stored: Path, path: Path, admit: Admit) -> None:
         where = self._where((file.zip or file.raw).basename)
-        codec: Compression = make("compression", self._index.schema(shard).compression or "none")
-        with (
-            open_interruptible(stored) as source,
-            scratch(self._room.root, self._name(path)) as part,
-        ):
-            with part.open("wb") as target:
-                try:
-                    codec.decompress_stream(source, target, max_size=file.raw.bytes)
-                except DataError as error:
-                    raise type(error)(f"{where}: {error}; write or copy it again") from error
+        spec = self._index.schema(shard).compression
+        with scratch(self._room.root, self._name(path)) as part:
+            decompress(stored, part, spec, file.raw.bytes, where)
             check_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
             admit(part, path)
 
@@ -360,35 +396,5 @@ class ShardStore:
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
     def _where(self, basename: str) -> str:
-        if self._remote is not None:
-            return self._remote.url_of(basename)
-        return str(self._local / basename)
-
-
-def _place(part: Path, path: Path) -> None:
-    part.replace(path)
-
-
-def _packed(file: ShardFile) -> bool:
-    """Say whether a raw file is made of another one."""
-    return file.zip is not None and file.zip.basename != file.raw.basename
-
-
-def _room_of(file: ShardFile) -> int:
-    return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
-
-
-def _largest(index: Index) -> tuple[int, int]:
-    """Return how many bytes the files of the largest shard take, and which one that is."""
-    sizes = np.zeros(len(index), np.int64)
-    for table in index.tables.values():
-        sizes += table.bytes
-    shard = int(sizes.argmax())
-    return int(sizes[shard]), shard
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
+        remote = self._remote
+        return str(self._local / basename) if remote is None else remote.url_of(basename)

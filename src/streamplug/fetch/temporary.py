@@ -1,4 +1,4 @@
-"""Directories for temporary files that go with whoever made them, also if that is killed; and one that stays.
+"""Directories for temporary files that go with whoever made them, also if that is killed.
 
 They lie together in ``streamplug-USER`` of the directory for temporary files. Beside each is a lock that
 its maker holds, so that whoever can take it knows that the maker is dead. The next one to be made removes it.
@@ -36,7 +36,7 @@ class TemporaryDirectory:
             AccessDenied: If others could change what is put there.
             StorageError: If there is no room for it.
         """
-        home = _home()
+        home = temporary_home()
         with local_errors(home):
             _make_own(home)
             sweep(home)
@@ -49,9 +49,7 @@ class TemporaryDirectory:
             lock = path.with_suffix(_LOCK)
             self._held.enter_context(file_lock(lock, "for temporary files"))
             if lock.exists():  # else it was taken for that of a dead maker before it was held
-                _check_own(
-                    home
-                )  # with the lock in it, nobody can put another in its place any more
+                check_own(home)  # with the lock in it, nobody can put another in its place any more
                 path.mkdir(mode=0o700)
                 return path
             self._held.close()
@@ -77,21 +75,17 @@ class TemporaryDirectory:
         self.close()
 
 
-def kept_home(*, make: bool = True) -> Path:
-    """Return where caches are that nobody named a place for: in a directory of this user's alone.
-
-    Args:
-        make: Whether that is made, or checked if it is there.
+def make_temporary_home() -> Path:
+    """Make the place of these directories, for this user alone, and return it.
 
     Raises:
         AccessDenied: If others could change what is put there.
         StorageError: If it cannot be made.
     """
-    home = _home()
-    if make:
-        with local_errors(home):
-            _make_own(home)
-    return home / "kept"
+    home = temporary_home()
+    with local_errors(home):
+        _make_own(home)
+    return home
 
 
 def _make_own(home: Path) -> None:
@@ -100,11 +94,11 @@ def _make_own(home: Path) -> None:
         with suppress(FileExistsError):  # whatever it is, it is looked at
             home.mkdir(mode=0o700, parents=True)
         with suppress(FileNotFoundError):  # whoever had the last directory there has removed it
-            _check_own(home)
+            check_own(home)
             return
 
 
-def _check_own(home: Path) -> None:
+def check_own(home: Path) -> None:
     """Refuse a place that is another user's: its name is known, and pickles that lie there are read.
 
     Raises:
@@ -133,6 +127,7 @@ def sweep(home: Path) -> None:
                 lock.unlink(missing_ok=True)
 
 
-def _home() -> Path:
+def temporary_home() -> Path:
+    """Return the place of these directories, which may not exist."""
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     return Path(tempfile.gettempdir()) / f"streamplug-{user}"

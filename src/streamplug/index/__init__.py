@@ -1,5 +1,11 @@
 """The index of a data set: what shards it has, and what is in them."""
 
+from streamplug.index.agreement import (
+    Disagreement,
+    check_agreement,
+    disagreements,
+    shard_disagreements,
+)
 from streamplug.index.builder import make_encoding, make_schema
 from streamplug.index.companion import Companion
 from streamplug.index.emit import file_entry, index_bytes
@@ -14,9 +20,12 @@ __all__ = [
     "HEAD_BYTES",
     "INDEX_NAME",
     "Companion",
+    "Disagreement",
     "Index",
     "Schema",
     "Source",
+    "check_agreement",
+    "disagreements",
     "file_entry",
     "index_bytes",
     "make_encoding",
@@ -24,6 +33,7 @@ __all__ = [
     "parse_index",
     "sample_digest",
     "sample_ranges",
+    "shard_disagreements",
     "shards_digest",
     "source_of",
     "write_companion",

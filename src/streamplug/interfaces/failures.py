@@ -9,8 +9,10 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.interfaces.disk import FULL, describe_full_disk
 
 _PASSING = (
     ConnectionError,
@@ -26,6 +28,11 @@ _PASSING_ERRNO = {
     if hasattr(errno, name)
 }
 _PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+_NO_BUCKET = re.compile(
+    r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
+)
+_CODES_OF_BUCKETS = {"NoSuchBucket", "BucketNotFound", "ContainerNotFound"}
+_OF_CONTAINERS = {"abfs", "abfss", "az", "adl"}
 _WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
@@ -36,6 +43,8 @@ def storage_error(error: BaseException, url: str) -> StorageError:
         error: What was raised. Its own text is not used: it may hold signed URLs or keys.
         url: The object, without credentials.
     """
+    if _names_missing_bucket(error):
+        return missing_bucket(url)
     status = status_of(error)
     if status is not None:
         ours = error_of_status(status, url)
@@ -49,7 +58,43 @@ def storage_error(error: BaseException, url: str) -> StorageError:
         return _missing(url)
     if isinstance(error, PermissionError):
         return _denied(url)
+    number = getattr(error, "errno", None)
+    if is_local(url) and isinstance(number, int) and number in FULL:
+        said = describe_full_disk(Path(url.removeprefix("file://")), number)
+        return StorageError(f"{said}; make room there, or choose another disk")
     return StorageError(f"{url}: {_reason(error)}")
+
+
+def missing_bucket(url: str) -> NotFound:
+    """Return the error for a location in a bucket or container that does not exist."""
+    scheme, _, rest = url.partition("://")
+    name = rest.partition("/")[0].partition("@")[0]
+    word = "container" if scheme in _OF_CONTAINERS else "bucket"
+    error = NotFound(
+        f"{url}: there is no {word} {name!r}; check its name, and region and endpoint if there are any, or "
+        "create it"
+    )
+    error.bucket = name
+    return error
+
+
+def is_local(url: str) -> bool:
+    """Say whether a location is a path on this machine."""
+    return url.startswith("file://") or "://" not in url
+
+
+def _names_missing_bucket(error: BaseException) -> bool:
+    # Contexts, too: some clients raise what they make of an answer while they handle it.
+    cause: BaseException | None = error
+    while cause is not None:
+        # Its text is only searched: it may hold signed URLs or keys.
+        # Of some clients it is a property that is deprecated.
+        code = getattr(cause, "__dict__", {}).get("code")
+        known = isinstance(code, str) and code in _CODES_OF_BUCKETS
+        if known or _NO_BUCKET.search(str(cause)):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def error_of_status(status: int, url: str) -> StorageError:
@@ -133,12 +178,18 @@ def _passes(error: BaseException) -> bool:
 
 
 def _denied(url: str) -> AccessDenied:
+    if is_local(url):
+        return AccessDenied(
+            f"no permission for {url}; check the owner and the mode of it and of the directories above it"
+        )
     return AccessDenied(
         f"no permission for {url}; check the credentials, its access rules, and region and endpoint"
     )
 
 
 def _missing(url: str) -> NotFound:
+    if is_local(url):
+        return NotFound(f"{url} does not exist; check the path")
     return NotFound(
         f"{url} does not exist; check the URL, and region and endpoint if there are any"
     )

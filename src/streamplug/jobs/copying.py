@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 
 from streamplug.config import parse_bytes
@@ -19,6 +20,7 @@ from streamplug.jobs.orders import Order
 from streamplug.jobs.settings import Columns, Output, Report, Written
 from streamplug.jobs.stored import PassingOn, decoded
 from streamplug.jobs.table import Batch, Table, stored_bytes
+from streamplug.jobs.time_values import Convert, conversion
 from streamplug.plugin.location import local_path, open_storage, places_of
 from streamplug.stream import Stream
 from streamplug.types import Int64
@@ -61,7 +63,9 @@ class Input:
     columns: Sequence[Mapped]
 
 
-_CACHED = ("_tables", "_passed_on")
+_MAX_NAMES_IN_ERROR = 3
+"""How many files an error names."""
+_CACHED = ("_tables", "_passed_on", "_conversions")
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,12 @@ class Copy:
             for each in self.inputs
         ]
 
+    @staticmethod
+    def describe(part: Mapping[str, Any]) -> str:
+        """Return what errors call a part."""
+        begin, end = part["samples"]
+        return f"samples {begin:,} to {end - 1:,} of the new data set" if end else "no samples"
+
     def __call__(self, part: Mapping[str, Any]) -> Iterator[Batch]:
         """Yield the samples of a part."""
         batches = self._batches(*part["samples"])
@@ -122,10 +132,21 @@ class Copy:
             written: Batch = {}
             if self.key is not None:
                 written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
-            for (_, batch), each in zip(together, self.inputs):
+            for (_, batch), each, convert in zip(together, self.inputs, self._conversions):
                 written.update({c.name: batch[c.source] for c in each.columns})
+                written.update({name: one(written[name]) for name, one in convert.items()})
             begin += len(ids)
             yield ids, self._looked_at(together[0][1]), written
+
+    @cached_property
+    def _conversions(self) -> list[dict[str, Convert]]:
+        """What converts columns to values that their new encodings take, by new name, for each input."""
+        found = []
+        for table, each in zip(self._tables, self.inputs):
+            plain = [column for column in each.columns if not column.stored]
+            given = {c.name: conversion(table.columns[c.source][0].spec, c.spec) for c in plain}
+            found.append({name: convert for name, convert in given.items() if convert is not None})
+        return found
 
     def _looked_at(self, batch: Batch) -> Batch:
         """Return the columns that the change looks at, decoded."""
@@ -261,9 +282,14 @@ def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
                     f"{storage.url} is, or holds, what is read; choose another place to write to"
                 )
         ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)
-        if not ours and next(iter(storage.list("")), None) is not None:
+        if not ours and (
+            names := [info.key for info in islice(storage.list(""), _MAX_NAMES_IN_ERROR + 1)]
+        ):
+            shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
+            more = " and more" if len(names) > _MAX_NAMES_IN_ERROR else ""
             raise OutputExistsError(
-                f"{storage.url} holds other files; choose another place to write to"
+                f"{storage.url} holds other files: {shown}{more}; choose another place to write to, or move "
+                "them away"
             )
 
 

@@ -14,8 +14,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from keyword import iskeyword
 from types import CodeType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from streamplug.errors import ConfigError, DataError
 _KNOWN = {"json": json, "math": math, "np": np, "re": re}
 """What expressions may use besides the columns and Python's own functions."""
 _ALL = frozenset({"sample"})
+_NAME = re.compile(r"\w[\w .:/@#-]*")
+"""What looks like the name of a column, and need not be Python."""
 _GIVEN = {*_KNOWN, *_ALL, "number", *dir(builtins)}
 
 
@@ -33,7 +36,9 @@ class Expression:
     """A Python expression; as text it goes to other processes.
 
     Its names are those of columns, ``sample`` for all of them in a dict, ``number`` for the number of the
-    sample in its data set, and the modules ``json``, ``math``, ``np`` and ``re``.
+    sample in its data set, and the modules ``json``, ``math``, ``np`` and ``re``. The name of a column stands
+    for that column also where Python would read it otherwise, such as ``user id``; in longer expressions it
+    is ``sample["user id"]``.
 
     Attributes:
         text: What the user has written.
@@ -42,7 +47,10 @@ class Expression:
     text: str
 
     def __post_init__(self) -> None:
-        _ = self._code
+        if not _NAME.fullmatch(
+            self.text.strip()
+        ):  # else it may be a column's name: see `for_columns`
+            _ = self._code
 
     def __getstate__(self) -> dict[str, Any]:
         return {"text": self.text}
@@ -55,7 +63,28 @@ class Expression:
         try:
             return compile(self.text.strip(), "<expression>", "eval")
         except (SyntaxError, ValueError) as error:
-            raise ConfigError(f"{self.text!r:.200} is no Python expression: {error}") from None
+            raise ConfigError(
+                f"{self.text!r:.200} is no Python expression: {error}; write a column whose name has spaces "
+                "or other marks in it as sample['user id']"
+            ) from None
+
+    def for_columns(self, known: Collection[str]) -> Expression:
+        """Return this expression as it is meant in a data set with some columns.
+
+        Raises:
+            ConfigError: If it is neither one of their names nor Python; the nearest name is told.
+        """
+        text = self.text.strip()
+        if text in known and (iskeyword(text) or not text.isidentifier()):
+            return Expression(f"sample[{text!r}]")
+        try:
+            _ = self._code
+        except ConfigError:
+            check_names(
+                f"{self.text!r:.200} is no Python expression", "the data set", [text], known
+            )
+            raise
+        return self
 
     def columns(self, known: Collection[str]) -> list[str]:
         """Return which of some columns it uses, or may use.
@@ -68,8 +97,22 @@ class Expression:
 
     def uses(self, name: str) -> bool:
         """Say whether it uses a column, or may use it."""
-        used = set(_names(self._code))
-        return bool(used & _ALL) or name in used
+        if name == self.text.strip():
+            return True
+        try:
+            _ = self._code
+            return self._used is None or name in self._used
+        except ConfigError:  # the name of another column
+            return False
+
+    @cached_property
+    def _used(self) -> frozenset[str] | None:
+        """The names that it looks up; None for all columns."""
+        nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
+        items = [node for node in nodes if _is_item(node)]
+        if sum(isinstance(node, ast.Name) and node.id in _ALL for node in nodes) > len(items):
+            return None
+        return frozenset((*_names(self._code), *(item.slice.value for item in items)))
 
     def _free(self) -> set[str]:
         """Return the names that it does not give values itself, as loops and lambdas do."""
@@ -92,6 +135,17 @@ class Expression:
             raise DataError(
                 f"{self.text!r:.200} for sample {number}: {type(error).__name__}: {error}"
             ) from error
+
+
+def _is_item(node: ast.AST) -> TypeGuard[Any]:
+    """Say whether a part of an expression is ``sample["name"]``."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in _ALL
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    )
 
 
 def _names(code: CodeType) -> Iterator[str]:

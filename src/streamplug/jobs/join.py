@@ -36,8 +36,9 @@ def join(
 ) -> Written:
     """Write the samples of the first set with the columns of all that have the same key.
 
-    They come in the order of the first. Samples are left out whose key one of the others lacks. Columns that
-    ``by`` names are those of the first. Keys are sorted in files; samples are fetched as for `shuffle`.
+    They come in the order of the first. Samples are left out whose key is None, or one of the others lacks.
+    Columns that ``by`` names are those of the first. Keys are sorted in files; samples are fetched as for
+    `shuffle`.
 
     Args:
         sources: Paths, URLs or streams: two or more.
@@ -109,7 +110,7 @@ def _columns(
     Raises:
         ConfigError: If a column does not exist, or two sets have it.
     """
-    key = set(expression.columns(tables[0].columns))
+    key = set(expression.for_columns(tables[0].columns).columns(tables[0].columns))
     names = [
         [name for name in table.columns if n == 0 or name not in key]
         for n, table in enumerate(tables)
@@ -175,6 +176,8 @@ def _matched(
     heads = [_Head(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
     try:
         for key, number in sorts[0]:
+            if key is None:  # of a key that is not known nobody can say that it is the same
+                break  # they come last
             for head, match in zip(heads, found):
                 match[number] = head.at(key)
         for head in heads:
@@ -210,6 +213,8 @@ def _unique(sorted_: Iterator[Keyed], url: str) -> Iterator[Keyed]:
     """
     before: Keyed | None = None
     for now in sorted_:
+        if now[0] is None:
+            return
         if before is not None and before[0] == now[0]:
             raise ConfigError(
                 f"{url}: samples {before[1]} and {now[1]} both have the key {now[0]!r:.80}; only those of "

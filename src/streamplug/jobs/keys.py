@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import pickle
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -47,6 +48,7 @@ def evaluated(
         StreamplugError: If samples cannot be read, or the expression has no value.
     """
     table = Table(streams, allow_unsafe_types=True, needed=expression.uses)
+    expression = expression.for_columns(table.columns)
     names = expression.columns(table.columns) or list(table.columns)[:1]
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
     for ids, batch in table.read(InOrder(table.size), 0, table.size):
@@ -73,6 +75,8 @@ def samples(batch: Batch) -> list[dict[str, Any]]:
 def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -> Iterator[Keyed]:
     """Yield keys and the numbers of their samples by key, samples of one key in their order.
 
+    Those whose key is None come last, in either direction.
+
     Args:
         keys: They, in the order of the samples.
         folder: A directory for what does not fit into memory.
@@ -84,8 +88,12 @@ def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -
     runs = _Runs(folder, reverse=reverse)
     run: list[Keyed] = []
     size = 0
+    missing = array("q")
     try:
         for key, number in keys:
+            if key is None:
+                missing.append(number)
+                continue
             if key != key:  # noqa: PLR0124 - as NaN is
                 raise ConfigError(
                     f"sample {number} has the key {key}, which has no place in an order"
@@ -100,7 +108,11 @@ def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -
     except (TypeError, ValueError) as error:
         if isinstance(error, StreamplugError):
             raise
-        raise ConfigError(f"the keys cannot be sorted: {error}") from error
+        raise ConfigError(
+            f"the keys cannot be sorted: {error}; give all samples keys of one type, such as str(KEY), and "
+            "where a part of a key may be None, (KEY is None, KEY or 0) for it"
+        ) from error
+    yield from ((None, number) for number in missing)
 
 
 _KEY = itemgetter(0)

@@ -16,8 +16,9 @@ from streamplug.jobs.previews import Preview, preview, preview_of
 from streamplug.jobs.spread import Spread, spread
 from streamplug.jobs.stored import as_stored
 from streamplug.jobs.table import raw_sizes
+from streamplug.open_stream import read_all
 from streamplug.read import Samples
-from streamplug.stream import Stream, read_all
+from streamplug.stream import Stream
 from streamplug.types import Int64, Sample
 
 _READ = 256 << 20

@@ -13,6 +13,7 @@ from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
 from streamplug.jobs.stored import same_encoding
+from streamplug.jobs.time_values import choices, is_temporal
 from streamplug.plugin.registry import known, make, names_of
 
 _ALIKE = {
@@ -77,20 +78,36 @@ def mapped(
         ConfigError: If a column does not exist, or cannot be written in this format; the message says what
             to do about it.
     """
-    for what, names in (("rename", rename), ("select", select or ()), ("drop", drop)):
-        check_names(f"{what}={list(names)}", "the data set", names, columns)
-    taken = [n for n in columns if (select is None or n in select) and n not in drop]
-    if not taken:
-        raise ConfigError("no column is left to write; take fewer of them away")
-    names = [rename.get(name, name) for name in taken]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
+    both = taken(columns, rename, select, drop)
+    names = [new for _, new in both]
     check_names(f"columns={list(encodings)}", "the new data set", encodings, names)
     format_: Format = make("format", target)
     return [
         _mapped(columns[old], new, encodings.get(new), (source, format_), target)
-        for old, new in zip(taken, names)
+        for old, new in both
     ]
+
+
+def taken(
+    columns: Collection[str],
+    rename: Mapping[str, str],
+    select: Collection[str] | None,
+    drop: Collection[str],
+) -> list[tuple[str, str]]:
+    """Return the old and the new names of the columns that a new data set has; arguments as for `mapped`.
+
+    Raises:
+        ConfigError: If a column does not exist, none is left, or two get one name.
+    """
+    for what, names in (("rename", rename), ("select", select or ()), ("drop", drop)):
+        check_names(f"{what}={list(names)}", "the data set", names, columns)
+    found = [n for n in columns if (select is None or n in select) and n not in drop]
+    if not found:
+        raise ConfigError("no column is left to write; take fewer of them away")
+    names = [rename.get(name, name) for name in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
+    return list(zip(found, names))
 
 
 def _mapped(
@@ -103,6 +120,8 @@ def _mapped(
     source, target = formats
     old = columns[0].name
     spec = asked or _spec(columns[0], target)
+    if spec is None and is_temporal(columns[0].spec):
+        raise _no_encoding_of_time(columns[0], name, target, to)
     if spec is None:
         has = target.encodings or names_of("encoding")
         raise ConfigError(
@@ -118,6 +137,24 @@ def _mapped(
     return Mapped(name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None))
 
 
+def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> ConfigError:
+    offered: dict[str, str] = {}
+    for encoding, meaning in choices(column.spec).items():
+        if meaning not in offered.values() and _takes(target, encoding, None):
+            offered[encoding] = meaning
+    if not offered:
+        return ConfigError(
+            f"column {column.name!r} ({column.spec}): format {to} cannot store such values; leave the column "
+            f"out (--drop {column.name})"
+        )
+    ways = " or ".join(f"{name}:{each} ({meaning})" for each, meaning in offered.items())
+    return ConfigError(
+        f"column {column.name!r} ({column.spec}): format {to} has no encoding for such values; say how to "
+        f"store them with --columns (Columns(encodings=)): {ways}; or leave the column out (--drop "
+        f"{column.name})"
+    )
+
+
 def _spec(column: Column, target: Format) -> str | None:
     """Return the encoding that a column gets if nobody says; None if there is none like it."""
     dtype = column.encoding.dtype or _PLAIN.get(column.spec)
@@ -126,6 +163,8 @@ def _spec(column: Column, target: Format) -> str | None:
         names.append(f"ndarray:{dtype.base.name}:{','.join(map(str, dtype.shape))}")
     elif dtype is not None:
         names += [dtype.name, _KINDS.get(dtype.kind, dtype.name)]
+    if column.spec.startswith("decimal") and not column.spec.endswith("?"):
+        names.append("str_decimal")  # which has all digits
     return next((name for name in names if _takes(target, name, dtype)), None)
 
 

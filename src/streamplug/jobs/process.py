@@ -17,7 +17,7 @@ from streamplug.jobs.copying import columns_for
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.jsonlines import lines, readable, values
 from streamplug.jobs.keys import samples
-from streamplug.jobs.mapping import Mapped
+from streamplug.jobs.mapping import Mapped, taken
 from streamplug.jobs.opened import opened
 from streamplug.jobs.orders import InOrder
 from streamplug.jobs.settings import ALL, Columns, Output, Report, Sources, Written, silent
@@ -78,12 +78,12 @@ def process(
     compiled = {name: Expression(text) for name, text in expressions.items()}
     with opened(sources, columns, report) as read:
         table, output = read.table, output.like(read.table)
-        others = {n: e for n, e in columns.encodings.items() if n not in compiled}
-        kept = columns_for(table, output, replace(columns, encodings=others))
+        kept = _others(table, output, columns, compiled)
         specs = {column.name: column.spec for column in kept}
         specs |= {name: columns.encodings[name] for name in compiled if name in columns.encodings}
         if missing := [name for name in compiled if name not in specs]:
             raise ConfigError(f"column {missing[0]!r} is new: name an encoding for it")
+        compiled = {name: each.for_columns(table.columns) for name, each in compiled.items()}
         used = sorted({n for each in compiled.values() for n in each.columns(table.columns)})
         kept = [column for column in kept if column.name not in compiled]
         return read.copy(
@@ -94,6 +94,22 @@ def process(
             change=_Computed(compiled, used),
             encodings=specs,
         )
+
+
+def _others(
+    table: Table, output: Output, columns: Columns, computed: Mapping[str, Expression]
+) -> list[Mapped]:
+    """Return the columns that are written besides those that are computed and given an encoding."""
+    others = {n: e for n, e in columns.encodings.items() if n not in computed}
+    names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
+    # What a computed column replaces need not be what the new format can store.
+    own = computed.keys() & columns.encodings.keys()
+    gone = [name for name in names if columns.rename.get(name, name) in own]
+    if gone and len(gone) == len(names) and not others:
+        return []
+    rename = {old: new for old, new in columns.rename.items() if old not in gone}
+    drop = [*columns.drop, *gone]
+    return columns_for(table, output, replace(columns, encodings=others, rename=rename, drop=drop))
 
 
 # -- programs -----------------------------------------------------------------------------------
@@ -150,8 +166,7 @@ def process_by(
     with opened(sources, columns, report) as read:
         table, output = read.table, output.like(read.table)
         format_: Format = make("format", str(output.format))
-        given = columns_for(table, output, replace(columns, encodings={}))
-        given = [_told(table, column) for column in given]
+        given = _given(table, output, columns)
         specs = dict(columns.encodings) or {column.name: column.spec for column in given}
         if format_.key is not None and format_.key not in specs:
             raise ConfigError(
@@ -168,11 +183,22 @@ def process_by(
         )
 
 
-def _told(table: Table, column: Mapped) -> Mapped:
-    """Return a column that is decoded if JSON can tell its values, or else is as it is stored."""
-    if readable(table.columns[column.source][0], own=table.own_encodings):
-        return replace(column, stored=False)
-    return column
+def _given(table: Table, output: Output, columns: Columns) -> list[Mapped]:
+    """Return what a program is given."""
+    if (
+        columns.encodings
+    ):  # it gives back others, so these need not be what the new format can store
+        names = taken(table.columns, columns.rename, columns.select, columns.drop)
+        given = [Mapped(new, table.columns[old][0].spec, old, stored=True) for old, new in names]
+    else:
+        given = columns_for(table, output, columns)
+    # What JSON cannot tell is given as it is stored.
+    return [
+        replace(column, stored=False)
+        if readable(table.columns[column.source][0], own=table.own_encodings)
+        else column
+        for column in given
+    ]
 
 
 def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:

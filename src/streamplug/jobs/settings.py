@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 from streamplug.config import parse_bytes
+from streamplug.hashing import chosen_hashes
 from streamplug.interfaces import Engine
 from streamplug.jobs.mapping import format_name
 from streamplug.jobs.table import Table
@@ -59,7 +60,8 @@ class Output:
         out: A local path, a URL, or a pair (local path, URL).
         format: Name of the format.
         compression: Name, and level after a colon; ``"none"`` for none.
-        hashes: Names of the digests that the index has of each file.
+        hashes: Names of the digests that the index has of each file; an empty sequence for none. If it is
+            None and the source has none, too, they are those that `Writer` has by default.
         size_limit: Size of a raw shard above which the next is begun.
         processes: How many write at once; None for one for each processor, 0 for none but this one.
         engine: What has the parts written, or its name: ``"local"`` for those processes.
@@ -71,7 +73,7 @@ class Output:
     format: str | None = None
     compression: str | None = None
     hashes: Sequence[str] | None = None
-    size_limit: int | str = 1 << 26
+    size_limit: float | str = 1 << 26
     processes: int | None = None
     engine: str | Engine = "local"
     exist_ok: bool = False
@@ -81,12 +83,12 @@ class Output:
         """Return it with values for what it leaves open: those of a table."""
         first = next(schema for index in table.indexes for schema in index.schemas)
         compression = first.compression if self.compression is None else self.compression
-        hashes = first.entry.get("hashes") if self.hashes is None else self.hashes
+        hashes = (first.entry.get("hashes") or None) if self.hashes is None else self.hashes
         return replace(
             self,
             format=self.format or format_name(first.entry),
             compression=None if compression == "none" else compression,
-            hashes=tuple(hashes or ()),
+            hashes=chosen_hashes(hashes),
             size_limit=parse_bytes(self.size_limit, "size_limit"),
         )
 

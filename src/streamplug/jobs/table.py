@@ -19,8 +19,9 @@ from streamplug.index import Index
 from streamplug.interfaces import Column
 from streamplug.jobs.orders import Order
 from streamplug.jobs.stored import as_stored
+from streamplug.open_stream import read_all
 from streamplug.plugin.location import local_path
-from streamplug.stream import Stream, read_all
+from streamplug.stream import Stream
 from streamplug.types import ColumnValues, Int64, World
 
 Batch = dict[str, ColumnValues]
@@ -70,7 +71,7 @@ class Table:
         check_names("columns=", self._opened[0].where, columns or (), self.columns)
         names = [name for name in self.columns if columns is None or name in columns]
         for each in self._opened:
-            each.check_columns(names, allow_unsafe=allow_unsafe_types)
+            each.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
         self._reader = read_all(self._opened, names)
         self.size = int(self._reader.starts[-1])
         self._source = Source.of(self._opened, self._reader, names, None)

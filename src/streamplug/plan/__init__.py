@@ -1,5 +1,6 @@
 """The plan: which sample comes when and where, as arithmetic on integers."""
 
+from streamplug.plan.contents import Contents
 from streamplug.plan.curriculum import Change, Curriculum
 from streamplug.plan.epoch import Dealt, Epoch
 from streamplug.plan.feed import Feed
@@ -13,6 +14,7 @@ __all__ = [
     "BATCHINGS",
     "PARTITIONS",
     "Change",
+    "Contents",
     "Curriculum",
     "Dealt",
     "Epoch",

@@ -123,8 +123,9 @@ class Batching:
         for number, (count, share) in enumerate(zip(counts.tolist(), shares)):
             if count < 1:
                 raise ConfigError(
-                    f"stream {number}: its share of {share:.3g} is not one sample of a global batch "
-                    f"of {total}; make the share or batch_size larger, or take another batching_method"
+                    f"Number of samples for stream {number} is too small: its share of {share:.3g} is not "
+                    f"one sample of a global batch of {total}; make the share or batch_size larger, or "
+                    "take another batching_method"
                 )
         return counts.tolist()  # type: ignore[no-any-return]  # NumPy says Any
 

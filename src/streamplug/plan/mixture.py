@@ -33,7 +33,7 @@ class Weight:
 
     proportion: float | None = None
     repeat: float | None = None
-    choose: int | None = None
+    choose: float | None = None
 
     @property
     def given(self) -> dict[str, float]:
@@ -47,8 +47,11 @@ class Weight:
                 f"a stream takes one of proportion, repeat and choose, got {self.given}"
             )
         for name, value in self.given.items():
-            kinds = (int, np.integer) if name == "choose" else (int, float, np.number)
-            if not isinstance(value, kinds) or not 0 <= value < _HUGE:
+            number: Any = (
+                value  # of whatever type; a whole one may be 1e5, which is a float in Python
+            )
+            is_number = isinstance(number, (int, float, np.number)) and 0 <= number < _HUGE
+            if not is_number or (name == "choose" and number != int(number)):
                 what = "whole number" if name == "choose" else "number"
                 raise ConfigError(f"{name}={value!r:.60}: must be a {what} of at least 0")
 

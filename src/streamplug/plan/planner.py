@@ -107,6 +107,27 @@ class Planner:
         """Samples of an epoch."""
         return self.mixture.epoch_size
 
+    def selections(self, epoch: int, seed: int, stream: int | None = None) -> Selection:
+        """Return what an epoch takes, before it is put in order: of all streams, or of one by itself.
+
+        Args:
+            epoch: Number of the epoch.
+            seed: Seed of the order.
+            stream: Which stream; None for all.
+
+        Raises:
+            ConfigError: With a curriculum, which takes no epochs of the streams.
+        """
+        mixture, shuffled = self.mixture, self._shuffled
+        if isinstance(mixture, Curriculum):
+            raise ConfigError(
+                "curriculum= reads streams pass after pass: no epoch is taken of them"
+            )
+        if stream is None:
+            return mixture.select(self._starts, self._streams, seed, epoch, shuffled=shuffled)
+        found = mixture.select_streams(self._starts, self._streams, seed, epoch, shuffled=shuffled)
+        return found[stream]
+
     @property
     def streams(self) -> list[int]:
         """Number of samples of each stream."""

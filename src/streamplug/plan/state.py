@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from streamplug.errors import StateError
+from streamplug.plan.contents import Contents, difference
 
 VERSION = 1
 _LIMIT = 1 << 62
+
+_MEANINGS = {
+    "choose": " (samples that an epoch takes of each stream; None with a curriculum)",
+    "epoch_size": " (samples of an epoch)",
+    "global_batch": " (batch_size times the number of ranks)",
+    "shares": " (shares of the streams; None where batches do not depend on them)",
+    "shuffle_algo": " (None: shuffle=False)",
+    "size": " (samples of the data set)",
+    "streams": " (samples of each stream)",
+}
+"""What the names of a state's values stand for, where they are not arguments of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,7 @@ class Identity:
         sampling_method: Whether what is chosen of a stream changes with the epoch.
         sampling_granularity: Samples that are chosen of a shard at a time.
         shares: Shares of the streams before rounding, where batches depend on them; else None.
+        contents: What `shards` is the digest of, where that is known: states keep it for their errors only.
     """
 
     size: int
@@ -50,6 +63,11 @@ class Identity:
     sampling_method: str | None
     sampling_granularity: int | None
     shares: list[float] | None
+    contents: Contents | None = None
+
+    def compared(self) -> dict[str, Any]:
+        """Return what must be the same, as plain JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
 
 
 def save(
@@ -73,7 +91,8 @@ def save(
         "epoch": epoch,
         "sample_in_epoch": step * identity.global_batch,
         **{name: value for name, value in began.items() if value is not None},
-        **asdict(identity),
+        **identity.compared(),
+        **({} if identity.contents is None else identity.contents.saved()),
     }
 
 
@@ -95,10 +114,12 @@ def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
         value = state.get(key)
         if type(value) is not int or not 0 <= value < _LIMIT:
             raise StateError(f"the state has {key}={reprlib.repr(value)}; expected a whole number")
-    ours = asdict(identity)
+    ours = identity.compared()
     keys = ours if version else ("num_canonical_nodes", "shuffle_seed")
     differing = [
-        f"{key}: saved {reprlib.repr(state.get(key))}, now {reprlib.repr(ours[key])}"
+        _shards_difference(state, identity)
+        if key == "shards"
+        else difference(key, state.get(key), ours[key], _MEANINGS.get(key, ""))
         for key in keys
         if state.get(key) != ours[key]
     ]
@@ -113,3 +134,10 @@ def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
             f"{identity.global_batch} samples; states are taken between global batches"
         )
     return state["epoch"], step
+
+
+def _shards_difference(state: Mapping[str, Any], identity: Identity) -> str:
+    """Say in words what differs where the digest of the contents does."""
+    if type(state.get("shards")) is not str:
+        return "shards: the state has no digest of them: it is cut short, or was changed"
+    return (identity.contents or Contents(identity.shards)).difference(state)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import Storage
+from streamplug.interfaces.storage import Storage, public_url
 from streamplug.plugin.catalog import CATALOG
-from streamplug.plugin.registry import known, resolve
+from streamplug.plugin.registry import known, needed_by, resolve
 
 _URL = re.compile(
     r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.IGNORECASE
@@ -21,6 +21,18 @@ _URL = re.compile(
 def is_url(location: str) -> bool:
     """Say whether a location is a URL rather than a local path."""
     return "::" in location or _URL.match(location) is not None
+
+
+def without_client(location: str) -> str:
+    """Return a URL without the client or distribution that it asks for.
+
+    >>> without_client("obstore:S3://bucket/set")
+    's3://bucket/set'
+    """
+    match = _URL.match(location)
+    if match is None:
+        return location
+    return match["scheme"].lower() + location[match.end("scheme") :]
 
 
 def local_path(location: str) -> Path | None:
@@ -80,7 +92,7 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     if match is None:  # a chain such as simplecache::s3://…
         return _make("file", location, given)
     by, scheme = match["by"], match["scheme"].lower()
-    location = scheme + location[match.end("scheme") :]
+    location = without_client(location)
     if by:
         return _make(_qualified(by.lower(), scheme), location, given)
     if not known("storage", scheme) and _fsspec_has(scheme):
@@ -95,7 +107,9 @@ def _qualified(by: str, scheme: str) -> str:
 
 
 def _make(name: str, location: str, options: Mapping[str, Any]) -> Storage:
-    return cast(Storage, resolve("storage", name)(location, **options))
+    with needed_by(public_url(location)):
+        found = resolve("storage", name)
+    return cast(Storage, found(location, **options))
 
 
 def _fsspec_has(scheme: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,15 @@ def make(kind: str, spec: str) -> Any:
         if _inventory_providers(kind, f"{head}:{name}"):
             return resolve(kind, f"{head}:{name}").from_spec(argument if inner else None)
     return resolve(kind, head).from_spec(tail if colon else None)
+
+
+@contextmanager
+def needed_by(what: str) -> Iterator[None]:
+    """Let errors about finding plugins begin with what needs them, such as the URL of a data set."""
+    try:
+        yield
+    except PluginError as error:
+        raise type(error)(f"{what}: {error}") from error.__cause__
 
 
 def _inventory_providers(kind: str, name: str) -> list[Found]:

@@ -41,7 +41,8 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
     """Write a distribution that provides a plugin, and return its folder.
 
     Args:
-        name: What users will call the plugin, such as ``uuid``; the distribution is named after it.
+        name: What users will call the plugin, such as ``uuid``; the distribution is ``streamplug-uuid``,
+            which may also be given.
         kind: ``"encoding"``, ``"compression"``, ``"storage"``, ``"format"``, ``"shuffle"``,
             ``"callback"`` or ``"engine"``.
         target: Folder in which the distribution's own folder is made.
@@ -50,11 +51,16 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
         ConfigError: If the name or the kind has no meaning.
         OutputExistsError: If the folder is there already.
     """
+    given = name
     if kind not in EXAMPLES:
         raise ConfigError(f"kind={kind!r}: expected one of {', '.join(EXAMPLES)}")
     if not (_SCHEME if kind == "storage" else _NAME).fullmatch(name):
         more = "" if kind == "storage" else " and _"
         raise ConfigError(f"{name!r}: use lower-case letters, digits, -{more}, a letter first")
+    # The distribution is called streamplug-NAME, and many give its name.
+    name = name.removeprefix("streamplug-").removeprefix("streamplug_")
+    if not name[:1].isalpha():
+        raise ConfigError(f"{given!r}: name the plugin, such as streamplug-uuid or uuid")
     if name in KINDS[kind].builtin:
         raise ConfigError(f"{name!r} is a built-in {kind}, which plugins cannot replace")
     what, use = EXAMPLES[kind]

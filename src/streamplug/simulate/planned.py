@@ -14,13 +14,14 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.fetch import Limits, RangeStore, limit_bytes
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.plan import Epoch
+from streamplug.open_stream import OpenStream, read_all
+from streamplug.plan import Contents, Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import Samples
 from streamplug.run import Run
 from streamplug.simulate.assumed import Assumed
 from streamplug.simulate.shards import Shards
-from streamplug.stream import OpenStream, Stream, read_all
+from streamplug.stream import Stream
 from streamplug.types import Int64, World
 
 
@@ -46,7 +47,7 @@ class Planned(StreamingDataset):
         quiet = {"callbacks": (), "progress_bar": False, "allow_unsafe_types": True}
         super().__init__(**{**kwargs, **quiet, "world": World()})
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> str:
+    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:
         places, limits = [], []
         for stream in self.streams:
             if stream.fetch == "range":
@@ -128,9 +129,11 @@ class Planned(StreamingDataset):
             ConfigError: If the order has no meaning.
             PluginError: If there is no such shuffle.
         """
+        shuffle = {} if assumed.shuffle is None else {"shuffle_algo": assumed.shuffle}
         return self._run.asked(
             assumed.batch_size,
-            shuffle_algo=assumed.shuffle,
+            shuffle=assumed.shuffle is not None,
+            **shuffle,
             shuffle_block_size=assumed.block_size,
             num_canonical_nodes=assumed.canonical_nodes,
         )
@@ -142,7 +145,7 @@ class Planned(StreamingDataset):
 
     def world_of(self, place: World) -> World:
         """Return the world that the plan of a process is for: a group of replicas counts as one rank."""
-        return place.replicated(self._replication)
+        return self._grouped(place)
 
     def source_of(self, assumed: Assumed) -> Source:
         """Return what the blocks of a run are read from."""

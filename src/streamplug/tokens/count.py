@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.fetch.workers import run_all
 from streamplug.index import Schema
 from streamplug.interfaces import Column, Vectors
-from streamplug.stream import OpenStream
+from streamplug.open_stream import OpenStream
 from streamplug.tokens.ends import Ends, Even, Listed
 from streamplug.tokens.kept import Kept
 from streamplug.types import Int64

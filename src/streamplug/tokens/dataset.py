@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
 from xxhash import xxh64
 
+from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
+from streamplug.open_stream import OpenStream
+from streamplug.plan import Contents
 from streamplug.read import Reader, Samples
-from streamplug.stream import OpenStream
 from streamplug.tokens.count import dtype_of, ends_of
 from streamplug.tokens.ends import Ends
 from streamplug.tokens.kept import Kept
-from streamplug.tokens.reader import TokenReader
+from streamplug.tokens.reader import RowPiece, TokenReader
 from streamplug.tokens.rows import Across, Packed, Rows, Within
 from streamplug.tokens.views import TokenBlocks, TokenPacks
 
 
+@suggest_keywords
 class TokenDataset(StreamingDataset):
     """Rows of tokens of one length, made of the documents of a data set while it is read.
 
@@ -69,10 +73,26 @@ class TokenDataset(StreamingDataset):
         )
         return TokenReader(documents, view, dtypes[0], rows, ends)
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> str:
+    def pieces(self, row: int) -> list[RowPiece]:
+        """Return which parts of which documents make up a row, from the left on, without reading them.
+
+        Args:
+            row: Which row of the data set, from 0: what `explain` calls a sample.
+
+        Raises:
+            ConfigError: If there is no such row.
+        """
+        if not 0 <= row < self.size:
+            raise ConfigError(f"row={row}: there are the rows 0 to {self.size - 1}")
+        return cast(TokenReader, self._reader).pieces(row)
+
+    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:
         documents = super()._open_streams(columns, allow_unsafe)
         rows = shards_digest(self._reader.starts)
-        return xxh64(f"{documents} {rows} {self.tokens!r}".encode()).hexdigest()
+        digest = xxh64(f"{documents.digest} {rows} {self.tokens!r}".encode()).hexdigest()
+        view = asdict(self.tokens)
+        view["extras"] = list(self.tokens.extras)  # as it comes back from JSON
+        return documents.as_rows(digest, {"view": type(self.tokens).__name__, **view})
 
 
 def _rows(view: TokenBlocks | TokenPacks, ends: Ends, kept: Kept, what: str) -> Rows:

@@ -12,10 +12,10 @@ from streamplug.errors import InvalidIndexError
 from streamplug.fetch.files import local_errors
 from streamplug.fetch.locks import STATE_DIR, cache_lock, file_lock
 from streamplug.fetch.scratch import arriving
-from streamplug.fetch.temporary import kept_home
+from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.index.mapped import MappedFile
+from streamplug.open_stream import OpenStream
 from streamplug.plugin.location import local_path
-from streamplug.stream import OpenStream
 from streamplug.types import Int64
 
 _MARK = b"streamplug.kept1"
@@ -33,9 +33,9 @@ class Kept:
     """
 
     def __init__(self, opened: OpenStream) -> None:
-        """Find the place of a stream's arrays: its cache, or else the directory for temporary files."""
+        """Find the place of a stream's arrays: its cache, or else one in the user's cache directory."""
         cache = opened.stream.cache
-        self.directory = kept_home() if cache is None else cache[0]
+        self.directory = source_cache_dir(opened.stream.url) if cache is None else cache[0]
         self._identity = _identity(opened)
 
     def path(self, what: str) -> Path:

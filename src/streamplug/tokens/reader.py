@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,33 @@ from streamplug.tokens.extras import Extras, following
 from streamplug.tokens.rows import Pieces, Rows
 from streamplug.tokens.views import TokenRows
 from streamplug.types import ColumnValues, Int64, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class RowPiece:
+    """A part of a document in a row of tokens.
+
+    Attributes:
+        offset: Where in the row it begins, in tokens.
+        document: The document: a sample of the data set, numbered over all streams.
+        begin: Its first token in that document.
+        end: The token after its last one.
+        separator: Whether the separator follows it, which takes one more token of the row.
+        stream: Number of the document's stream.
+        shard: Number of its shard in that stream.
+        file: Base name of the shard's raw file.
+        index: Its place in the shard.
+    """
+
+    offset: int
+    document: int
+    begin: int
+    end: int
+    separator: bool
+    stream: int
+    shard: int
+    file: str
+    index: int
 
 
 class TokenReader:
@@ -96,6 +124,22 @@ class TokenReader:
         """Return where the first document of a row lies: stream, shard, its file, and place in it."""
         document = self._pieces(np.array([sample_id]))[0].document[0]
         return self._documents.locate(int(document))
+
+    def pieces(self, row: int) -> list[RowPiece]:
+        """Return which parts of which documents make up a row, from the left on."""
+        found, lengths = self._pieces(np.array([row]))
+        pieces, at, width = [], 0, self._view.length
+        columns = (found.document, found.begin, found.size, lengths)
+        for document, begin, whole, length in zip(*(column.tolist() for column in columns)):
+            size = min(whole, width - at)  # what is read ahead for targets is no part of the row
+            if size <= 0:
+                break
+            closed = self._view.separator is not None and begin + size == length
+            end = begin + size - closed
+            place = self._documents.locate(document)
+            pieces.append(RowPiece(at, document, begin, end, closed, *place))
+            at += size
+        return pieces
 
     def row(self, sample_id: int) -> Sample:
         """Return one row."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import whole_number
+from streamplug.config import suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 
 EXTRAS = ("targets", "documents", "positions", "mask")
@@ -70,6 +70,7 @@ class TokenRows:
         return 0
 
 
+@suggest_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenBlocks(TokenRows):
     """Rows of one length over the documents, one after the other in the order in which they are stored.
@@ -101,6 +102,7 @@ class TokenBlocks(TokenRows):
         return int("targets" in self.extras)
 
 
+@suggest_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPacks(TokenRows):
     """Rows of whole documents, packed so that little is left to fill up.

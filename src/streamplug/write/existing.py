@@ -55,6 +55,11 @@ class Existing:
         last = index.schema(len(index) - 1) if len(index) else None
         return cls(storage, data, last, max(numbers, default=len(index)), retries)
 
+    @property
+    def hashes(self) -> Sequence[str] | None:
+        """Names of the digests that the last shard has; None if there is no shard."""
+        return None if self.schema is None else self.schema.entry.get("hashes") or ()
+
     def columns(self, given: Mapping[str, str] | None, format_: Format) -> Mapping[str, str]:
         """Return the columns of what is added.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.arrow import maps_as_dicts, to_python
 
 Batch = dict[str, Any]
 """The values of each column by its name: an array, or a list."""
@@ -47,7 +48,7 @@ def batches_of(data: Any, size: int | None = None, *, arrow: bool = False) -> It
 def plain(values: Any) -> Any:
     """Return the values of a column as an array of NumPy where all are numbers, or as a list.
 
-    What a library says is missing is None in the list.
+    What a library says is missing is None in the list, and a map of Arrow is a dict.
     """
     if isinstance(values, (np.ndarray, list)):
         return values
@@ -59,7 +60,10 @@ def plain(values: Any) -> Any:
     if hasattr(values, "notna"):  # a series of pandas
         if isinstance(values.dtype, np.dtype) and values.dtype != object:
             return values.to_numpy()
-        return values.astype(object).where(values.notna(), None).tolist()
+        found = values.astype(object).where(values.notna(), None).tolist()
+        of_arrow = getattr(values.dtype, "pyarrow_dtype", None)
+        convert = None if of_arrow is None else maps_as_dicts(of_arrow)
+        return found if convert is None else [convert(value) for value in found]
     if hasattr(values, "detach"):  # a tensor of torch
         return values.detach().cpu().numpy()
     return list(values)
@@ -75,7 +79,7 @@ def _of_arrow(values: Any) -> Any:
             else values.to_numpy()
         )
         return np.asarray(found)
-    return values.to_pylist()
+    return to_python(values)
 
 
 def _is_arrow(values: Any) -> bool:

@@ -10,7 +10,14 @@ from typing import Any
 from streamplug.errors import ConfigError, NotFound
 from streamplug.fetch import DOWNLOAD_TIMEOUT, patient
 from streamplug.fetch.retry import retrying
-from streamplug.index import COMPANION_NAME, INDEX_NAME, index_bytes, parse_index
+from streamplug.index import (
+    COMPANION_NAME,
+    INDEX_NAME,
+    Schema,
+    disagreements,
+    index_bytes,
+    parse_index,
+)
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 
@@ -29,7 +36,8 @@ def merge_index(
     """Write the index of a data set whose parts are data sets in folders below it.
 
     Called as ``merge_index(parts, out)`` or as ``merge_index(out)``, which takes all folders below `out`
-    that have an index, at any depth, in the order of their names. Shards are neither read nor moved.
+    that have an index, at any depth, in the order of their names. Shards are neither read nor moved. All
+    parts must have the same columns, in any order; compression, digests and sizes of shards may differ.
 
     Args:
         *places: `parts`: the folders of the parts, or their index files, in the order of their samples.
@@ -43,7 +51,8 @@ def merge_index(
         How many shards the index names.
 
     Raises:
-        ConfigError: If a part does not lie below `out`, or there is none.
+        ConfigError: If a part does not lie below `out`, or there is none, or parts differ in their columns;
+            then nothing is written.
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part cannot be used.
     """
@@ -64,7 +73,8 @@ def merge_index(
         found = [_part(place, homes, asked, storage_options) for place in places[0]]
     if not found:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
-    entries = [entry for storage, folder in found for entry in _entries(storage, folder)]
+    same = _SameColumns()
+    entries = [entry for storage, folder in found for entry in _entries(storage, folder, same)]
     data = index_bytes(entries, {})
     for home in homes if keep_local else homes[-1:]:
         _put(home, data)
@@ -119,8 +129,35 @@ def _part(
     return below[-1]
 
 
-def _entries(storage: Storage, folder: str) -> Iterator[dict[str, Any]]:
-    """Return the entries of a part's index, their files named from the place of the whole."""
+class _SameColumns:
+    """Checks that all parts have the columns of the first one."""
+
+    def __init__(self) -> None:
+        self._first: tuple[str, Schema] | None = None
+
+    def check(self, part: str, schemas: Sequence[Schema]) -> None:
+        """Check a part.
+
+        Args:
+            part: What errors call it.
+            schemas: Those of its shards.
+
+        Raises:
+            ConfigError: If it has other columns than the first part; says in what they differ.
+        """
+        for schema in schemas:
+            if self._first is None:
+                self._first = part, schema
+            where, expected = self._first
+            for each in disagreements(expected, schema):
+                raise ConfigError(
+                    f"{each.describe(part, where)}; all parts of a data set need the same columns, so no "
+                    f"index was written: {each.remedy(part, where)}"
+                )
+
+
+def _entries(storage: Storage, folder: str, same: _SameColumns) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a part's index, their files named from the place of the whole."""
     key = f"{folder}/{INDEX_NAME}"
     try:
         data = retrying(lambda: storage.read(key), _RETRIES)
@@ -128,7 +165,8 @@ def _entries(storage: Storage, folder: str) -> Iterator[dict[str, Any]]:
         raise NotFound(
             f"{storage.url_of(key)} does not exist: the part is not there, or its writer has not finished"
         ) from None
-    parse_index(data, storage.url_of(key))  # refuses what is damaged
+    index = parse_index(data, storage.url_of(key))  # refuses what is damaged
+    same.check(storage.url_of(folder), index.schemas)
     for entry in json.loads(data)["shards"]:
         yield {name: _moved(value, folder) for name, value in entry.items()}
 

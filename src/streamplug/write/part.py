@@ -43,7 +43,7 @@ class PartTask:
     """Writes the part that has a number.
 
     Attributes:
-        make: Makes the samples of a part.
+        make: Makes the samples of a part; may have a method `describe` that names a part for errors.
         parts: What it makes them from; not part of the repr, as URLs may have secrets.
         places: Where the whole is: a path or a URL, or both; nor is it.
         columns: Encoding of each column by its name.
@@ -78,9 +78,13 @@ class PartTask:
                 self._check(home)
                 if home.exists(index):
                     return  # another attempt was sooner, and ended before this one
-            raise WriterError(
-                f"part {number} ({_shown(self.parts[number])!r:.200}): {type(error).__name__}: {error}"
-            ) from error
+            raise WriterError(f"{self._name(number)}: {type(error).__name__}: {error}") from error
+
+    def _name(self, number: int) -> str:
+        """Return what errors call a part; what makes the samples may have words for it."""
+        part = _shown(self.parts[number])
+        describe = getattr(self.make, "describe", None)
+        return f"part {number} ({part!r:.200})" if describe is None else str(describe(part))
 
     def _check(self, home: Storage) -> None:
         """Refuse a place that is another one on this machine, or now has another data set."""

@@ -8,15 +8,20 @@ bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, NotFound, OutputExistsError
-from streamplug.hashing import new_hash
+from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
+from streamplug.fetch.locks import lock_if_free
+from streamplug.fetch.temporary import make_temporary_home
+from streamplug.hashing import chosen_hashes
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
@@ -25,6 +30,8 @@ from streamplug.plugin.registry import registrations
 from streamplug.write.merge import merge_index
 from streamplug.write.part import PLAN_NAME, Make, PartTask, forget_attempts, part_folder
 from streamplug.write.replaced import remove_set
+
+_LOG = logging.getLogger("streamplug.write")
 
 
 def write_parts(
@@ -47,6 +54,9 @@ def write_parts(
     several shards each. If a run is killed, the same call writes what is missing, and the bytes are those of
     an undisturbed run, if `make` gives the same samples.
 
+    What an unfinished run has left is replaced by a call with other arguments, unless that run is still going
+    on, on this machine. A run that fails before any part is finished removes what it has made.
+
     Args:
         make: Called with one of `parts`, yields its samples: the value of each column by its name. It
             goes to the workers by cloudpickle; modules that it uses must be installed there.
@@ -68,8 +78,8 @@ def write_parts(
         How many shards the data set has.
 
     Raises:
-        OutputExistsError: If there is another data set in `out` and not `exist_ok`, or files that are none
-            of its own.
+        OutputExistsError: If there is another, finished data set in `out` and not `exist_ok`, or files that
+            are none of its own, or another run of this machine is writing there.
         ConfigError: If an argument has no meaning.
         WriterError: If `make` raises, or a sample cannot be written.
     """
@@ -79,11 +89,9 @@ def write_parts(
     # A wrong name must not leave a plan behind that a right one would then contradict.
     if (compression := options.get("compression")) is not None:
         make_plugin("compression", compression)
-    for name in options.get("hashes") or ():
-        new_hash(name)
+    options["hashes"] = chosen_hashes(options.get("hashes"))
     whole = _Whole(out, storage_options)
     plan = _plan(parts, columns, options)
-    whole.begin(plan, exist_ok=exist_ok)
     task = PartTask(
         make,
         tuple(parts),
@@ -95,11 +103,12 @@ def write_parts(
         registrations(),
         batches=batches,
     )
-    done = whole.finished(len(parts))
-    todo = [number for number in range(len(parts)) if number not in done]
-    report(len(done), len(parts))
-    for count, _ in enumerate(workers.run(task, todo), len(done) + 1):
-        report(count, len(parts))
+    with whole.begun(plan, exist_ok=exist_ok):
+        done = whole.finished(len(parts))
+        todo = [number for number in range(len(parts)) if number not in done]
+        report(len(done), len(parts))
+        for count, _ in enumerate(workers.run(task, todo), len(done) + 1):
+            report(count, len(parts))
     forget_attempts(whole.places)
     return merge_index(
         [join(whole.places[-1], part_folder(number)) for number in range(len(parts))],
@@ -133,8 +142,43 @@ class _Whole:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
         self._storage: Storage = open_storage(self.places[-1], options)
 
-    def begin(self, plan: dict[str, Any], *, exist_ok: bool) -> None:
-        """Say what the data set will be made of, or see that it is the one that is there."""
+    @contextmanager
+    def begun(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
+        """Begin, and remove what this run has made if it fails before any part is finished.
+
+        Raises:
+            OutputExistsError: As for `write_parts`.
+        """
+        near = local_path(self.places[-1])
+        made_folder = near is not None and not near.exists()
+        # Other processes of this machine see by the lock that somebody writes here.
+        with _lock_of(self._storage.url) as alone:
+            made = self._begin(plan, exist_ok=exist_ok, alone=alone)
+            try:
+                yield
+            except Exception:
+                if made and not self.finished(plan["parts"]):
+                    with suppress(StreamplugError, OSError):  # the first error says more
+                        self._undo(near if made_folder else None)
+                raise
+
+    def _undo(self, folder: Path | None) -> None:
+        """Remove what a run has made, and the folder if it was made for it."""
+        forget_attempts(self.places)
+        remove_set(self._storage)
+        near = local_path(self.places[-1])
+        if near is not None:
+            for part in near.glob("part-*"):
+                part.rmdir()  # they are empty, or this is an error
+        if folder is not None:
+            folder.rmdir()
+
+    def _begin(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
+        """Say what the data set will be made of, or see that it is the one that is there.
+
+        Returns:
+            Whether it was begun anew.
+        """
         try:
             found = json.loads(self._storage.read(PLAN_NAME))
         except NotFound:
@@ -142,9 +186,21 @@ class _Whole:
         except (ValueError, RecursionError):
             found = {}
         if found == plan:
-            return
+            return False
         if found is not None or self._storage.exists(INDEX_NAME):
-            if not exist_ok:
+            if not (alone or exist_ok):
+                raise OutputExistsError(
+                    f"{self._storage.url} is being written by another process of this machine, as another "
+                    "data set; choose another place, or end that process"
+                )
+            unfinished = _is_plan(found) and not self._storage.exists(INDEX_NAME)
+            if unfinished and (done := self.finished(found["parts"])):
+                _LOG.warning(
+                    "%s: %d finished parts of a data set that was not completed are replaced by another one",
+                    self._storage.url,
+                    len(done),
+                )
+            if not (exist_ok or unfinished):
                 other = _difference(found, plan) if found else "it was written otherwise"
                 raise OutputExistsError(
                     f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
@@ -154,6 +210,7 @@ class _Whole:
         self._storage.delete(INDEX_NAME)
         self._storage.delete(COMPANION_NAME)
         self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
+        return True
 
     def finished(self, count: int) -> set[int]:
         """Return the numbers of the parts that are whole."""
@@ -178,12 +235,32 @@ def _plan(
         "columns": dict(columns),
         "compression": options.get("compression"),
         "format": format_ if isinstance(format_, str) else type(format_).__name__,
-        "hashes": sorted(options.get("hashes") or ()),
+        "hashes": list(options["hashes"]),
         "parts": len(parts),
         "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
         "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
         "version": 1,
     }
+
+
+@contextmanager
+def _lock_of(url: str) -> Iterator[bool]:
+    """Hold the lock of a place while it is written to; gives whether no other process here does."""
+    path = make_temporary_home() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
+    with lock_if_free(path) as alone:
+        try:
+            yield alone
+        finally:
+            if alone:
+                with suppress(OSError):
+                    path.unlink()
+    with suppress(OSError):  # others are there
+        path.parent.rmdir()
+
+
+def _is_plan(found: Any) -> bool:
+    """Say whether what a file has is a plan of ours."""
+    return isinstance(found, dict) and found.keys() >= {"parts", "parts_digest", "columns"}
 
 
 def _difference(found: Any, plan: dict[str, Any]) -> str:

@@ -38,7 +38,8 @@ def remove_set(storage: Storage) -> None:
             f"{storage.url} holds files that are not of the data set there: {shown}{more}; it is left as it "
             "is: remove or move them, or choose another place"
         )
-    for key in keys:
+    # The plan goes last: by it, what is left of a removal that was killed is known to be of a set.
+    for key in sorted(keys, key=lambda key: (key == PLAN_NAME, key != INDEX_NAME)):
         storage.delete(key)
 
 

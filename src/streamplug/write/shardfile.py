@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamplug.fetch.files import partial_file
+from streamplug.fetch.files import output_errors, partial_file
 from streamplug.hashing import digests
 from streamplug.interfaces import Compression
 from streamplug.types import Buffer, FileInfo
@@ -41,8 +41,10 @@ def write_shard_file(
         name = f"{basename}.{compression.suffix}" if compression.suffix else basename
         stored = FileInfo(name, len(packed), digests(hashes, [packed]))
         content = [packed]
+    target = folder / (stored or raw).basename
     with (
-        partial_file(folder / (stored or raw).basename) as part,
+        output_errors(target, (stored or raw).bytes),
+        partial_file(target) as part,
         part.open("wb", _AT_ONCE) as stream,
     ):
         stream.writelines(content)

@@ -13,6 +13,9 @@ from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage, places_of
 
+_MAX_NAMES_IN_ERROR = 3
+"""Files that an error about a directory names."""
+
 
 class Target:
     """The places that a writer's `out` names.
@@ -65,8 +68,8 @@ class Target:
         if self.folder.exists() and any(self.folder.iterdir()):
             if not exist_ok:
                 raise OutputExistsError(
-                    f"{self.folder} is not empty; choose another directory, or pass exist_ok=True to "
-                    "remove what is in it"
+                    f"Directory is not empty: {self.folder} holds {_some_names(self.folder)}; choose another "
+                    "directory, or pass exist_ok=True to remove what is in it"
                 )
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -84,3 +87,14 @@ class Target:
         """Remove the local directory if it was only made for the upload."""
         if self.temporary is not None:
             self.temporary.close()
+
+
+def _some_names(folder: Path) -> str:
+    """Return a few names of what is in a directory, and how many more there are."""
+    names = sorted(path.name for path in folder.iterdir())
+    shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
+    return (
+        f"{shown} and {len(names) - _MAX_NAMES_IN_ERROR:,} more"
+        if len(names) > _MAX_NAMES_IN_ERROR
+        else shown
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,23 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamplug.config import Configurable, check_flags, parse_bytes, whole_number
+from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.fetch.files import partial_file
-from streamplug.hashing import new_hash
+from streamplug.hashing import chosen_hashes
 from streamplug.heap import keep_freed_memory
-from streamplug.index import INDEX_NAME, file_entry, index_bytes, make_encoding
-from streamplug.interfaces import (
-    Column,
-    Compression,
-    Format,
-    Piece,
-    ShardWriter,
-    WriteSettings,
-)
+from streamplug.index import INDEX_NAME, file_entry, index_bytes
+from streamplug.interfaces import Compression, Format, Piece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
+from streamplug.write.columns import encoder, make_columns
 from streamplug.write.existing import Existing
 from streamplug.write.inputs import batches_of
 from streamplug.write.progress import WriteProgress
@@ -38,6 +33,8 @@ from streamplug.write.upload import Uploader
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_LOG = logging.getLogger("streamplug")
 
 _AT_ONCE = 4096
 """Pieces that are collected before they are packed."""
@@ -58,9 +55,10 @@ class Writer(Configurable, section="writer"):
         format: Name of the shard format, or a format.
         keep_local: Whether local files stay after they were uploaded.
         compression: Name, and level after a colon: ``"zstd:11"``; None for none.
-        hashes: Names of the digests that the index shall have of each file.
+        hashes: Names of the digests that the index has of each file, by which readers notice damage: None
+            for ``["xxh3_64"]``, or with `append` those of the set; ``[]`` for none, as mosaicml-streaming.
         size_limit: Size of a raw shard above which the next is begun: bytes, or text such as
-            ``"64mb"``; None writes a single shard.
+            ``"64mb"``; None writes a single shard. A sample that is larger gets a shard of its own.
         samples_limit: Samples of a shard after which the next is begun; None for any number.
         progress_bar: Whether to show samples, shards and bytes as they are written.
         max_workers: Uploads at once; None for four more than there are processors, at most 32.
@@ -69,6 +67,8 @@ class Writer(Configurable, section="writer"):
         append: Whether to add shards to the data set that is in `out`. Its index is replaced last: until
             then, and if this writer is stopped, the set is as it was. One writer at a time may do so.
         storage_options: Settings of the storage that is uploaded to.
+        extra_keys: What to do about keys of a sample that are no columns: ``"error"`` refuses the sample,
+            ``"ignore"`` leaves them out.
 
     Raises:
         OutputExistsError: If there is something in `out` and neither `exist_ok` nor `append`.
@@ -86,7 +86,7 @@ class Writer(Configurable, section="writer"):
         keep_local: bool = False,
         compression: str | None = None,
         hashes: Sequence[str] | None = None,
-        size_limit: int | str | None = 1 << 26,
+        size_limit: float | str | None = 1 << 26,
         samples_limit: int | None = None,
         progress_bar: bool = False,
         max_workers: int | None = None,
@@ -94,6 +94,7 @@ class Writer(Configurable, section="writer"):
         exist_ok: bool = False,
         append: bool = False,
         storage_options: Mapping[str, Any] | None = None,
+        extra_keys: str = "error",
     ) -> None:
         whole_number("retry", retry, 0)
         whole_number("max_workers", max_workers, 1)
@@ -110,19 +111,22 @@ class Writer(Configurable, section="writer"):
             home = open_storage(places_of(out)[-1], storage_options)
             self._before = Existing.read(home, retry)
             columns = self._before.columns(columns, self._format)
-        made = _columns(columns, self._format)
+        made = make_columns(columns, self._format)
         self._compression: Compression | None = None
         if compression is not None:
             self._compression = make("compression", compression)
-        for name in hashes or ():
-            new_hash(name)  # refuses unknown names
-        self._hashes = tuple(sorted(set(hashes or ())))
+        if hashes is None and self._before is not None:
+            hashes = self._before.hashes
+        self._hashes = chosen_hashes(hashes)
         self._most = whole_number("samples_limit", samples_limit, 1) or sys.maxsize
         self._limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
         self._rows: ShardWriter = self._format.writer(
             made, WriteSettings(compression, self._hashes, self._limit)
         )
-        self._encode, self._overhead = self._rows.encode_parts, self._rows.row_overhead
+        self._overhead = self._rows.row_overhead
+        self._encode = encoder(made, self._rows.encode_parts, extra_keys)
+        self._encode_batch = encoder(made, self._rows.encode_batch, extra_keys)
+        self._is_oversize_reported = False
         self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
         if self._bound <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
@@ -186,7 +190,7 @@ class Writer(Configurable, section="writer"):
             EncodeError: As for `write`, or if the columns differ in length.
             WriterError: If the data set is already complete.
         """
-        data, sizes = self._rows.encode_batch(columns)
+        data, sizes = self._encode_batch(columns)
         if self._sizes:
             self._pack()
         ends = np.cumsum(sizes + self._rows.row_overhead)
@@ -196,9 +200,12 @@ class Writer(Configurable, section="writer"):
             spent = int(ends[first - 1]) if first else 0
             fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
             fits = min(fits, first + self._most - self._count)
-            if fits == first or len(self._loose) >= _AT_ONCE:
-                self._make_room(int(ends[first]) - spent)
-                continue
+            if fits <= first or len(self._loose) >= _AT_ONCE:
+                cost = int(ends[first]) - spent
+                self._make_room(cost)
+                if self._rows.base_size + cost <= self._bound:
+                    continue
+                fits = first + 1  # alone in its shard
             if isinstance(data, (bytes, bytearray, memoryview)):
                 self._loose.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
             elif isinstance(data, list):
@@ -235,12 +242,28 @@ class Writer(Configurable, section="writer"):
             self._pack()
             return
         if self._rows.base_size + cost > self._bound:
+            self._accept_oversize(cost, self._samples + number)
+        if number:
+            self._flush()
+
+    def _accept_oversize(self, cost: int, sample: int) -> None:
+        """Check that a sample above the size limit can have a shard of its own; the first is reported."""
+        most = self._rows.max_size
+        if most is not None and self._rows.base_size + cost > most:
             raise EncodeError(
-                f"sample {self._samples + number} takes {cost} bytes, more than a shard of "
-                f"{self._bound} bytes can hold; raise size_limit (a file's own limit is "
-                f"{self._rows.max_size} bytes) or split the sample"
+                f"sample {sample} takes {cost} bytes, more than a shard can hold: its file has at most "
+                f"{most} bytes; split the sample"
             )
-        self._flush()
+        if not self._is_oversize_reported:
+            self._is_oversize_reported = True
+            _LOG.warning(
+                "%s: sample %d takes %d bytes, more than size_limit=%s, and gets a shard of its own, as do "
+                "others like it; raise size_limit to have shards of about one size",
+                self._target.url,
+                sample,
+                cost,
+                self._limit,
+            )
 
     def _pack(self) -> None:
         if self._loose:
@@ -332,6 +355,7 @@ class Writer(Configurable, section="writer"):
             self._close(_GIVEN_UP)
 
 
+@suggest_keywords
 class MDSWriter(Writer):
     """A `Writer` of MDS shards, the format of mosaicml-streaming; see `Writer`."""
 
@@ -365,18 +389,3 @@ def format_of(given: object) -> Format:
     if not isinstance(given, Format):
         raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
     return given
-
-
-def _columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:
-    if not isinstance(columns, Mapping):
-        raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
-    if not columns:
-        raise ConfigError("columns= is empty; name at least one column and its encoding")
-    given: Mapping[Any, Any] = columns
-    for name, spec in given.items():
-        if not (isinstance(name, str) and isinstance(spec, str)):
-            raise ConfigError(f"columns= maps names to encodings, got {name!r}: {spec!r}")
-    return [
-        Column(name, spec, make_encoding(name, spec, format_.encodings))
-        for name, spec in columns.items()
-    ]

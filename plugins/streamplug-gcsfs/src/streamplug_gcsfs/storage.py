@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.interfaces import FsspecStorage
+from streamplug.interfaces.failures import missing_bucket
 from streamplug.interfaces.fsspec import version_of
 from streamplug.types import ObjectInfo
 from streamplug_gcsfs.options import check, gcsfs_options
 
+_LISTED = re.compile(r"(?:^|/)b/[^/]+/o$")
 _WAYS = (
     "run 'gcloud auth application-default login', set GOOGLE_APPLICATION_CREDENTIALS, or pass "
     "storage_options={'token': …}, or {'anon': True} for a public bucket"
@@ -60,6 +63,9 @@ class GCSStorage(FsspecStorage):
         from google.auth.exceptions import GoogleAuthError, TransportError
         from requests.exceptions import RequestException
 
+        # gcsfs names what it asked for; to list or to write fails so only without a bucket.
+        if isinstance(error, FileNotFoundError) and _LISTED.search(str(error)):
+            return missing_bucket(url)
         if getattr(error, "code", None) in (401, "401"):
             return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
         # gcsfs raises it without a number, and a message of its own.

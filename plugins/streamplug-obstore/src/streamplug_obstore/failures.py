@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.interfaces.failures import error_of_status
+from streamplug.interfaces.failures import error_of_status, missing_bucket
 
+_NO_BUCKET = re.compile(
+    r"<Code>(?:NoSuchBucket|ContainerNotFound)</Code>|specified (?:bucket|container) does not exist"
+)
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 # Its own words for where it looks for credentials, none of which is about the object.
 _CREDENTIALS = re.compile(
@@ -32,6 +35,8 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
     """
     # The first part is for people; what follows repeats it as data.
     text = str(error).partition("\n\nDebug source")[0]
+    if _NO_BUCKET.search(text):
+        return missing_bucket(url)
     if isinstance(error, FileNotFoundError):
         return NotFound(f"{url} does not exist")
     if denied := _why_denied(error, text, ways):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, Encoding, decoding
+from streamplug.interfaces.arrow import maps_as_dicts
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.nested import is_file
 from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of
@@ -82,13 +83,15 @@ class Others(Chunk):
 
     def __init__(self, array: pa.Array) -> None:
         self._array, self.nbytes = array, array.nbytes
+        self._convert = maps_as_dicts(array.type)
 
     def one(self, row: int) -> Any:
-        return self._array[row].as_py()
+        value = self._array[row].as_py()
+        return value if self._convert is None else self._convert(value)
 
     def take(self, rows: Int64) -> list[Any]:
         values: list[Any] = self._array.take(pa.array(rows)).to_pylist()
-        return values
+        return values if self._convert is None else [self._convert(value) for value in values]
 
 
 class Perhaps(Chunk):

@@ -122,7 +122,10 @@ class RayBatches:
                 ray.kill(worker)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands: behind the batch that was handed out last."""
+        """Return where the run stands: behind the batch that was handed out last.
+
+        It has no random numbers but what follows from the seed, the epoch and the samples of a batch.
+        """
         return self.dataset.state_dict()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamplug import Writer
-from streamplug.errors import ConfigError, EncodeError, NotFound
+from streamplug.errors import ConfigError, DataError, EncodeError, NotFound
+from streamplug.interfaces.arrow import to_python
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import join
 
@@ -97,7 +98,10 @@ def _values(batch: Any, name: str) -> Any:
         element = column.type.value_type
         if kinds.is_integer(element) or kinds.is_floating(element):
             return [_array(name, values) for values in column]
-    return column.to_pylist()
+    try:
+        return to_python(column)
+    except DataError as error:
+        raise EncodeError(f"column {name!r}: {error}") from error
 
 
 def _array(name: str, values: Any) -> Any:

@@ -60,7 +60,10 @@ def _encoding(kind: Any) -> str | None:
 
 
 def _is_json(kind: Any) -> bool:
-    """Say whether values of a type become JSON and come back as they were."""
+    """Say whether values of a type become JSON and come back as they were, but for keys of maps."""
+    if hasattr(kind, "keyType"):  # keys become text, as JSON has no others
+        key = kind.keyType.simpleString()
+        return key in _PLAIN and key not in ("binary", "float") and _is_json(kind.valueType)
     if hasattr(kind, "elementType"):
         return _is_json(kind.elementType)
     if hasattr(kind, "fields"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug import Writer
+from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug_text.jsonl import JSONL
 from streamplug_text.xsv import CSV, TSV, XSV
@@ -15,6 +16,7 @@ Columns = Mapping[str, str]
 Out = str | Path | tuple[str | Path, str]
 
 
+@suggest_keywords
 class JSONLWriter(Writer):
     r"""A `Writer` of shards that have a JSON object per line.
 
@@ -38,6 +40,7 @@ JSONWriter = JSONLWriter
 """The name that mosaicml-streaming has for `JSONLWriter`."""
 
 
+@suggest_keywords
 class XSVWriter(Writer):
     r"""A `Writer` of shards that have values between separators, a sample per line; nothing is quoted.
 
@@ -60,6 +63,7 @@ class XSVWriter(Writer):
         super().__init__(columns=columns, out=out, format=XSV(separator, newline), **kwargs)
 
 
+@suggest_keywords
 class CSVWriter(Writer):
     r"""An `XSVWriter` whose separator is a comma."""
 

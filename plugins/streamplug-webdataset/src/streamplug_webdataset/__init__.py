@@ -7,17 +7,21 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug_webdataset.arrays import (
+        numpy_dumps,
+    )
     from streamplug_webdataset.compat import (
         DataPipeline,
-        ResampledShards,
-        SimpleShardList,
         WebDataset,
-        single_node_only,
-        split_by_node,
-        split_by_worker,
-        tarfile_to_samples,
     )
-    from streamplug_webdataset.decoding import Continue, gzfilter, handle_extension, imagehandler
+    from streamplug_webdataset.decoding import (
+        Continue,
+        Decoder,
+        DecodingError,
+        gzfilter,
+        handle_extension,
+        imagehandler,
+    )
     from streamplug_webdataset.filters import (
         associate,
         batched,
@@ -47,22 +51,69 @@ if TYPE_CHECKING:
         warn_and_continue,
         warn_and_stop,
     )
-    from streamplug_webdataset.loader import WebLoader
-    from streamplug_webdataset.tarwriter import ShardWriter, TarWriter
-    from streamplug_webdataset.writer import WebDatasetWriter
+    from streamplug_webdataset.iterable import (
+        Cached,
+        FluidWrapper,
+        IterablePipeline,
+    )
+    from streamplug_webdataset.loader import (
+        WebLoader,
+    )
+    from streamplug_webdataset.mix import (
+        MockDataset,
+        RandomMix,
+        RoundRobin,
+    )
+    from streamplug_webdataset.samples import (
+        getfirst,
+        info,
+        transform_with,
+        xdecode,
+    )
+    from streamplug_webdataset.shardlists import (
+        ResampledShards,
+        SimpleShardList,
+        non_empty,
+        resampled,
+        shardspec,
+        single_node_only,
+        split_by_node,
+        split_by_worker,
+    )
+    from streamplug_webdataset.tariterators import (
+        tarfile_samples,
+        tarfile_to_samples,
+    )
+    from streamplug_webdataset.tarwriter import (
+        ShardWriter,
+        TarWriter,
+    )
+    from streamplug_webdataset.utils import (
+        PipelineStage,
+        repeatedly,
+    )
+    from streamplug_webdataset.wrapped import (
+        torch_dumps,
+        torch_loads,
+    )
+    from streamplug_webdataset.writer import (
+        WebDatasetWriter,
+    )
 
 _HOMES = {
+    "arrays": ("numpy_dumps",),
     "compat": (
         "DataPipeline",
-        "ResampledShards",
-        "SimpleShardList",
         "WebDataset",
-        "single_node_only",
-        "split_by_node",
-        "split_by_worker",
-        "tarfile_to_samples",
     ),
-    "decoding": ("Continue", "gzfilter", "handle_extension", "imagehandler"),
+    "decoding": (
+        "Continue",
+        "Decoder",
+        "DecodingError",
+        "gzfilter",
+        "handle_extension",
+        "imagehandler",
+    ),
     "filters": (
         "associate",
         "batched",
@@ -92,16 +143,78 @@ _HOMES = {
         "warn_and_continue",
         "warn_and_stop",
     ),
+    "iterable": (
+        "Cached",
+        "FluidWrapper",
+        "IterablePipeline",
+    ),
     "loader": ("WebLoader",),
-    "tarwriter": ("ShardWriter", "TarWriter"),
+    "mix": (
+        "MockDataset",
+        "RandomMix",
+        "RoundRobin",
+    ),
+    "samples": (
+        "getfirst",
+        "info",
+        "transform_with",
+        "xdecode",
+    ),
+    "shardlists": (
+        "ResampledShards",
+        "SimpleShardList",
+        "non_empty",
+        "resampled",
+        "shardspec",
+        "single_node_only",
+        "split_by_node",
+        "split_by_worker",
+    ),
+    "tariterators": (
+        "tarfile_samples",
+        "tarfile_to_samples",
+    ),
+    "tarwriter": (
+        "ShardWriter",
+        "TarWriter",
+    ),
+    "utils": (
+        "PipelineStage",
+        "repeatedly",
+    ),
+    "wrapped": (
+        "torch_dumps",
+        "torch_loads",
+    ),
     "writer": ("WebDatasetWriter",),
+}
+_MODULES = {
+    "autodecode",
+    "compat",
+    "filters",
+    "handlers",
+    "mix",
+    "shardlists",
+    "tariterators",
+    "tenbin",
+    "utils",
+    "writer",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Cached",
     "Continue",
     "DataPipeline",
+    "Decoder",
+    "DecodingError",
+    "FluidWrapper",
+    "IterablePipeline",
+    "MockDataset",
+    "PipelineStage",
+    "RandomMix",
     "ResampledShards",
+    "RoundRobin",
     "ShardWriter",
     "SimpleShardList",
     "TarWriter",
@@ -113,33 +226,45 @@ __all__ = [
     "decode",
     "detshuffle",
     "extract_keys",
+    "getfirst",
     "gzfilter",
     "handle_extension",
     "ignore_and_continue",
     "ignore_and_stop",
     "imagehandler",
+    "info",
     "listed",
     "log_keys",
     "map",
     "map_dict",
     "map_tuple",
+    "non_empty",
+    "numpy_dumps",
     "pipelinefilter",
     "rename",
     "rename_keys",
+    "repeatedly",
     "reraise_exception",
+    "resampled",
     "rsample",
     "select",
+    "shardspec",
     "shuffle",
     "single_node_only",
     "slice",
     "split_by_node",
     "split_by_worker",
+    "tarfile_samples",
     "tarfile_to_samples",
     "to_tuple",
+    "torch_dumps",
+    "torch_loads",
+    "transform_with",
     "unbatched",
     "unlisted",
     "warn_and_continue",
     "warn_and_stop",
+    "xdecode",
 ]
 
 
@@ -152,6 +277,8 @@ if not TYPE_CHECKING:  # else any name would be one of the package
                 "WebLoader is a loader of torch, which is not installed: pip install torch; without "
                 "it, iterate over the pipeline"
             )
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
         if name in _HOME:
             return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

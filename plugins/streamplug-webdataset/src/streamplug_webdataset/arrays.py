@@ -10,6 +10,7 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding, wrong_type
@@ -104,3 +105,12 @@ def _file(data: bytes, magic: bytes, kind: str) -> bytes:
     if not data.startswith(magic):
         raise EncodeError(f"{kind}: not a .{kind} file, it begins with {data[:8]!r}")
     return data
+
+
+def numpy_dumps(data: NDArray[Any]) -> bytes:
+    """Return an array as the bytes of a ``.npy`` file.
+
+    Raises:
+        EncodeError: If it is none, or one of Python objects.
+    """
+    return Npy().encode(data)

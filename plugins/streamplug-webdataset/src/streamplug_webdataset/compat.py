@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.handlers import reraise_exception
+from streamplug_webdataset.iterable import IterablePipeline, flattened
+from streamplug_webdataset.names import KEY, split_name
 from streamplug_webdataset.pipeline import Pipeline, Wish
+from streamplug_webdataset.shardlists import (
+    ResampledShards,
+    SimpleShardList,
+    Splitter,
+    Urls,
+    located,
+)
 from streamplug_webdataset.source import Archives
-from streamplug_webdataset.stages import Shuffle
-
-Urls = str | Sequence[str]
+from streamplug_webdataset.stages import LEFT_OUT, Each, Shuffle, Stage
+from streamplug_webdataset.tariterators import (
+    Expander,
+    RenameFiles,
+    SelectFiles,
+    check_handler,
+    chosen_files,
+    tarfile_samples,
+)
+from streamplug_webdataset.utils import PipelineStage
 
 _OURS = {"streams", "remote", "format", "shuffle", "shuffle_seed", "shuffle_block_size"}
 _OURS |= {"curriculum", "epoch_size", "decoders"}
-
-
-class Splitter:
-    """Stands for what deals archives to processes: the plan deals samples, so there is nothing to do."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-split_by_node = Splitter("split_by_node")
-split_by_worker = Splitter("split_by_worker")
-single_node_only = Splitter("single_node_only")
 
 
 class WebDataset(Pipeline):
@@ -83,8 +84,8 @@ class WebDataset(Pipeline):
         detshuffle: bool = False,
         nodesplitter: Any = None,
         workersplitter: Any = None,
-        select_files: None = None,
-        rename_files: None = None,
+        select_files: SelectFiles | None = None,
+        rename_files: RenameFiles | None = None,
         empty_check: bool = True,
         verbose: bool = False,
         seed: int | None = None,
@@ -105,11 +106,8 @@ class WebDataset(Pipeline):
                 )
         if detshuffle not in (True, False):
             raise ConfigError(f"detshuffle={detshuffle!r}: expected True or False")
-        refused = {"url_to_name": url_to_name, "select_files": select_files}
-        refused["rename_files"] = rename_files
-        for name, value in refused.items():
-            if value is not None:
-                raise ConfigError(f"{name}= is not there: {_INSTEAD[name]}")
+        if url_to_name is not None:
+            raise ConfigError("url_to_name= is not there: the cache keeps archives apart by itself")
         if taken := sorted(_OURS & options.keys()):
             raise ConfigError(f"{', '.join(taken)}: set by the pipeline; see its methods")
         resampled = resampled or mode == "resampled"
@@ -135,114 +133,94 @@ class WebDataset(Pipeline):
             passes=0 if resampled or repeat else 1,
         )
         super().__init__(wish)
+        if select_files is not None or rename_files is not None:
+            self._add(_files_stage(select_files, rename_files))
+            self._open(self._data.standing.place.ranks, self._data.size)
 
 
-_INSTEAD = {
-    "url_to_name": "the cache keeps archives apart by itself",
-    "select_files": "name the extensions in columns=, or select samples with select()",
-    "rename_files": "rename values with rename()",
-}
+def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stage:
+    """Return the stage that selects and renames the files of samples."""
 
+    def apply(sample: dict[str, Any]) -> Any:
+        changed = {name: value for name, value in sample.items() if name.startswith("__")}
+        before = len(changed)
+        for name, value in chosen_files(sample, select, rename):
+            key, extension = split_name(name) or ("", "")
+            if key != sample[KEY]:
+                raise DataError(
+                    f"rename_files made {name!r} of a file of {sample[KEY]!r}: only extensions may change; "
+                    "tarfile_to_samples(rename_files=…) in a DataPipeline takes any names"
+                )
+            if extension in changed:
+                raise DataError(f"after rename_files {key!r} has two files {extension!r}")
+            changed[extension] = value
+        return changed if len(changed) > before else LEFT_OUT
 
-def check_handler(handler: Any) -> None:
-    """Refuse what would leave out archives.
-
-    Raises:
-        ConfigError: If a handler is anything but `reraise_exception`.
-    """
-    if getattr(handler, "__name__", "") != "reraise_exception":
-        raise ConfigError(
-            f"handler={getattr(handler, '__name__', handler)!r:.80}: an archive that cannot be read is an "
-            "error, for the order depends on all of them; repair it, or leave it out of the list. Stages, "
-            "such as decode(), take handlers"
-        )
-
-
-def located(urls: Any) -> str | list[str]:
-    """Return where archives are, as a stream takes it.
-
-    Raises:
-        ConfigError: If that is nothing it can read.
-    """
-    if isinstance(urls, str):
-        parts = urls.split("::")
-        return _url(parts[0]) if len(parts) == 1 else [_url(each) for each in parts]
-    if isinstance(urls, Iterable) and not isinstance(urls, (dict, bytes)):
-        found = [_url(each) for each in urls]
-        if found:
-            return found
-    raise ConfigError(f"urls={urls!r:.80}: expected paths or URLs of archives")
-
-
-def _url(url: Any) -> str:
-    text = str(url)
-    if text.startswith("pipe:") or text == "-":
-        raise ConfigError(
-            f"{text[:80]!r}: what a program prints has no order to return to; name the URL itself, such as "
-            "s3://bucket/x-{0000..0099}.tar, which the storages read"
-        )
-    if text.endswith((".yaml", ".yml", ".json")):
-        raise ConfigError(
-            f"{text!r:.80}: expected archives; mix data sets with streams of StreamingDataset"
-        )
-    return text
-
-
-# -- as a list of stages ----------------------------------------------------------------
-
-
-class SimpleShardList:
-    """The archives that a `DataPipeline` begins with."""
-
-    endless = False
-
-    def __init__(self, urls: Urls, seed: int | None = None) -> None:
-        """Read these; in random order if there is a seed."""
-        self.urls, self.seed = urls, seed
-
-
-class ResampledShards(SimpleShardList):
-    """Archives that are read without end, pass after pass, in random order."""
-
-    endless = True
-
-
-class Expander:
-    """Stands for what makes samples of archives."""
-
-
-def tarfile_to_samples(handler: Callable[[Exception], Any] = reraise_exception) -> Expander:
-    """Make samples of archives, in a `DataPipeline`; a damaged archive is an error."""
-    check_handler(handler)
-    return Expander()
+    return Each("select_files", apply, keeps=False)
 
 
 class DataPipeline(Pipeline):
-    """A pipeline that is written as a list of stages: `SimpleShardList`, …, `tarfile_to_samples`, ….
+    """A pipeline that is written as a list of stages.
 
-    Raises:
-        ConfigError: If the list does not begin so.
+    One that begins with `SimpleShardList` or `ResampledShards`, has only splitters and `shuffle` before
+    `tarfile_to_samples`, and then what is done with samples, is on a plan as `WebDataset`, with a state.
+    Any other is an `IterablePipeline`: it reads its first stage, an iterable such as a loader or a list, or a
+    function that returns an iterator, and has no state.
     """
+
+    def __new__(cls, *stages: Any, **options: Any) -> Any:
+        """Return a pipeline of the kind that `stages` ask for.
+
+        Raises:
+            ConfigError: If `options` are given, and there is no plan that they could be for.
+        """
+        if not stages or _planned(flattened(stages)):  # without any, it is being copied
+            return super().__new__(cls)
+        if options:
+            raise ConfigError(
+                f"{', '.join(options)}: options of data sets, for pipelines that begin with "
+                "SimpleShardList(urls), and have tarfile_to_samples() before what is done with samples; this "
+                "one is over an iterable"
+            )
+        return IterablePipeline(*stages)
 
     def __init__(self, *stages: Any, **options: Any) -> None:
         """Read the archives in `stages`; `options` as for `WebDataset`."""
-        flat = [s for each in stages for s in (each if isinstance(each, list) else [each])]
-        flat = [each for each in flat if each is not None]
-        at = next((i for i, each in enumerate(flat) if isinstance(each, Expander)), 0)
-        if not at or not isinstance(flat[0], SimpleShardList):
+        flat = flattened(stages)
+        if not flat:
             raise ConfigError(
-                "a DataPipeline begins with SimpleShardList(urls), and has tarfile_to_samples() before what "
-                "is done with samples"
+                "a DataPipeline begins with SimpleShardList(urls), or with an iterable"
             )
-        shards, mixed = flat[0], flat[0].endless or flat[0].seed is not None
-        for each in flat[1:at]:
-            if not isinstance(each, (Splitter, Shuffle)):
-                raise ConfigError(
-                    f"{each!r:.80}: between archives and samples there may be shuffle()"
-                )
-            mixed = mixed or isinstance(each, Shuffle)
-        settings = {"shardshuffle": mixed, "seed": shards.seed, "resampled": shards.endless}
-        made: Pipeline = WebDataset(shards.urls, **{**settings, **options})
+        shards, at = flat[0], _expander_of(flat)
+        expander = flat[at] if isinstance(flat[at], Expander) else Expander()
+        endless = isinstance(shards, ResampledShards)
+        mixed = endless or shards.seed is not None
+        mixed = mixed or any(isinstance(each, Shuffle) for each in flat[1:at])
+        settings = {"shardshuffle": mixed, "seed": shards.seed, "resampled": endless}
+        settings |= {"select_files": expander.select_files, "rename_files": expander.rename_files}
+        made: Pipeline = WebDataset(shards.remote, **{**settings, **options})
         if flat[at + 1 :]:
             made = made.compose(*flat[at + 1 :])
         self.__dict__.update(made.__dict__)
+
+
+DataPipeline.register(IterablePipeline)
+
+
+def _expander_of(flat: Sequence[Any]) -> int:
+    """Return the number of the stage that makes samples of archives; 0 if there is none."""
+    return next(
+        (i for i, each in enumerate(flat) if isinstance(each, Expander) or each is tarfile_samples),
+        0,
+    )
+
+
+def _planned(flat: Sequence[Any]) -> bool:
+    """Say whether stages can be read in the order of a plan."""
+    at = _expander_of(flat)
+    if not at or any(isinstance(each, PipelineStage) for each in flat):
+        return False
+    shards = flat[0]
+    known = type(shards) is SimpleShardList or (type(shards) is ResampledShards and shards.plain)
+    between = all(isinstance(each, (Splitter, Shuffle)) for each in flat[1:at])
+    return known and between and not getattr(flat[at], "rename_files", None)

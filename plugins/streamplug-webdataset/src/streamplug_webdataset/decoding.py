@@ -15,6 +15,7 @@ from streamplug.errors import ConfigError, DecodeError, UnsafeTypeError
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import make
 from streamplug_webdataset.extensions import encoding_of
+from streamplug_webdataset.names import KEY, URL
 
 Decode = Callable[[str, Any], Any]
 """Takes the extension, with a dot before it, and the bytes; returns the value, or None if it knows none."""
@@ -33,6 +34,36 @@ class Continue(NamedTuple):
 
     key: str
     data: bytes
+
+
+class DecodingError(DecodeError):
+    """A value of a sample cannot be decoded.
+
+    Attributes:
+        url: The archive.
+        key: The key of the sample.
+        k: The name of the value.
+        sample: What the value was: its type, as text.
+    """
+
+    def __init__(self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None) -> None:
+        """Say which value it is; the cause says why."""
+        super().__init__(f"{key}.{k} in {url} ({sample}) cannot be decoded")
+        self.url, self.key, self.k, self.sample = url, key, k, sample
+
+    def because(self, error: Exception) -> DecodingError:
+        """Return this error with its cause in its text."""
+        self.args = (f"{self.args[0]}: {type(error).__name__}: {error}",)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _decoding_error, (self.args, self.url, self.key, self.k, self.sample)
+
+
+def _decoding_error(args: tuple[Any, ...], *what: Any) -> DecodingError:
+    error = DecodingError(*what)
+    error.args = args
+    return error
 
 
 class Decoder:
@@ -86,16 +117,19 @@ class Decoder:
         """
         if not isinstance(sample, Mapping):
             raise ConfigError(f"decode() takes dicts, got {type(sample).__name__}: do it earlier")
-        return {name: self._value(name, value, sample) for name, value in sample.items()}
+        return {
+            name: value if name.startswith("__") else self._value(name, value, sample)
+            for name, value in sample.items()
+        }
 
     def _value(self, name: str, value: Any, sample: Mapping[str, Any]) -> Any:
-        if name.startswith("__") or (self._only is not None and name not in self._only):
+        if self._only is not None and name not in self._only:
             return value
         if not isinstance(value, bytes):
             if self._partial:
                 return value
             raise DecodeError(
-                f"{sample.get('__key__')}: {name!r} is {type(value).__name__}, not bytes, so it has been "
+                f"{sample.get(KEY)}: {name!r} is {type(value).__name__}, not bytes, so it has been "
                 "decoded before; pass partial=True to leave it as it is"
             )
         try:
@@ -103,9 +137,9 @@ class Decoder:
         except UnsafeTypeError:
             raise
         except Exception as error:
-            raise DecodeError(
-                f"{sample.get('__key__')}.{name}: {type(error).__name__}: {error}"
-            ) from error
+            kind = f"{len(value)} bytes"
+            found = DecodingError(sample.get(URL), sample.get(KEY), name, kind)
+            raise found.because(error) from error
 
     def _decoded(self, key: str, data: bytes) -> Any:
         for decode in self._decoders:
@@ -136,8 +170,8 @@ def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
     own = encoding(spec)
     if own.unsafe and not unsafe:
         raise UnsafeTypeError(
-            f"decoding {key!r} can run code from the data; pass allow_unsafe_types=True to WebDataset if you "
-            "trust its writer, or name what to decode with only="
+            f"decoding {key!r} can run code from the data; pass allow_unsafe_types=True to decode() or "
+            "WebDataset if you trust its writer, or name what to decode with only="
         )
     return own.decode(memoryview(data))
 
@@ -149,12 +183,12 @@ def encoding(spec: str) -> Encoding:
     return made
 
 
-def handle_extension(extensions: str, decode: Callable[[bytes], Any]) -> Decode:
+def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Decode:
     """Return a decoder for some extensions, with blanks between them, such as ``"seg.png jpg"``."""
     endings = tuple(f".{each}" for each in extensions.lower().split())
 
     def handler(key: str, data: bytes) -> Any:
-        return decode(data) if key.lower().endswith(endings) else None
+        return f(data) if key.lower().endswith(endings) else None
 
     return handler
 
@@ -163,35 +197,41 @@ def handle_extension(extensions: str, decode: Callable[[bytes], Any]) -> Decode:
 
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
 
+IMAGE_SPECS: Mapping[str, tuple[str, str, str]] = {
+    **{f"{mode}8": ("numpy", "uint8", mode) for mode in _MODES},
+    **{mode: ("numpy", "float", mode) for mode in _MODES},
+    **{f"torch{mode}8": ("torch", "uint8", mode) for mode in _MODES},
+    **{f"torch{mode}": ("torch", "float", mode) for mode in _MODES},
+    "torch": ("torch", "float", "rgb"),
+    **{f"pil{mode}": ("pil", "", mode) for mode in _MODES},
+    "pil": ("pil", "", "rgb"),
+}
+"""What images can become: the kind of value, the type of its numbers, and its channels."""
 
-def imagehandler(spec: str, extensions: Iterable[str] | None = None) -> Decode:
+
+def imagehandler(imagespec: str, extensions: Iterable[str] | None = None) -> Decode:
     """Return a decoder of image files.
 
     Args:
-        spec: What images become: ``pil``, ``rgb`` (an array of float32 from 0 to 1, height × width × 3) or
-            ``torch`` (a tensor, 3 × height × width); ``rgb8``, ``torchrgb8`` of bytes instead; and all of
+        imagespec: What images become: ``pil``, ``rgb`` (an array of float32 from 0 to 1, height × width × 3)
+            or ``torch`` (a tensor, 3 × height × width); ``rgb8``, ``torchrgb8`` of bytes instead; and all of
             these with ``l`` or ``rgba`` in place of ``rgb``.
         extensions: Those of image files; None for what Pillow reads.
 
     Raises:
         ConfigError: If there is no such spec, or no Pillow.
     """
-    kind = next((k for k in ("torch", "pil") if spec.startswith(k)), "")
-    mode, eight, rest = spec[len(kind) :].partition("8")
-    known = mode in _MODES or (mode == "" and kind and not eight)
-    if not known or rest or (kind == "pil" and eight):
-        names = [f"{k}{m}{e}" for k in ("", "torch") for m in _MODES for e in ("", "8")]
-        names += [f"pil{m}" for m in _MODES]
+    if imagespec not in IMAGE_SPECS:
         raise ConfigError(
-            f"decode({spec!r}): nothing that images can become; choose one of {', '.join(names)}, "
-            "pil, torch"
+            f"decode({imagespec!r}): nothing that images can become; choose one of {', '.join(IMAGE_SPECS)}"
         )
     try:
         from PIL import Image
     except ImportError:
-        raise ConfigError(f"decode({spec!r}) needs Pillow: pip install pillow") from None
+        raise ConfigError(f"decode({imagespec!r}) needs Pillow: pip install pillow") from None
     endings = _readable(Image) if extensions is None else frozenset(extensions)
-    return applied(_image, kind, _MODES[mode or "rgb"], not eight, endings)
+    kind, numbers, mode = IMAGE_SPECS[imagespec]
+    return applied(_image, kind, _MODES[mode], numbers == "float", endings)
 
 
 @cache

@@ -26,6 +26,7 @@ from streamplug_webdataset.stages import (
     Stage,
     Unbatched,
 )
+from streamplug_webdataset.tally import Tally
 
 Function = Callable[[Any], Any]
 
@@ -43,21 +44,43 @@ class Decoding(Each):
         return Decoding(self._decoder.trusting(), self._handler)
 
 
-def shuffle(size: int, *, initial: int | None = None, seed: int | None = None) -> Stage:
-    """Mix samples over a distance of `size`.
+def shuffle(
+    bufsize: int = 1000,
+    initial: int = 100,
+    rng: None = None,
+    seed: int | None = None,
+    handler: None = None,
+) -> Stage:
+    """Mix samples over a distance of `bufsize`.
 
-    Before samples are batched this is the shuffle of the plan, with `size` as its block size: archives come
-    in random order, samples of several are mixed, and nothing is held in memory for it. Later it mixes the
-    samples within blocks of `size`.
+    Before samples are batched this is the shuffle of the plan, with `bufsize` as its block size: archives
+    come in random order, samples of several are mixed, and nothing is held in memory for it. Later it mixes
+    the samples within blocks of `bufsize`.
 
     Args:
-        size: Over how many samples to mix; below 1, none.
+        bufsize: Over how many samples to mix; below 1, none.
         initial: Taken for the sake of existing programs: there is no buffer to be filled.
+        rng: Only None: orders are those of a seed, so that they can be had again.
         seed: Of the order; None for that of the data set.
+        handler: Only None: mixing does not fail.
+
+    Raises:
+        ConfigError: If an argument has no meaning.
     """
+    _check_initial(initial)
+    if rng is not None:
+        raise ConfigError(
+            f"shuffle(rng={rng!r:.60}): orders are those of a seed, so that a run can be resumed: "
+            "pass seed="
+        )
+    if handler is not None:
+        raise ConfigError("shuffle(handler=…): mixing samples does not fail; leave it out")
+    return Shuffle(bufsize, seed)
+
+
+def _check_initial(initial: Any) -> None:
     if initial is not None and (isinstance(initial, bool) or not isinstance(initial, int)):
         raise ConfigError(f"shuffle(initial={initial!r:.60}): expected a number of samples")
-    return Shuffle(size, seed)
 
 
 def decode(
@@ -67,6 +90,7 @@ def decode(
     only: str | Iterable[str] | None = None,
     partial: bool = False,
     handler: Handler = reraise_exception,
+    allow_unsafe_types: bool = False,
 ) -> Stage:
     """Decode values by their extensions.
 
@@ -79,18 +103,20 @@ def decode(
         only: The extensions to decode; None for all.
         partial: Whether values that are not bytes are left as they are, else they are an error.
         handler: What to do about samples that cannot be decoded.
+        allow_unsafe_types: Whether to decode values that can run code, such as pickles.
     """
-    return Decoding(Decoder(handlers, pre, post, only, partial), handler)
+    decoder = Decoder(handlers, pre, post, only, partial, unsafe=allow_unsafe_types)
+    return Decoding(decoder, handler)
 
 
-def map(function: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A001 - the word that users know
+def map(f: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A001 - the word that users know
     """Apply a function to each sample; one for which it returns None is left out.
 
     Where a dict becomes a dict, it keeps its ``__key__``.
     """
 
     def apply(sample: Any) -> Any:
-        output = function(sample)
+        output = f(sample)
         if output is None:
             return LEFT_OUT
         if isinstance(sample, dict) and isinstance(output, dict) and KEY in sample:
@@ -219,9 +245,11 @@ def extract_keys(
     return Each("extract_keys", apply)
 
 
-def associate(more: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any]]) -> Stage:
+def associate(
+    associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any]],
+) -> Stage:
     """Add values by the samples' keys, from a dict of dicts or a function that returns one."""
-    find = more if callable(more) else lambda key: more.get(key, {})
+    find = associator if callable(associator) else lambda key: associator.get(key, {})
     return Each("associate", lambda sample: {**sample, **find(sample[KEY])})
 
 
@@ -292,9 +320,35 @@ def rsample(p: float = 0.5) -> Stage:
     return Sampled(p)
 
 
-def detshuffle(bufsize: int = 1000, initial: int = 100, seed: int | None = None) -> Stage:
-    """Mix samples, as `shuffle`: every order can be had again."""
-    return shuffle(bufsize, initial=initial, seed=seed)
+class detshuffle(Shuffle):  # noqa: N801 - the word that users know
+    """Mixes samples, as `shuffle`: every order can be had again.
+
+    Attributes:
+        epoch: Which one it mixed last, from -1.
+    """
+
+    name = "detshuffle"
+
+    def __init__(
+        self, bufsize: int = 1000, initial: int = 100, seed: int = 0, epoch: int = -1
+    ) -> None:
+        """Mix over `bufsize` samples; the order is that of `seed` and of the epoch.
+
+        Raises:
+            ConfigError: If an argument has no meaning.
+        """
+        _check_initial(initial)
+        if epoch != -1:
+            raise ConfigError(
+                f"detshuffle(epoch={epoch!r:.60}): the data set counts epochs; leave it out"
+            )
+        super().__init__(bufsize, seed)
+        self.epoch = epoch
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        for output in super().run(source, tally, at):
+            self.epoch = tally.epoch or 0
+            yield output
 
 
 def pipelinefilter(function: Callable[..., Iterable[Any]]) -> Callable[..., Stage]:
@@ -311,9 +365,13 @@ def pipelinefilter(function: Callable[..., Iterable[Any]]) -> Callable[..., Stag
     return stage
 
 
-def log_keys(logfile: str) -> Stage:
-    """Note the keys of samples in a file, each with the process that read it."""
-    return LogKeys(logfile)
+def log_keys(logfile: str | None = None) -> Stage:
+    """Note the keys of samples in a file, each with the process that read it; None for nothing."""
+    return LogKeys(logfile) if logfile else Each("log_keys", _same)
+
+
+def _same(sample: Any) -> Any:
+    return sample
 
 
 def _functions(stage: str, functions: Iterable[Any]) -> None:

@@ -10,6 +10,7 @@ from streamplug_webdataset import filters
 from streamplug_webdataset.collate import collated
 from streamplug_webdataset.decoding import Decode
 from streamplug_webdataset.handlers import Handler, reraise_exception
+from streamplug_webdataset.samples import info, xdecode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,9 +34,27 @@ class Fluent(abc.ABC):
         """Add a function that takes an iterator, and what else is given here."""
         return self.compose(_Then(function, args, kwargs))
 
-    def shuffle(self, size: int, *, initial: int | None = None, seed: int | None = None) -> Self:
-        """Mix samples over a distance of `size`; see `filters.shuffle`."""
-        return self.compose(filters.shuffle(size, initial=initial, seed=seed))
+    def shuffle(self, size: int = 1000, *, bufsize: int | None = None, **kw: Any) -> Self:
+        """Mix samples over a distance of `size`; see `filters.shuffle`.
+
+        Args:
+            size: Over how many samples.
+            bufsize: The same by another name, which counts if it is given.
+            **kw: `initial` and `seed`.
+        """
+        return self.compose(filters.shuffle(size if bufsize is None else bufsize, **kw))
+
+    def detshuffle(self, bufsize: int = 1000, initial: int = 100, seed: int = 0) -> Self:
+        """Mix samples; see `filters.detshuffle`."""
+        return self.compose(filters.detshuffle(bufsize, initial, seed))
+
+    def info(self, *args: Any, **kw: Any) -> Self:
+        """Print what some samples are like; see `samples.info`."""
+        return self.compose(info(*args, **kw))
+
+    def xdecode(self, *args: Any, **kw: Any) -> Self:
+        """Decode values by patterns; see `samples.xdecode`."""
+        return self.compose(xdecode(*args, **kw))
 
     def decode(
         self,
@@ -45,17 +64,24 @@ class Fluent(abc.ABC):
         only: str | Iterable[str] | None = None,
         partial: bool = False,
         handler: Handler = reraise_exception,
+        allow_unsafe_types: bool = False,
     ) -> Self:
         """Decode values by their extensions; see `filters.decode`."""
         return self.compose(
             filters.decode(
-                *handlers, pre=pre, post=post, only=only, partial=partial, handler=handler
+                *handlers,
+                pre=pre,
+                post=post,
+                only=only,
+                partial=partial,
+                handler=handler,
+                allow_unsafe_types=allow_unsafe_types,
             )
         )
 
-    def map(self, function: Callable[[Any], Any], handler: Handler = reraise_exception) -> Self:
+    def map(self, f: Callable[[Any], Any], handler: Handler = reraise_exception) -> Self:
         """Apply a function to each sample; see `filters.map`."""
-        return self.compose(filters.map(function, handler=handler))
+        return self.compose(filters.map(f, handler=handler))
 
     def map_dict(
         self, handler: Handler = reraise_exception, **functions: Callable[[Any], Any]
@@ -98,9 +124,9 @@ class Fluent(abc.ABC):
         """Keep each sample with a probability; see `filters.rsample`."""
         return self.compose(filters.rsample(p))
 
-    def associate(self, more: Any) -> Self:
+    def associate(self, associator: Any) -> Self:
         """Add values by the samples' keys; see `filters.associate`."""
-        return self.compose(filters.associate(more))
+        return self.compose(filters.associate(associator))
 
     def to_tuple(
         self,
@@ -147,6 +173,15 @@ class Fluent(abc.ABC):
     def log_keys(self, logfile: str | None = None) -> Self:
         """Note the keys of samples in a file, each with the process that read it; None for nothing."""
         return self if not logfile else self.compose(filters.log_keys(logfile))
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Let go of what the last loop holds; the next one takes it up again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @abc.abstractmethod
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:

@@ -94,13 +94,15 @@ class WebDataset(Format):
             raise CorruptShardError(
                 f"it has {len(data)} bytes, the index says {shard.files['data'].raw.bytes}"
             )
-        return TarReader(Places.unpack(files["places"], shard.samples, len(data)), data)
+        places = Places.unpack(files["places"], shard.samples, len(data))
+        return TarReader(places, data, _stored_name(shard))
 
     def head_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, shard.files["places"].raw.bytes
 
     def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
-        return TarHead(Places.unpack(head, shard.samples, shard.files["data"].raw.bytes))
+        places = Places.unpack(head, shard.samples, shard.files["data"].raw.bytes)
+        return TarHead(places, _stored_name(shard))
 
     def is_list(self, name: str) -> bool:
         return name.endswith(".json")
@@ -140,3 +142,8 @@ class WebDataset(Format):
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return TarWriter(columns, settings, self._mtime)
+
+
+def _stored_name(shard: ShardInfo) -> str:
+    file = shard.files["data"]
+    return (file.zip or file.raw).basename

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,33 +12,43 @@ from streamplug.errors import ConfigError
 Handler = Callable[[Exception], Any]
 """Takes an error. Raises it, or returns True to leave the sample out."""
 
-_REFUSED = ("ignore_and_continue", "ignore_and_stop", "warn_and_stop")
+_REFUSED = ("ignore_and_stop", "warn_and_stop")
+_LOG = logging.getLogger("streamplug")
+_noted: set[str] = set()
 
 
-def reraise_exception(error: Exception) -> Any:
+def reraise_exception(exn: Exception) -> Any:
     """Raise the error: what all stages do by default."""
-    raise error
+    raise exn
 
 
-def warn_and_continue(error: Exception) -> bool:
+def warn_and_continue(exn: Exception) -> bool:
     """Warn of the error, and leave the sample out."""
-    warnings.warn(f"a sample is left out: {error!r:.500}", stacklevel=2)
+    warnings.warn(f"a sample is left out: {exn!r:.500}", stacklevel=2)
     return True
 
 
-def ignore_and_continue(_error: Exception) -> bool:
-    """Stand for what is refused: leaving samples out in silence."""
-    raise _refusal("ignore_and_continue")
+def ignore_and_continue(exn: Exception) -> bool:
+    """Leave the sample out; the first error of each type is noted in the log, once in a process."""
+    kind = type(exn).__name__
+    if kind not in _noted:
+        _noted.add(kind)
+        _LOG.warning(
+            "samples are left out without further notice, as handler=ignore_and_continue asks, the first "
+            "one of %.500r",
+            exn,
+        )
+    return True
 
 
-def ignore_and_stop(_error: Exception) -> bool:
+def ignore_and_stop(exn: Exception) -> bool:
     """Stand for what is refused: ending an epoch in silence."""
-    raise _refusal("ignore_and_stop")
+    raise _refusal("ignore_and_stop") from exn
 
 
-def warn_and_stop(_error: Exception) -> bool:
+def warn_and_stop(exn: Exception) -> bool:
     """Stand for what is refused: ending an epoch at the first error."""
-    raise _refusal("warn_and_stop")
+    raise _refusal("warn_and_stop") from exn
 
 
 def checked(handler: Handler, stage: str) -> Handler:

@@ -10,14 +10,24 @@ _BLOCK = 512
 
 
 class Headers:
-    """Headers of files of one time, which everybody may read and nobody owns."""
+    """Headers of files of one time, mode and owner."""
 
-    def __init__(self, mtime: int) -> None:
-        """Make headers that say `mtime`, in seconds since 1970."""
+    def __init__(
+        self, mtime: int, *, mode: int = 0o444, user: bytes = b"", group: bytes = b""
+    ) -> None:
+        """Make headers.
+
+        Args:
+            mtime: In seconds since 1970.
+            mode: Who may read and write.
+            user: Name of the owner, up to 31 bytes.
+            group: Name of its group, up to 31 bytes.
+        """
         # mode, owner, group; then the size, which differs; the time; then the sum and what follows it.
-        self._front = b"0000444\x00" + 2 * b"0000000\x00"
+        self._front = b"%07o\x00" % mode + 2 * b"0000000\x00"
         self._time = b"%011o\x00" % mtime
-        self._rest = bytes(100) + b"ustar\x0000" + bytes(64) + 2 * b"0000000\x00" + bytes(167)
+        owner = user.ljust(32, b"\x00") + group.ljust(32, b"\x00")
+        self._rest = bytes(100) + b"ustar\x0000" + owner + 2 * b"0000000\x00" + bytes(167)
 
     def ending(self, extension: str) -> Callable[[str, int], bytes]:
         """Return what makes the header of a member with this extension, from its key and size."""

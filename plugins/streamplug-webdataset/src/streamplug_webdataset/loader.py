@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from streamplug.errors import ConfigError, StateError
 from streamplug.types import World
 from streamplug_webdataset.fluent import Fluent
+from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline, checked_length, outputs_of
 from streamplug_webdataset.stages import Batched, Own, Shuffle, Slice, Stage
 from streamplug_webdataset.tally import Place, Tally
@@ -30,6 +31,12 @@ class WebLoader(Fluent):
     Raises:
         ConfigError: If it is no pipeline, or outputs would come in another order.
     """
+
+    def __new__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Return a loader; one without a state where `dataset` is no pipeline on a plan."""
+        if isinstance(dataset, Pipeline) or not isinstance(dataset, IterableDataset):
+            return super().__new__(cls)  # without any, it is being copied
+        return IterablePipeline(DataLoader(dataset, *args, **kwargs))
 
     def __init__(
         self,
@@ -108,6 +115,10 @@ class WebLoader(Fluent):
     def with_length(self, n: int, silent: bool = False) -> WebLoader:
         """Return a loader whose ``len()`` is `n`; see `Fluent.with_length`."""
         return self._changed(_length=checked_length(n, self._known_length(), silent=silent))
+
+    def close(self) -> None:
+        """End worker processes that wait for the next loop, which begins others."""
+        self._loader = None
 
     def _known_length(self) -> int | None:
         if self._epoch is not None:
@@ -212,3 +223,6 @@ class _Told(IterableDataset[Any]):
 
 def _as_it_is(output: Any) -> Any:
     return output
+
+
+WebLoader.register(IterablePipeline)

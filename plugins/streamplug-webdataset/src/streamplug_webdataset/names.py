@@ -7,6 +7,9 @@ import re
 KEY = "__key__"
 """The column of the samples' keys."""
 
+URL = "__url__"
+"""The URL of the archive that a sample is in, which pipelines have."""
+
 _METADATA = re.compile(r"__[^/]*__(/|\Z)")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 
@@ -16,19 +16,10 @@ from streamplug.errors import ConfigError, StateError
 from streamplug.types import World
 from streamplug_webdataset.filters import Decoding
 from streamplug_webdataset.fluent import Fluent
+from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.source import ENDLESS, Archives, Order, Source
 from streamplug_webdataset.stages import Batched, Each, LogKeys, Own, Shuffle, Slice, Stage
 from streamplug_webdataset.tally import Place, Tally, parts_of
-
-if TYPE_CHECKING:
-    from torch.utils.data import IterableDataset
-else:
-    try:
-        from torch.utils.data import IterableDataset
-    except ImportError:
-
-        class IterableDataset:
-            """Stands for the class of torch where that is not installed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from streamplug.interfaces import Column, ShardHead, ShardReader
 from streamplug.interfaces.decoding import decoded, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
-from streamplug_webdataset.names import KEY
+from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.places import Places
 
 
@@ -35,13 +35,13 @@ class _Values:
 class TarHead(ShardHead):
     """Knows where the samples of one archive lie."""
 
-    def __init__(self, places: Places) -> None:
-        """Take what the file beside the archive says."""
-        self._places = places
+    def __init__(self, places: Places, name: str) -> None:
+        """Take what the file beside the archive says, and the name of the archive in its data set."""
+        self._places, self._name = places, name
         self._values: dict[str, _Values] = {}
-        for name, blocks, sizes in zip(places.extensions, places.blocks, places.sizes):
+        for extension, blocks, sizes in zip(places.extensions, places.blocks, places.sizes):
             begins = np.where(blocks > 0, blocks.astype(np.int64) * BLOCK, -1)
-            self._values[name] = _Values(begins, sizes.astype(np.int64))
+            self._values[extension] = _Values(begins, sizes.astype(np.int64))
         ends = places.key_ends.astype(np.int64)
         self._keys = _Values(
             np.concatenate([ends[:0], [0], ends])[: len(ends)], np.diff(ends, prepend=0)
@@ -52,12 +52,20 @@ class TarHead(ShardHead):
         """Return where the values of a column lie, and in what if that is not the archive."""
         if name == KEY:
             return self._keys, self._places.keys
+        if name == URL:
+            text = np.frombuffer(self._name.encode(), np.uint8)
+            zeros = np.zeros_like(self._keys.sizes)
+            return _Values(zeros, zeros + len(text)), text
         return self._values.get(name, self._none), None
 
     def key(self, row: int) -> str:
         """Return the key of a sample."""
         start = int(self._keys.begins[row])
         return bytes(self._places.keys[start : start + int(self._keys.sizes[row])]).decode()
+
+    def url(self, column: Column) -> Any:
+        """Return what all samples have in the column of their archive's URL."""
+        return column.encoding.decode(memoryview(self._name.encode()))
 
     def byte_ranges(self, rows: Int64) -> Int64:
         return self._places.ranges(rows)
@@ -81,6 +89,8 @@ class TarHead(ShardHead):
     def _take_column(
         self, rows: Int64, data: Bytes1D, moved: Int64 | None, column: Column
     ) -> ColumnValues:
+        if column.name == URL:
+            return [self.url(column)] * len(rows)
         values, text = self.of(column.name)
         begins, sizes = values.begins[rows], values.sizes[rows]
         if values.whole:
@@ -117,12 +127,12 @@ class TarHead(ShardHead):
 class TarReader(ShardReader):
     """Reads the samples of one archive."""
 
-    def __init__(self, places: Places, data: Bytes1D) -> None:
-        """Read from `data`, by what the file beside it says."""
-        self._places, self._head = places, TarHead(places)
+    def __init__(self, places: Places, data: Bytes1D, name: str) -> None:
+        """Read from `data`, by what the file beside it says; `name` is that of the archive."""
+        self._places, self._head = places, TarHead(places, name)
         self._data = data
         self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
-        self._row_plan: tuple[Sequence[Column], list[Any]] = ((), [])
+        self._row_plan: tuple[Sequence[Column], list[Any], Sample] = ((), [], {})
 
     def __len__(self) -> int:
         return self._places.samples
@@ -132,11 +142,12 @@ class TarReader(ShardReader):
         return start, stop
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        planned, plan = self._row_plan
+        planned, plan, constant = self._row_plan
         if planned is not columns:
-            plan = [self._planned(column) for column in columns]
-            self._row_plan = (columns, plan)
-        sample: Sample = {}
+            plan = [self._planned(column) for column in columns if column.name != URL]
+            constant = {c.name: self._head.url(c) for c in columns if c.name == URL}
+            self._row_plan = (columns, plan, constant)
+        sample = constant.copy()
         name = ""
         try:
             for name, begins, sizes, view, fixed, decode in plan:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from streamplug import Stream, StreamingDataset
 from streamplug.adapters.standing import Standing
+from streamplug.errors import EncodeError
 from streamplug.index import Index
-from streamplug.interfaces import Encoding, Storage
+from streamplug.interfaces import Column, Encoding, Storage
+from streamplug.plugin.location import join
 from streamplug.plugin.registry import make
 from streamplug.read import decoded_by
-from streamplug_webdataset.names import KEY
+from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.tally import Tally
 
 ENDLESS = 1 << 42
@@ -38,8 +41,30 @@ class Archives(Stream):
             decoders = {
                 c.name: _as_bytes for c in columns if c.name != KEY and c.encoding.size is None
             }
-            self.known["index"] = decoded_by(index, decoders), derived
+            changed = copy(decoded_by(index, decoders))
+            url = Column(URL, "str", _UrlEncoding(asked))
+            changed.schemas = tuple(
+                replace(schema, columns=(*schema.columns, url)) for schema in changed.schemas
+            )
+            self.known["index"] = changed, derived
         return self.known["index"]
+
+
+class _UrlEncoding(Encoding):
+    """The URLs of archives, whose readers say their names below the data set."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._known: dict[bytes, str] = {}
+        self._root = storage.url_of("")
+
+    def encode(self, value: Any) -> bytes:
+        raise EncodeError(f"{URL} is not stored: {value!r:.80}")
+
+    def decode(self, data: memoryview) -> str:
+        name = bytes(data)
+        if name not in self._known:
+            self._known[name] = join(self._root, name.decode())
+        return self._known[name]
 
 
 def _as_bytes(_encoding: Encoding) -> Encoding:

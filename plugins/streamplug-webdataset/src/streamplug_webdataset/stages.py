@@ -133,6 +133,9 @@ class Shuffle(Stage):
 
     def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
         block: list[Any] = []
+        if self.size < 1:
+            yield from source
+            return
         for sample in source:
             tally.held += not block
             block.append(sample)

@@ -6,16 +6,20 @@ import bz2
 import gzip
 import logging
 import lzma
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+import numpy as np
+
 from streamplug.config import parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, WriterError
 from streamplug_webdataset.decoding import encoding
 from streamplug_webdataset.headers import Headers
+from streamplug_webdataset.image_files import image_file, is_image_extension
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, extension_problem, key_problem
 from streamplug_webdataset.writer import default_encoding
@@ -26,6 +30,8 @@ Encoder = (
 
 _LOG = logging.getLogger("streamplug")
 _MAX_VALUE = 8**11 - 1
+_MAX_NAME = 31
+_PACKAGES = {**dict.fromkeys(("mp", "msg", "msgpack"), "streamplug-msgpack"), "cbor": "cbor2"}
 
 
 class TarWriter:
@@ -33,33 +39,58 @@ class TarWriter:
 
     Args:
         fileobj: The path of the archive, or a file that is open for writing.
+        user: Name of the owner in the archive, up to 31 bytes.
+        group: Name of its group in the archive, up to 31 bytes.
+        mode: Who may read and write what is unpacked, as for `os.chmod`.
         compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None for what the path ends with.
         encoder: How values become bytes: True for as their extension says, where bytes stay as they are, but
             for those of ``….gz``, which are compressed; False if they are bytes; functions by extension;
             or one that takes a sample and returns it with bytes.
-        mtime: The time in the archive, in seconds since 1970; the same samples give the same bytes.
+        keep_meta: Whether values whose names begin with an underscore are written, too; they are text.
+        mtime: The time in the archive, in whole seconds since 1970, so that the same samples give the same
+            bytes; None for now.
+        format: Only None: archives are ustar, with names of POSIX (PAX) where these are long.
 
     Raises:
         ConfigError: If an argument has no meaning.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - those of webdataset, in its order
         self,
         fileobj: str | Path | IO[bytes],
-        *,
+        user: str = "bigdata",
+        group: str = "bigdata",
+        mode: int = 0o444,
         compress: bool | str | None = None,
         encoder: Encoder = True,
-        mtime: int = 0,
+        keep_meta: bool = False,
+        mtime: float | None = 0,
+        format: None = None,  # noqa: A002 - the word that users know
     ) -> None:
-        mtime = whole_number("mtime", mtime, 0)
-        if mtime >= 8**11:
+        if format is not None:
+            raise ConfigError(
+                f"format={format!r:.40}: archives are ustar, with names of POSIX (PAX) where these are long; "
+                "leave it out"
+            )
+        now = time.time() if mtime is None else mtime
+        seconds = whole_number("mtime", int(now), 0)
+        if whole_number("mode", mode, 0) > 0o7777:
+            raise ConfigError(f"mode={mode!r:.40}: expected permissions, such as 0o444")
+        owner = _name("user", user), _name("group", group)
+        if seconds >= 8**11:
             raise ConfigError(f"mtime={mtime}: expected seconds since 1970")
+        if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
+            raise ConfigError(
+                f"{fileobj!r:.80}: no commands are run; write to a local path, or to an open file such as "
+                "the stdin of a subprocess"
+            )
         if isinstance(fileobj, str) and "://" in fileobj:
             raise ConfigError(
                 f"{fileobj!r:.80}: a local path, please; WebDatasetWriter uploads to URLs"
             )
         self._encode = _encoder(encoder)
-        self._headers = Headers(mtime)
+        self._headers = Headers(seconds, mode=mode, user=owner[0], group=owner[1])
+        self._keep_meta = keep_meta
         self._ending: dict[str, Callable[[str, int], bytes]] = {}
         self._last: str | None = None
         self._open = ExitStack()
@@ -73,10 +104,11 @@ class TarWriter:
             self._out = self._open.enter_context(opened(target))
         self._closed = False
 
-    def write(self, sample: Mapping[str, Any]) -> int:
+    def write(self, obj: Mapping[str, Any]) -> int:
         """Write a sample: its values by extension, and its ``__key__``.
 
-        Values whose names begin with an underscore, and those that are None, are not written.
+        Values whose names begin with an underscore, unless `keep_meta`, and those that are None, are not
+        written.
 
         Returns:
             How many bytes it takes in the archive.
@@ -87,7 +119,7 @@ class TarWriter:
         """
         if self._closed:
             raise WriterError("the archive is complete")
-        encoded = self._encode(sample)
+        encoded = self._encode(obj)
         key = encoded.get(KEY)
         if not isinstance(key, str):
             raise EncodeTypeError(f"a sample needs a {KEY!r}, a str, got {key!r:.80}")
@@ -97,7 +129,8 @@ class TarWriter:
         parts = [
             part
             for name in sorted(encoded)
-            if not name.startswith("_") and encoded[name] is not None
+            if name != KEY and encoded[name] is not None
+            if self._keep_meta or not name.startswith("_")
             for part in self._member(key, name, encoded[name])
         ]
         if not parts:
@@ -109,7 +142,7 @@ class TarWriter:
 
     def _member(self, key: str, name: str, value: Any) -> tuple[bytes, Any, bytes]:
         if name not in self._ending:
-            if problem := extension_problem(name):
+            if not name.startswith("_") and (problem := extension_problem(name)):
                 raise EncodeError(f"value {name!r} {problem}")
             self._ending[name] = self._headers.ending(name)
         if isinstance(value, str):
@@ -170,7 +203,7 @@ class ShardWriter:
         maxsize: float | str = 3e9,
         post: Callable[[str], Any] | None = None,
         start_shard: int = 0,
-        verbose: bool | int = 0,
+        verbose: bool | int = 1,
         opener: Callable[[str], IO[bytes]] | None = None,
         **options: Any,
     ) -> None:
@@ -194,7 +227,7 @@ class ShardWriter:
         self._archive: TarWriter | None = None
         self._closed = False
 
-    def write(self, sample: Mapping[str, Any]) -> None:
+    def write(self, obj: Mapping[str, Any]) -> None:
         """Write a sample; see `TarWriter.write`."""
         if self._closed:
             raise WriterError("the archives are complete")
@@ -202,7 +235,7 @@ class ShardWriter:
         if self._archive is None or full:
             self.next_stream()
         if self._archive is not None:
-            self.size += self._archive.write(sample)
+            self.size += self._archive.write(obj)
             self.count += 1
             self.total += 1
 
@@ -268,15 +301,41 @@ def _encoded(name: str, value: Any) -> Any:
     spec = default_encoding(name, value)
     if spec == "bytes" and isinstance(value, str):
         return value
+    if is_image_extension(name):
+        return _named(name, image_file, name, value)
+    if spec == "ten" and isinstance(value, np.ndarray):
+        value = [value]
     if spec == "bytes":
-        raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}")
+        needed = _PACKAGES.get(name.rpartition(".")[2])
+        advice = f"; install {needed} to write such values" if needed else ""
+        raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}{advice}")
+    if spec == "str_int" and isinstance(value, str):
+        value = _named(name, int, value)
+    return _named(name, encoding(spec).encode, value)
+
+
+def _named(name: str, encode: Callable[..., Any], *args: Any) -> Any:
+    """Encode a value; errors name it."""
     try:
-        number = spec == "str_int" and isinstance(value, str)
-        return encoding(spec).encode(int(value) if number else value)
+        return encode(*args)
+    except ConfigError:
+        raise
     except EncodeError as error:
         raise type(error)(f"{name!r}: {error}") from error
     except Exception as error:
         raise EncodeTypeError(f"{name!r}: {type(error).__name__}: {error}") from error
+
+
+def _name(what: str, name: str) -> bytes:
+    """Return the name of a user or a group as archives have it.
+
+    Raises:
+        ConfigError: If they cannot have it.
+    """
+    encoded = str(name).encode()
+    if len(encoded) > _MAX_NAME or b"\x00" in encoded:
+        raise ConfigError(f"{what}={name!r:.80}: expected a name of up to {_MAX_NAME} bytes")
+    return encoded
 
 
 _ENDINGS = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}

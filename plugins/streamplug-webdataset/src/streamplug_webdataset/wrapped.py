@@ -92,3 +92,23 @@ def _torch() -> Any:
         raise ConfigError(
             "values with the extension pth need torch: install it, or leave the column out with columns="
         ) from None
+
+
+def torch_dumps(data: Any) -> bytes:
+    """Return what `torch.save` writes of a value.
+
+    Raises:
+        EncodeError: If it cannot be saved.
+        ConfigError: If torch is not installed.
+    """
+    return Pth().encode(data)
+
+
+def torch_loads(data: bytes) -> Any:
+    """Return the value that `torch.save` wrote; this can run code, so trust its writer.
+
+    Raises:
+        DecodeError: If it is no such file.
+        ConfigError: If torch is not installed.
+    """
+    return Pth().decode(memoryview(data))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamplug import Writer
+from streamplug.config import check_keywords
 from streamplug.errors import ConfigError, EncodeTypeError
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.names import KEY
@@ -46,6 +48,7 @@ class WebDatasetWriter:
         mtime: int = 0,
         **options: Any,
     ) -> None:
+        check_keywords(Writer, options, type(self))
         if taken := sorted({"format", "size_limit", "samples_limit"} & options.keys()):
             raise ConfigError(
                 f"{', '.join(taken)}: WebDatasetWriter has maxsize= and maxcount=, and one format"
@@ -124,3 +127,12 @@ def default_encoding(extension: str, value: Any) -> str:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes"
     return encoding_of(str(extension), images=True)
+
+
+if not TYPE_CHECKING:  # else any name would be one of the module
+
+    def __getattr__(name: str) -> Any:
+        # Writers of archives without an index, which programs look for here.
+        if name in ("ShardWriter", "TarWriter"):
+            return getattr(import_module("streamplug_webdataset.tarwriter"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

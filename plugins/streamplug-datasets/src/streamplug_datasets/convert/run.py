@@ -55,7 +55,7 @@ class Settings:
     out: str
     compression: str | None = None
     hashes: tuple[str, ...] = ()
-    size_limit: int | str | None = 1 << 26
+    size_limit: float | str | None = 1 << 26
     processes: int | None = None
     replace: bool = False
     report: Callable[[str, int, int], None] = lambda *_: None

@@ -1,0 +1,225 @@
+"""Pipelines over anything that can be iterated over: a loader, a mixture, a list, or a function.
+
+There is no plan below them, so nothing is known of what comes: they have no state, and each process reads
+what its iterable yields there. For archives, `WebDataset` has both.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from streamplug.config import whole_number
+from streamplug.errors import ConfigError, StateError
+from streamplug_webdataset.fluent import Fluent
+from streamplug_webdataset.iterable_dataset import IterableDataset
+from streamplug_webdataset.pipeline import checked_length, outputs_of
+from streamplug_webdataset.stages import Own, Stage
+from streamplug_webdataset.tally import Place, Tally
+from streamplug_webdataset.utils import PipelineStage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
+    """Outputs of an iterable that go through stages, without a state.
+
+    Attributes:
+        pipeline: The source and the stages, in their order.
+    """
+
+    def __init__(self, *stages: Any) -> None:
+        """Read the first of `stages`: an iterable, or a function that returns an iterator.
+
+        Raises:
+            ConfigError: If it is neither, or a stage is none.
+        """
+        self.pipeline: list[Any] = []
+        for each in flattened(stages):
+            self.append(each)
+        self._length = None
+        self._passes, self._outputs = 1, 0
+        self._epoch = -1
+
+    # -- what it is made of -----------------------------------------------------------
+
+    def append(self, f: Any) -> None:
+        """Add a stage to this pipeline itself.
+
+        Raises:
+            ConfigError: If it is none.
+        """
+        if self.pipeline:
+            self.pipeline.append(_stage(f))
+        elif isinstance(f, (Iterable, PipelineStage)) or (callable(f) and not isinstance(f, Stage)):
+            self.pipeline.append(f)
+        else:
+            raise ConfigError(
+                f"{f!r:.80}: a pipeline begins with an iterable, or with a function that returns an iterator"
+            )
+
+    def stage(self, i: int) -> Any:
+        """Return a stage by its number; the source has 0."""
+        return self.pipeline[i]
+
+    def compose(self, *stages: Any) -> Self:
+        """Return a pipeline with more stages; see `Fluent.compose`."""
+        made = self._changed()
+        for each in flattened(stages):
+            made.append(each)
+        return made
+
+    def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
+        """Return a pipeline whose loops have so many outputs in each process.
+
+        Each begins with the beginning of the source, which is read again where it ends sooner.
+
+        Args:
+            nsamples: How many outputs.
+            nbatches: The same by another name; the larger one counts.
+        """
+        return self._changed(_outputs=outputs_of("with_epoch", nsamples, nbatches), _passes=0)
+
+    def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
+        """Return a pipeline that reads its source more than once; see `Fluent.repeat`.
+
+        Raises:
+            ConfigError: If both are given.
+        """
+        if nbatches > 0:
+            if nepochs > 0:
+                raise ConfigError("repeat() takes a number of passes or one of outputs, not both")
+            return self.with_epoch(nbatches)
+        return self._changed(_passes=max(whole_number("repeat", nepochs, -1), 0), _outputs=0)
+
+    def with_length(self, n: int, silent: bool = False) -> Self:
+        """Return a pipeline whose ``len()`` is `n`; see `Fluent.with_length`."""
+        return self._changed(_length=checked_length(n, None, silent=silent))
+
+    def _changed(self, **changes: Any) -> Self:
+        made = copy.copy(self)
+        made.__dict__.update({"pipeline": list(self.pipeline), **changes})
+        return made
+
+    def _known_length(self) -> int | None:
+        return self._outputs or None
+
+    def close(self) -> None:
+        """Close the source and the stages that can be closed."""
+        for each in self.pipeline:
+            if callable(close := getattr(each, "close", None)):
+                close()
+
+    # -- iteration --------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the outputs of the next loop.
+
+        Raises:
+            ConfigError: If the pipeline has no source.
+        """
+        if not self.pipeline:
+            raise ConfigError("a pipeline without stages has no outputs: give it an iterable")
+        outputs = self._all_passes()
+        return islice(outputs, self._outputs) if self._outputs else outputs
+
+    def _all_passes(self) -> Iterator[Any]:
+        done = 0
+        while not self._passes or done < self._passes:
+            made = 0
+            for output in self._one_pass():
+                made += 1
+                yield output
+            done += 1
+            if not made:
+                return
+
+    def _one_pass(self) -> Iterator[Any]:
+        self._epoch += 1
+        tally = Tally(Place())
+        tally.epoch = self._epoch
+        source, *stages = self.pipeline
+        if isinstance(source, PipelineStage):
+            outputs = iter(source.run())
+        else:
+            outputs = iter(source) if isinstance(source, Iterable) else iter(source())
+        for at, stage in enumerate(stages):
+            outputs = stage.run(outputs, tally, at)
+        return outputs
+
+    # -- state ------------------------------------------------------------------------
+
+    def state_dict(self) -> NoReturn:
+        """Refuse: the place in an iterable cannot be returned to.
+
+        Raises:
+            StateError: Always.
+        """
+        raise StateError(
+            "a pipeline over an iterable has no state; one that begins with WebDataset, or with "
+            "SimpleShardList and tarfile_to_samples, has"
+        )
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> NoReturn:
+        """Refuse, as `state_dict`.
+
+        Raises:
+            StateError: Always.
+        """
+        self.state_dict()
+
+
+class FluidWrapper(IterablePipeline):
+    """A pipeline over one iterable, such as a mixture or a loader, to which stages can be added."""
+
+    def __init__(self, initial: Any) -> None:
+        """Read `initial`: an iterable, or a function that returns an iterator."""
+        super().__init__(initial)
+
+
+class Cached(PipelineStage):
+    """Keeps all samples of the first whole pass in memory, and yields these in all further ones."""
+
+    def __init__(self) -> None:
+        """Begin with nothing kept."""
+        self.cached: list[Any] | None = None
+
+    def run(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Yield the samples of `source`, or those that are kept."""
+        if self.cached is not None:
+            yield from self.cached
+            return
+        kept = []
+        for sample in source:
+            kept.append(sample)
+            yield sample
+        self.cached = kept
+
+
+def flattened(stages: Iterable[Any]) -> list[Any]:
+    """Return stages, those in lists of stages one by one, without any that are None."""
+    found: list[Any] = []
+    for each in stages:
+        if isinstance(each, list) and each and all(map(_is_stage, each)):
+            found += [inner for inner in each if inner is not None]
+        elif each is not None:
+            found.append(each)
+    return found
+
+
+def _is_stage(each: Any) -> bool:
+    return (
+        each is None or callable(each) or isinstance(each, (Stage, PipelineStage, IterableDataset))
+    )
+
+
+def _stage(each: Any) -> Stage:
+    if isinstance(each, Stage):
+        return each
+    function: Callable[[Iterator[Any]], Iterable[Any]] = (
+        each.run if isinstance(each, PipelineStage) else each
+    )
+    return Own(function)

@@ -1,0 +1,142 @@
+"""Stages that make samples of archives, whose URLs come in as ``{"url": …}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from streamplug.errors import ConfigError, DataError
+from streamplug_webdataset.handlers import reraise_exception
+from streamplug_webdataset.names import KEY, URL, split_name
+from streamplug_webdataset.shardlists import located
+from streamplug_webdataset.source import Archives, Order, Source
+from streamplug_webdataset.stages import Stage
+from streamplug_webdataset.tally import Tally
+
+SelectFiles = Callable[[str], Any]
+RenameFiles = Callable[[str], str]
+
+_SAMPLES_PER_READ = 64
+
+
+class Expander(Stage):
+    """Makes samples of archives. On a plan it stands for the plan's own reading."""
+
+    name = "tarfile_to_samples"
+
+    def __init__(
+        self,
+        handler: Callable[[Exception], Any] = reraise_exception,
+        select_files: SelectFiles | None = None,
+        rename_files: RenameFiles | None = None,
+    ) -> None:
+        """Read archives.
+
+        Raises:
+            ConfigError: If the handler would leave out archives.
+        """
+        check_handler(handler)
+        self.select_files, self.rename_files = select_files, rename_files
+        self._opened: dict[str, Source] = {}
+
+    @property
+    def plain(self) -> bool:
+        """Whether all files are taken as they are."""
+        return self.select_files is None and self.rename_files is None
+
+    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+        for each in source:
+            url = each.get("url") if isinstance(each, dict) else None
+            if not isinstance(url, str):
+                raise DataError(f"tarfile_to_samples takes {{'url': …}}, got {each!r:.80}")
+            samples = self._samples(url)
+            yield from samples if self.plain else self._changed(samples)
+
+    def _samples(self, url: str) -> Iterator[dict[str, Any]]:
+        if url not in self._opened:
+            stream = Archives(remote=located(url), format="webdataset:raw")
+            self._opened[url] = Source(stream, Order(), {})
+        archive = self._opened[url]
+        for start in range(0, archive.size, _SAMPLES_PER_READ):
+            rows = list(range(start, min(start + _SAMPLES_PER_READ, archive.size)))
+            for sample in archive[rows]:
+                yield {URL: url, **{name: v for name, v in sample.items() if v is not None}}
+
+    def _changed(self, samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Select and rename files, and put those in a row that have one key together again."""
+        last: dict[str, Any] | None = None
+        for sample in samples:
+            for name, value in chosen_files(sample, self.select_files, self.rename_files):
+                key, extension = split_name(name) or ("", "")
+                if not key:
+                    continue
+                if last is None or last[KEY] != key:
+                    if last is not None:
+                        yield last
+                    last = {KEY: key, URL: sample[URL]}
+                if extension in last:
+                    raise DataError(
+                        f"{sample[URL]}: after rename_files the sample {key!r} has two files {extension!r}"
+                    )
+                last[extension] = value
+        if last is not None:
+            yield last
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": {}}
+
+
+def chosen_files(
+    sample: dict[str, Any], select: SelectFiles | None, rename: RenameFiles | None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of a sample's files that are selected, the names after they were changed."""
+    for extension, value in sample.items():
+        if extension.startswith("__"):
+            continue
+        name = f"{sample[KEY]}.{extension}"
+        if rename is not None:
+            name = rename(name)
+        if select is None or select(name):
+            yield name, value
+
+
+def tarfile_to_samples(
+    handler: Callable[[Exception], Any] = reraise_exception,
+    select_files: SelectFiles | None = None,
+    rename_files: RenameFiles | None = None,
+) -> Expander:
+    """Make samples of archives.
+
+    Args:
+        handler: Only `reraise_exception`: a damaged archive is an error.
+        select_files: Says of a file's name, after `rename_files`, whether to keep it.
+        rename_files: Returns another name for a file's.
+
+    Raises:
+        ConfigError: If the handler would leave out archives.
+    """
+    return Expander(handler, select_files, rename_files)
+
+
+def tarfile_samples(
+    src: Iterable[Any],
+    handler: Callable[[Exception], Any] = reraise_exception,
+    select_files: SelectFiles | None = None,
+    rename_files: RenameFiles | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the samples of the archives in `src`; see `tarfile_to_samples`."""
+    return Expander(handler, select_files, rename_files)(src)
+
+
+def check_handler(handler: Any) -> None:
+    """Refuse what would leave out archives.
+
+    Raises:
+        ConfigError: If a handler is anything but `reraise_exception`.
+    """
+    if getattr(handler, "__name__", "") != "reraise_exception":
+        raise ConfigError(
+            f"handler={getattr(handler, '__name__', handler)!r:.80}: an archive that cannot be read is an "
+            "error, for the order depends on all of them; repair it, or leave it out of the list. Stages, "
+            "such as decode(), take handlers"
+        )

@@ -1,0 +1,182 @@
+"""What programs written for webdataset type: pipelines over anything, and arguments by their names."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+import streamplug_webdataset as wds
+
+from streamplug.errors import ConfigError, DataError, EncodeError, StateError, UnsafeTypeError
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+COUNT = 9
+
+
+@pytest.fixture(scope="module")
+def tars(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tars")
+    for name, begin in (("a", 0), ("b", COUNT)):
+        with wds.TarWriter(folder / f"{name}.tar") as out:
+            for n in range(begin, begin + COUNT):
+                out.write({"__key__": f"{n:04d}", "cls": n, "txt": f"text {n}", "pyd": {"n": n}})
+    return folder
+
+
+def classes(outputs):
+    return [int(each["cls"]) for each in outputs]
+
+
+def test_shuffle_without_arguments_and_with_bufsize(tars):
+    for changed in (
+        wds.WebDataset(f"{tars}/a.tar").shuffle(),
+        wds.WebDataset(f"{tars}/a.tar").shuffle(bufsize=100),
+        wds.WebDataset(f"{tars}/a.tar").shuffle(100, initial=10),
+        wds.WebDataset(f"{tars}/a.tar").detshuffle(),
+        wds.DataPipeline(
+            wds.SimpleShardList(f"{tars}/a.tar"), wds.tarfile_to_samples(), wds.shuffle()
+        ),
+    ):
+        first, second = classes(changed), classes(changed)
+        assert sorted(first) == sorted(second) == list(range(COUNT))
+        assert first != second
+
+
+def test_a_data_set_in_a_with_statement(tars):
+    with wds.WebDataset(f"{tars}/a.tar").decode(only="cls") as dataset:
+        assert classes(dataset) == list(range(COUNT))
+        with wds.WebLoader(dataset, batch_size=None, num_workers=1) as loader:
+            assert classes(loader) == list(range(COUNT))
+        assert classes(loader) == list(range(COUNT))  # begins again, with other workers
+
+
+def test_a_pipeline_that_begins_with_a_loader(tars):
+    dataset = wds.WebDataset(f"{tars}/{{a,b}}.tar").decode(only="cls").to_tuple("cls")
+    loader = torch.utils.data.DataLoader(dataset, num_workers=2, batch_size=4)
+    pipeline = wds.DataPipeline(loader, wds.unbatched(), wds.shuffle(100), wds.batched(6))
+    assert isinstance(pipeline, wds.DataPipeline)
+    found = np.concatenate([numbers for (numbers,) in pipeline])
+    assert sorted(found.tolist()) == list(range(2 * COUNT))
+    with pytest.raises(StateError, match="over an iterable has no state"):
+        pipeline.state_dict()
+    with pytest.raises(TypeError, match="with_length"):
+        len(pipeline)
+    assert len(pipeline.with_length(5)) == 5
+
+
+def test_a_pipeline_over_a_list_or_a_function():
+    assert list(wds.DataPipeline([1, 2, 3], wds.map(lambda x: 2 * x))) == [2, 4, 6]
+    counts = wds.DataPipeline(lambda: iter(range(4)))
+    assert list(counts.with_epoch(6)) == [0, 1, 2, 3, 0, 1]
+    assert list(counts.repeat(2)) == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert list(wds.DataPipeline(list).repeat()) == []  # rather than going on without end
+    counts.append(wds.select(lambda x: x % 2))
+    assert (list(counts), counts.stage(1).name) == ([1, 3], "select")
+    assert list(pickle.loads(pickle.dumps(wds.DataPipeline([1, 2], wds.batched(2, None))))) == [
+        [1, 2]
+    ]
+
+
+def test_workers_split_archives_of_an_iterable_pipeline(tars):
+    pipeline = wds.DataPipeline(
+        wds.SimpleShardList(f"{tars}/{{a,b}}.tar"),
+        lambda urls: urls,  # no plan knows what this does
+        wds.split_by_node,
+        wds.split_by_worker,
+        wds.tarfile_to_samples(),
+        wds.decode(only="cls"),
+    )
+    loader = torch.utils.data.DataLoader(pipeline, batch_size=None, num_workers=2)
+    assert sorted(classes(loader)) == list(range(2 * COUNT))
+
+
+def test_archives_on_a_plan_have_a_state_and_files_are_selected(tars):
+    def pipeline():
+        return wds.DataPipeline(
+            wds.SimpleShardList(f"{tars}/{{a,b}}.tar"),
+            wds.split_by_worker,
+            wds.tarfile_to_samples(select_files=lambda name: name.endswith(".cls")),
+        )
+
+    first = pipeline()
+    outputs = iter(first)
+    assert set(next(outputs)) == {"__key__", "__url__", "cls"}
+    again = pipeline()
+    again.load_state_dict(first.state_dict())
+    assert classes(again) == list(range(1, 2 * COUNT))
+
+
+def test_files_of_a_data_set_are_renamed_but_not_moved(tars):
+    dataset = wds.WebDataset(f"{tars}/a.tar", rename_files=lambda n: n.replace("cls", "x.txt"))
+    assert set(next(iter(dataset))) == {"__key__", "__url__", "pyd", "txt", "x.txt"}
+    moved = wds.WebDataset(f"{tars}/a.tar", rename_files=lambda n: f"z{n}")
+    with pytest.raises(DataError, match="only extensions may change"):
+        next(iter(moved))
+
+
+def test_a_variable_in_a_url(tars, monkeypatch):
+    monkeypatch.setenv("WDS_ARCHIVES", str(tars))
+    assert classes(wds.WebDataset("${ARCHIVES}/a.tar")) == list(range(COUNT))
+    assert classes(wds.WebDataset(["${ARCHIVES}/b.tar"])) == list(range(COUNT, 2 * COUNT))
+    assert wds.SimpleShardList("${ARCHIVES}/{a,b}.tar").urls == [
+        f"{tars}/a.tar",
+        f"{tars}/b.tar",
+    ]
+    monkeypatch.delenv("WDS_ARCHIVES")
+    with pytest.raises(ConfigError, match="WDS_ARCHIVES, which is not set"):
+        wds.WebDataset("${ARCHIVES}/a.tar")
+
+
+def test_a_decoding_error_says_which_value(tars):
+    def faulty(key, data):
+        raise ValueError("nothing")
+
+    with pytest.raises(
+        wds.DecodingError, match=r"0000\.cls in .*a\.tar .*ValueError: nothing"
+    ) as found:
+        list(wds.WebDataset(f"{tars}/a.tar").decode(faulty))
+    error = pickle.loads(pickle.dumps(found.value))
+    assert (error.key, error.k, error.url) == ("0000", "cls", f"{tars}/a.tar")
+    assert str(error) == str(found.value)
+
+
+def test_samples_left_out_without_notice_are_noted_once(tars, caplog):
+    def faulty(sample):
+        raise LookupError("never mind")
+
+    with caplog.at_level(logging.WARNING, "streamplug"):
+        dataset = wds.WebDataset(f"{tars}/a.tar").map(faulty, handler=wds.ignore_and_continue)
+        assert list(dataset) == []
+    assert len([each for each in caplog.messages if "never mind" in each]) == 1
+
+
+def test_pickles_are_decoded_in_any_pipeline_only_if_asked_for(tars):
+    stages = wds.SimpleShardList(f"{tars}/a.tar"), lambda urls: urls, wds.tarfile_to_samples()
+    with pytest.raises(UnsafeTypeError, match="allow_unsafe_types=True to decode"):
+        list(wds.DataPipeline(*stages, wds.decode()))
+    trusting = wds.DataPipeline(*stages, wds.decode(allow_unsafe_types=True))
+    assert next(iter(trusting))["pyd"] == {"n": 0}
+    assert next(iter(wds.WebDataset(f"{tars}/a.tar").decode(allow_unsafe_types=True)))["pyd"] == {
+        "n": 0
+    }
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (np.full((2, 2), 3.0), "values from 0 to 1, this one from 3.0 to 3.0"),
+        (np.full((2, 2), np.nan), "values from 0 to 1"),
+        (np.zeros((2, 2), np.int64), "of int64"),
+        (np.zeros((2, 2, 2), np.uint8), r"not \[2, 2, 2\]"),
+        (7, "array or an image of Pillow, got int"),
+    ],
+)
+def test_an_array_that_is_no_image_is_refused(tmp_path, image, message):
+    pytest.importorskip("PIL")
+    with wds.TarWriter(tmp_path / "a.tar") as out:
+        with pytest.raises(EncodeError, match=f"'png': .*{message}"):
+            out.write({"__key__": "a", "png": image})
+        out.write({"__key__": "a", "png": np.zeros((2, 2, 1), np.uint8)})

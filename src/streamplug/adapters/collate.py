@@ -1,0 +1,93 @@
+"""Batches of columns and of samples for torch, with errors that name the column that it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.adapters.numbers import plain
+from streamplug.errors import ConfigError
+from streamplug.types import ColumnValues
+
+Collate = Callable[[list[Any]], Any]
+
+_FAILURES = (TypeError, RuntimeError)
+"""What torch raises for values that it cannot put into one batch."""
+
+
+class UnequalArrays(list[Any]):
+    """Arrays of one column whose shapes differ; a loader hands them over as a list of tensors."""
+
+
+def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[str, Any]:
+    """Return columns as torch collates samples of them; arrays of different shapes stay a list.
+
+    Args:
+        columns: The values of each column.
+        collate: torch's `default_collate`.
+
+    Raises:
+        ConfigError: If there is a column that it cannot take.
+    """
+    return {
+        name: values if plain(values) else _collate_column(name, list(values), collate)
+        for name, values in columns.items()
+    }
+
+
+def collate_samples(samples: list[Any], collate: Collate) -> Any:
+    """Return samples as torch collates them.
+
+    Args:
+        samples: They, as transforms have left them.
+        collate: torch's `default_collate`.
+
+    Raises:
+        ConfigError: If they are dicts with values that it cannot take.
+    """
+    try:
+        return collate(samples)
+    except _FAILURES:
+        if not all(isinstance(sample, dict) for sample in samples):
+            raise
+        for name in samples[0]:
+            values = [sample[name] for sample in samples if name in sample]
+            try:
+                collate(values)
+            except _FAILURES as error:
+                raise _refused(name, values, error) from error
+        raise
+
+
+def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
+    if all(map(plain, values)) and len({value.shape for value in values}) > 1:
+        return UnequalArrays(values)
+    try:
+        return collate(values)
+    except _FAILURES as error:
+        raise _refused(name, values, error) from error
+
+
+def _refused(name: str, values: Sequence[Any], error: Exception) -> ConfigError:
+    """Return the error about a column of which torch makes no batch, with what to do about it."""
+    first = next(
+        (value for value in values if not isinstance(value, (int, float, str, bytes))), None
+    )
+    if isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    kind = type(first)
+    if any(base.__module__.partition(".")[0] == "PIL" for base in kind.__mro__):
+        return ConfigError(
+            f"column {name!r}: torch makes no batches of images as Pillow has them ({kind.__name__}); have "
+            f"them decoded to arrays: decoders={{{name!r}: ImageArrays(size=(224, 224))}} of "
+            "streamplug_image, as an argument of the data set; or give the loader transform=, "
+            "batch_transform= or collate_fn="
+        )
+    sizes = {value.shape for value in values if isinstance(value, np.ndarray)}
+    why = "arrays of different shapes" if len(sizes) > 1 else kind.__name__
+    return ConfigError(
+        f"column {name!r}: torch makes no batch of {why}: {error}; read other columns by columns= of the "
+        "data set, or give decoders= to it, or transform=, batch_transform= or collate_fn= to the loader"
+    )

@@ -1,0 +1,105 @@
+"""Whether the names in a config, such as of a shuffle or a compression, are those of something there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from streamplug.config import parse_bytes
+from streamplug.config.source import plain
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError, StreamplugError
+from streamplug.hashing import new_hash
+from streamplug.interfaces import Callback
+from streamplug.plan import Contents
+from streamplug.plugin.location import open_storage, places_of
+from streamplug.plugin.registry import resolve
+from streamplug.tokens import TokenDataset
+from streamplug.write.columns import make_columns
+from streamplug.write.writer import format_of
+
+
+class _AllChecked(Exception):
+    """A data set has checked its arguments, and would now read something."""
+
+
+class _Unopened(StreamingDataset):
+    """A data set that checks its arguments as any other does, finds what they name, and reads nothing."""
+
+    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:  # noqa: ARG002
+        for stream in self.streams:
+            with _named(f"{stream.url}: validate_hash"):
+                if stream.validate_hash is not None:
+                    new_hash(stream.validate_hash)
+        raise _AllChecked
+
+
+class _UnopenedTokens(TokenDataset, _Unopened):
+    """The same of rows of tokens."""
+
+    _open_streams = _Unopened._open_streams  # noqa: SLF001 - of this module
+
+
+def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: str) -> None:
+    """Check the section about a data set as making it would, but read nothing.
+
+    Args:
+        config: The whole config.
+        of: Its class.
+        key: What errors call the section.
+
+    Raises:
+        ConfigError: If an argument has no meaning, or nothing answers to a name.
+    """
+    section = config.get("dataset", config) if key else config
+    with _named(key):
+        for callback in section.get("callbacks") or ():
+            if not isinstance(callback, Callback):  # some open ports when they are made
+                resolve("callback", str(callback).partition(":")[0])
+        unopened = _UnopenedTokens if issubclass(of, TokenDataset) else _Unopened
+        try:
+            unopened.from_config(config, callbacks=())
+        except _AllChecked:
+            return
+
+
+def check_writer(section: Mapping[str, Any], key: str) -> None:
+    """Check the section about a writer: what it names, and nothing of what is there.
+
+    Args:
+        section: It.
+        key: What errors call it.
+
+    Raises:
+        ConfigError: If an argument has no meaning, or nothing answers to a name.
+    """
+    given = plain(dict(section))
+    with _named(f"{key}.format"):
+        format_ = format_of(given.get("format", "mds"))
+    if given.get("columns") is not None:
+        with _named(f"{key}.columns"):
+            make_columns(given["columns"], format_)
+    if given.get("compression") is not None:
+        with _named(f"{key}.compression"):
+            resolve("compression", given["compression"].partition(":")[0])
+    with _named(f"{key}.hashes"):
+        for name in given.get("hashes") or ():
+            new_hash(name)
+    if given.get("size_limit") is not None:
+        with _named(f"{key}.size_limit"):
+            parse_bytes(given["size_limit"], "size_limit")
+    with _named(f"{key}.out"):
+        out = given["out"]
+        for place in places_of(tuple(out) if isinstance(out, list) else out):
+            open_storage(place, cast("Mapping[str, Any] | None", given.get("storage_options")))
+
+
+@contextmanager
+def _named(key: str) -> Iterator[None]:
+    """Let errors begin with the key that is at fault."""
+    try:
+        yield
+    except StreamplugError as error:
+        text = str(error)
+        raise ConfigError(text if not key or text.startswith(key) else f"{key}: {text}") from error

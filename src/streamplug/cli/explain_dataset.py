@@ -1,0 +1,136 @@
+"""The data set that ``streamplug explain`` is asked about: of a config file, or of locations and a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamplug
+from streamplug.config import load
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError, StateError
+from streamplug.stream import Stream
+from streamplug.tokens import TokenBlocks, TokenDataset, TokenPacks
+from streamplug.types import World
+
+CONFIG_ENDINGS = (".toml", ".yaml", ".yml", ".json")
+"""How the name of a config file ends."""
+
+_VIEWS: dict[Any, type[TokenBlocks | TokenPacks]] = {
+    "TokenBlocks": TokenBlocks,
+    "TokenPacks": TokenPacks,
+}
+
+
+def dataset_of(
+    locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any]
+) -> StreamingDataset:
+    """Return the data set that a user names; it decodes nothing, and has no torch.
+
+    Args:
+        locations: A config file, or the URLs of streams.
+        state: What `state_dict` returned, or empty.
+        options: Those of the command.
+
+    Raises:
+        StreamplugError: If it cannot be made.
+    """
+    world = _world(options["ranks"], options["nodes"])
+    total = state.get("global_batch")
+    if total is not None and total % world.ranks:
+        raise ConfigError(
+            f"the state's global batch of {total} is no multiple of --ranks={world.ranks}"
+        )
+    batch_size = options["batch_size"] or (total // world.ranks if total else None)
+    if is_config(locations):
+        return _configured(locations[0], batch_size, world)
+    algorithm = state.get("shuffle_algo", options["algorithm"])
+    arguments = {
+        **_mixture(locations, state, options["storage_options"]),
+        "batch_size": batch_size,
+        "shuffle": algorithm is not None,
+        "shuffle_algo": algorithm or "window",
+        "shuffle_seed": state.get("shuffle_seed", options["seed"]),
+        "shuffle_block_size": state.get("shuffle_block_size", options["block_size"]),
+        "num_canonical_nodes": state.get("num_canonical_nodes", options["canonical_nodes"]),
+        "partition_algo": state.get("partition_algo", options["partition"]),
+        "batching_method": state.get("batching_method", options["batching"]),
+        "allow_unsafe_types": True,  # nothing is decoded
+        "world": world,
+    }
+    view = _view(state)
+    return StreamingDataset(**arguments) if view is None else TokenDataset(tokens=view, **arguments)
+
+
+def is_config(locations: Sequence[str]) -> bool:
+    """Say whether a user names a config file."""
+    return len(locations) == 1 and locations[0].lower().endswith(CONFIG_ENDINGS)
+
+
+def dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
+    """Return the class of the data set that a config describes: one of rows of tokens if it has `tokens`."""
+    section = config.get("dataset", config)
+    of_tokens = isinstance(section, Mapping) and "tokens" in section
+    return streamplug.TokenDataset if of_tokens else streamplug.StreamingDataset
+
+
+def _configured(path: str, batch_size: int | None, world: World) -> StreamingDataset:
+    config = load(Path(path))
+    loader = config.get("loader")
+    if batch_size is None and isinstance(loader, Mapping):
+        batch_size = loader.get("batch_size")
+    given = {} if batch_size is None else {"batch_size": batch_size}
+    return dataset_class(config).from_config(
+        config, world=world, allow_unsafe_types=True, callbacks=(), progress_bar=False, **given
+    )
+
+
+def _world(ranks: int, nodes: int) -> World:
+    if nodes < 1 or ranks % nodes:
+        raise ConfigError(f"--ranks={ranks} is not a multiple of --nodes={nodes}")
+    return World(nodes=nodes, ranks_per_node=ranks // nodes)
+
+
+def _view(state: Mapping[str, Any]) -> TokenBlocks | TokenPacks | None:
+    """Return how rows of tokens are made in the run of a state; None if its samples are as stored."""
+    told = state.get("tokens")
+    if told is None:
+        return None
+    view = _VIEWS.get(told.get("view")) if isinstance(told, Mapping) else None
+    if view is None:
+        raise StateError(f"the state has tokens={told!r:.200}, which says of no rows of tokens")
+    try:
+        return view(**{name: value for name, value in told.items() if name != "view"})
+    except TypeError as error:
+        raise StateError(f"the state has tokens={told!r:.200}: {error}") from None
+
+
+def _mixture(
+    locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the arguments that say how the streams at some locations are mixed."""
+    choose = state.get("choose")
+    if choose is None:
+        lessons = state.get("curriculum")
+        curriculum = lessons and {change["step"]: change["proportions"] for change in lessons}
+        return {
+            "streams": [Stream(remote=place, storage_options=options) for place in locations],
+            "epoch_size": state.get("epoch_size"),
+            "curriculum": curriculum,
+        }
+    if len(choose) != len(locations):
+        raise ConfigError(f"the state is of {len(choose)} streams; give the location of each")
+    shares = state.get("shares")
+    weights: list[dict[str, Any]] = [{"choose": n} for n in choose]
+    if shares is not None:
+        weights = [{"proportion": share} for share in shares]
+    return {
+        "streams": [
+            Stream(remote=place, storage_options=options, **weight)
+            for place, weight in zip(locations, weights)
+        ],
+        "epoch_size": None if shares is None else state.get("epoch_size"),
+        "sampling_method": state.get("sampling_method"),
+        "sampling_granularity": state.get("sampling_granularity"),
+    }

@@ -1,0 +1,79 @@
+"""The option ``--storage-options``, which every command has that opens a location."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from streamplug.config import load
+from streamplug.config.source import plain
+from streamplug.errors import ConfigError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_EXPECTED = "expected a JSON object, such as '{\"anon\": true}', or KEY=VALUE"
+
+
+def storage_options(
+    option: str = "--storage-options", text: str = "Settings of the storages."
+) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the option; its value is a dict, or None.
+
+    Args:
+        option: Its name.
+        text: What its help says it is about.
+    """
+    return click.option(
+        option,
+        multiple=True,
+        callback=_parse,
+        metavar="JSON|KEY=VALUE",
+        help=f"{text} A JSON object, or KEY=VALUE; may be repeated.",
+    )
+
+
+def _parse(
+    _: click.Context, parameter: click.Parameter, texts: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the settings that all uses of the option name together.
+
+    No error shows a value: it may be a secret.
+    """
+    if not texts:
+        return None
+    option = parameter.opts[0]
+    found: dict[str, Any] = {}
+    for text in texts:
+        found |= _object(option, text.strip())
+    return found
+
+
+def _object(option: str, text: str) -> dict[str, Any]:
+    if text[:1] in ("{", "["):
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"{option}: not JSON: {error}") from None
+    else:
+        key, mark, value = text.partition("=")
+        given = {key.strip(): _value(value.strip())} if key.strip() and mark else None
+    if not isinstance(given, dict):
+        raise ConfigError(f"{option}: {_EXPECTED}")
+    if "${env:" not in text:
+        return given
+    try:
+        filled: dict[str, Any] = plain(load(given))
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error}") from None
+    return filled
+
+
+def _value(text: str) -> Any:
+    """Return a number, true, false, null, a list, an object, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,315 @@
+"""StreamingDataset and LocalDataset with what scripts for mosaicml-streaming read of them, and call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import streamplug
+from streamplug.compat.ordering import select
+from streamplug.compat.shards import Shard, by_number
+from streamplug.compat.sizes import bytes_to_int, number_abbrev_to_int
+from streamplug.compat.streams import Stream, shards_of
+from streamplug.errors import ConfigError
+from streamplug.types import Int64
+
+
+class StreamingDataset(streamplug.StreamingDataset):
+    """A `streamplug.StreamingDataset` with the defaults of mosaicml-streaming, whose order it has.
+
+    A subclass may override `get_item`, through which all samples then go.
+
+    Args:
+        streams: The streams; or else give `remote`, `local`, `split` for a single one.
+        remote: As for `streamplug.StreamingDataset`.
+        local: Likewise.
+        split: Likewise.
+        stream_name: Not there: there is no registry of streams.
+        stream_config: Arguments of the single stream.
+        partition_algo: As for `streamplug.StreamingDataset`.
+        shuffle_algo: Likewise.
+        samples_per_epoch: What its README calls `epoch_size`.
+        **kwargs: The others.
+
+    Raises:
+        ConfigError: If a stream is named, an epoch has two sizes, or as for `streamplug.StreamingDataset`.
+    """
+
+    def __init__(
+        self,
+        *,
+        streams: Sequence[Stream] | None = None,
+        remote: str | None = None,
+        local: str | None = None,
+        split: str | None = None,
+        stream_name: str = "stream",
+        stream_config: dict[str, Any] | None = None,
+        partition_algo: str = "relaxed",
+        shuffle_algo: str = "py1e",
+        samples_per_epoch: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if stream_name != "stream":
+            raise ConfigError(
+                f"stream_name={stream_name!r}: there is no registry of streams; make the streams "
+                "yourself, and pass streams="
+            )
+        of_stream: dict[str, Any] = {"remote": remote, "local": local, "split": split}
+        for name, value in (stream_config or {}).items():
+            group = of_stream if name in of_stream else kwargs
+            if group.get(name) is None:
+                group[name] = value
+            elif group[name] != value:
+                raise ConfigError(f"{name}={group[name]!r}, but stream_config says {value!r}")
+        if samples_per_epoch is not None:
+            if kwargs.get("epoch_size") is not None:
+                raise ConfigError(
+                    "give either epoch_size= or samples_per_epoch=, which mean the same"
+                )
+            kwargs["epoch_size"] = samples_per_epoch
+        if isinstance(kwargs.get("epoch_size"), str):
+            kwargs["epoch_size"] = number_abbrev_to_int(kwargs["epoch_size"])
+        kwargs["epoch_size"] = kwargs.get("epoch_size") or None  # 0 is none
+        given_limit = kwargs.get("cache_limit")
+        if isinstance(given_limit, str) and not given_limit.strip().endswith("%"):
+            kwargs["cache_limit"] = bytes_to_int(given_limit)
+        if not streams and (of_stream["remote"] or of_stream["local"]):
+            streams = [Stream(**of_stream, format=kwargs.get("format"))]
+            of_stream = {}
+        super().__init__(
+            streams=streams or None,
+            partition_algo=partition_algo,
+            shuffle_algo=shuffle_algo,
+            **of_stream,
+            **kwargs,
+        )
+        self.allow_unsafe_types: bool = kwargs.get("allow_unsafe_types", False)
+        self._given_replication: int | None = kwargs.get("replication")
+        self._given_cache_limit = kwargs.get("cache_limit")
+        self._derive_weights(streams or ())
+
+    def _derive_weights(self, given: Sequence[Stream]) -> None:
+        """Note in the streams, those here and those that were given, what is taken of them."""
+        identity = self._run.identity(self._world())
+        sizes, shares = identity.streams, identity.shares or [0.0] * len(identity.streams)
+        for number, chosen in enumerate(identity.choose or ()):
+            used = self.streams[number]
+            weights = {
+                "proportion": shares[number] or chosen / max(self.epoch_size, 1),
+                "repeat": chosen / max(sizes[number], 1),
+                "choose": chosen,
+            }
+            for stream in (used, given[number] if given else None):
+                if isinstance(stream, Stream):
+                    stream.complete(used, **weights)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Only then: samples of a data set that has a __getitem__ of its own are read one by one.
+        if "get_item" in cls.__dict__ and "__getitem__" not in cls.__dict__:
+            cls.__getitem__ = _through_get_item  # type: ignore[method-assign]  # it is made for that
+
+    def get_item(self, sample_id: int, retry: int = 7) -> Any:
+        """Return a sample.
+
+        Args:
+            sample_id: Which.
+            retry: Means nothing: how often a download is tried again is said by `download_retry`.
+
+        Raises:
+            IndexError: If there is no such sample.
+        """
+        return super().__getitem__(sample_id)
+
+    # -- what it has --------------------------------------------------------------------
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all streams; made at each call."""
+        return shards_of(list(self._opened), self._reader.row)
+
+    @property
+    def length(self) -> int:
+        """Number of samples that one rank sees in an epoch, those that fill it up left out."""
+        return -(-self.epoch_size // self._world().ranks)
+
+    @property
+    def replication(self) -> int | None:  # type: ignore[override]  # None where none was given
+        """How many ranks in a row get the same samples; None where that was not given."""
+        return self._given_replication
+
+    @property
+    def cache_limit(self) -> int | None:
+        """Bytes that shards may take, as given; None for any number."""
+        given = self._given_cache_limit
+        return given if given is None or isinstance(given, int) else super().cache_limit
+
+    @property
+    def epoch_seed_change(self) -> bool:
+        """Whether what is taken of a stream changes with the epoch."""
+        return self.shuffle and self.sampling_method == "balanced"
+
+    @property
+    def initial_physical_nodes(self) -> int | None:
+        """On how many nodes the run began; None where no state was loaded."""
+        return self._run.first_nodes
+
+    @property
+    def stream_per_shard(self) -> Int64:
+        """Which stream each shard is of, shape ``[num_shards]``."""
+        return np.repeat(np.arange(self.num_streams), self.shards_per_stream)
+
+    @property
+    def shard_offset_per_stream(self) -> Int64:
+        """Number of the first shard of each stream, shape ``[num_streams]``."""
+        return _before(self.shards_per_stream)
+
+    @property
+    def sample_offset_per_stream(self) -> Int64:
+        """Number of the first sample of each stream, shape ``[num_streams]``."""
+        return _before(self.samples_per_stream)
+
+    @property
+    def sample_offset_per_shard(self) -> Int64:
+        """Number of the first sample of each shard, shape ``[num_shards]``."""
+        return _before(self.samples_per_shard)
+
+    def load_state_dict(self, obj: Mapping[str, Any]) -> None:
+        """Continue where another run stood.
+
+        Args:
+            obj: What `state_dict` returned there.
+
+        Raises:
+            StateError: If it was saved by a run whose order differs from this one's.
+        """
+        super().load_state_dict(obj)
+
+    # -- the cache ----------------------------------------------------------------------
+
+    @property
+    def cache_usage(self) -> int:
+        """Bytes of the indexes and shards that are on this machine; looked up at each call."""
+        indexes = [stream._directory() / "index.json" for stream in self.streams]
+        files = [status for shard in self.shards for status in shard.present()]
+        return sum(path.stat().st_size for path in indexes if path.is_file()) + sum(
+            status.st_size for status in files
+        )
+
+    def prepare_shard(self, shard_id: int, blocking: bool = True) -> None:
+        """Fetch a shard into the cache if it is not there.
+
+        Args:
+            shard_id: Which shard, over all streams.
+            blocking: Means nothing: it waits for whoever else fetches the shard.
+
+        Raises:
+            StreamplugError: As for `streamplug.StreamingDataset`.
+        """
+        super().prepare_shard(shard_id)
+
+    def evict_coldest_shard(self) -> None:
+        """Remove the shard from the cache that was not used for longest.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        used = {
+            number: max(status.st_mtime_ns for status in present)
+            for number, shard in enumerate(self.shards)
+            if (present := shard.present())
+        }
+        if not used:
+            raise ConfigError("no shard is in the cache, so that none can be evicted")
+        self.evict_shard(min(used, key=used.__getitem__))
+
+    # -- the order ----------------------------------------------------------------------
+
+    def resample_streams(self, epoch: int, stream_id: int | None = None) -> tuple[Int64, Int64]:
+        """Return which samples an epoch takes, before they are shuffled.
+
+        Args:
+            epoch: Which epoch.
+            stream_id: Of which stream; None for all.
+
+        Returns:
+            Samples of each shard that is taken, or part of one, and their numbers, one shard after another.
+        """
+        selection = select(self._run, epoch, stream_id)
+        return np.diff(selection.starts), selection.samples(np.arange(selection.size))
+
+
+def _before(counts: Int64) -> Int64:
+    offsets: Int64 = np.cumsum(counts) - counts
+    return offsets
+
+
+def _through_get_item(self: Any, at: Any) -> Any:
+    return by_number(self.get_item, at, self.size)
+
+
+class LocalDataset:
+    """The samples of a data set that lies on this machine, by their numbers.
+
+    Args:
+        local: Its directory.
+        split: Sub-directory of it.
+
+    Attributes:
+        local: Its directory.
+        split: Sub-directory of it; empty for none.
+    """
+
+    def __init__(self, local: str, split: str | None = None) -> None:
+        self.local, self.split = local, split or ""
+        self._dataset = StreamingDataset(local=local, split=split)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def size(self) -> int:
+        """Number of samples."""
+        return self._dataset.size
+
+    num_samples = size
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards; made at each call."""
+        return self._dataset.shards
+
+    def get_item(self, sample_id: int) -> Any:
+        """Return a sample.
+
+        Raises:
+            IndexError: If there is no such sample.
+        """
+        return self._dataset[sample_id]
+
+    def __getitem__(self, at: Any) -> Any:
+        return _through_get_item(self, at)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.get_item, range(self.size))
+
+
+class OldDefaults(StreamingDataset):
+    """A `StreamingDataset` with the defaults of the classes of well-known data sets."""
+
+    def __init__(
+        self,
+        *,
+        partition_algo: str = "orig",
+        shuffle_algo: str = "py1s",
+        shuffle_block_size: int = 1 << 18,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            partition_algo=partition_algo,
+            shuffle_algo=shuffle_algo,
+            shuffle_block_size=shuffle_block_size,
+            **kwargs,
+        )

@@ -1,0 +1,95 @@
+"""StreamingDataLoader with batches of any size, as mosaicml-streaming has it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+import streamplug
+from streamplug.errors import ConfigError
+
+_POSITIONS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
+"""Names of the parameters that may be given by position, after the data set."""
+
+
+class StreamingDataLoader(streamplug.StreamingDataLoader):
+    """A `streamplug.StreamingDataLoader` that also takes other data sets, and batches of another size.
+
+    Where the size of batches is the data set's, it reads whole batches column by column. Otherwise it is
+    torch's `DataLoader`, over the samples of the data set in their order.
+
+    Args:
+        dataset: The data set.
+        args: As for torch's `DataLoader`.
+        kwargs: Likewise, or as for `streamplug.StreamingDataLoader`.
+
+    Attributes:
+        num_samples_yielded: Samples of this rank that were handed out since the loop began.
+
+    Raises:
+        ConfigError: As for `streamplug.StreamingDataLoader`.
+    """
+
+    def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = {**dict(zip(_POSITIONS, args)), **kwargs}
+        size = kwargs.setdefault("batch_size", 1)
+        is_streamed = isinstance(dataset, streamplug.StreamingDataset)
+        self._is_plain = not is_streamed or dataset.batch_size not in (None, size)
+        self.num_samples_yielded = 0
+        if not self._is_plain:
+            super().__init__(dataset, **_meaningful(kwargs))
+            return
+        own = {"transform", "batch_transform", "threads", "device"} & kwargs.keys()
+        if own:
+            raise ConfigError(
+                f"{sorted(own)}: only where batch_size={size} of the loader is the data set's"
+            )
+        DataLoader.__init__(self, dataset, **kwargs)
+
+    def _get_iterator(self) -> Any:
+        return DataLoader._get_iterator(self) if self._is_plain else super()._get_iterator()
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
+        self.num_samples_yielded = 0
+        batches = DataLoader.__iter__(self) if self._is_plain else super().__iter__()
+        for batch in batches:
+            self.num_samples_yielded += _count(batch)
+            yield batch
+
+    def state_dict(self) -> dict[str, Any] | None:  # type: ignore[override]  # None as there
+        """Return where the training loop stands; None for a data set that has no state.
+
+        Raises:
+            StateError: If the samples that were handed out are not whole global batches of the data set.
+        """
+        if not self._is_plain:
+            return super().state_dict()
+        if not isinstance(self.dataset, streamplug.StreamingDataset):
+            return None
+        ranks = self.dataset._world().ranks  # those that get the same samples count once
+        return self.dataset.state_dict(self.num_samples_yielded * ranks, from_beginning=False)
+
+    def load_state_dict(self, obj: Mapping[str, Any]) -> None:
+        """Continue where another loader stood; nothing for a data set that has no state."""
+        if isinstance(self.dataset, streamplug.StreamingDataset):
+            super().load_state_dict(obj)
+
+
+def _meaningful(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what torch takes for nothing, which a loader of streams does not know."""
+    empty = {"shuffle": (None, False), "sampler": (None,), "batch_sampler": (None,)}
+    return {
+        name: value
+        for name, value in kwargs.items()
+        if not any(value is each for each in empty.get(name, ()))
+    }
+
+
+def _count(batch: Any) -> int:
+    """Return how many samples a batch has: of a mapping, those of its first value."""
+    if isinstance(batch, Mapping):
+        return len(next(iter(batch.values())))
+    return len(batch) if hasattr(batch, "ndim") else len(batch[0])

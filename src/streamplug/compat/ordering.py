@@ -1,0 +1,211 @@
+"""Functions of mosaicml-streaming that tell the order of samples, as arrays of a whole epoch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.plan import make_partition
+from streamplug.plan.mixture import choose_per_shard
+from streamplug.plan.partition import Partition
+from streamplug.plan.selection import Selection
+from streamplug.plugin.registry import make
+from streamplug.types import Int64
+from streamplug.types import World as Place
+
+if TYPE_CHECKING:
+    from streamplug.compat.dataset import StreamingDataset
+    from streamplug.compat.world import World
+    from streamplug.run import Run
+
+
+def get_shuffle(
+    algo: str,
+    shard_sizes: Any,
+    num_canonical_nodes: int,
+    seed: int,
+    epoch: int,
+    block_size: int = 1 << 18,
+) -> Int64:
+    """Return the shuffled numbers of all samples.
+
+    Args:
+        algo: Name of the shuffle.
+        shard_sizes: Samples of each shard, shape ``[shards]``.
+        num_canonical_nodes: Number of canonical nodes.
+        seed: Seed of the order.
+        epoch: Number of the epoch.
+        block_size: Over how many samples to mix.
+
+    Raises:
+        PluginError: If there is no such shuffle, or its plugin is not installed.
+    """
+    sizes = np.asarray(shard_sizes, np.int64)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    algorithm: ShuffleAlgorithm = make("shuffle", algo)
+    order = algorithm.order(
+        starts, canonical_nodes=num_canonical_nodes, seed=seed, epoch=epoch, block_size=block_size
+    )
+    lengths = np.diff(lane_bounds(int(starts[-1]), num_canonical_nodes)).tolist()
+    return np.concatenate([order.take(node, 0, length) for node, length in enumerate(lengths)])
+
+
+get_shuffle_naive = partial(get_shuffle, "naive")
+get_shuffle_py1br = partial(get_shuffle, "py1br")
+get_shuffle_py1e = partial(get_shuffle, "py1e")
+get_shuffle_py1s = partial(get_shuffle, "py1s")
+get_shuffle_py2s = partial(get_shuffle, "py2s")
+
+
+def get_partitions(
+    algo: str,
+    num_samples: int,
+    num_canonical_nodes: int,
+    num_physical_nodes: int,
+    ranks_per_node: int,
+    workers_per_rank: int,
+    batch_size: int,
+    drop_first: int = 0,
+    initial_physical_nodes: int | None = None,
+) -> Int64:
+    """Return which places of an order each worker reads, in which batch; -1 where a batch is short.
+
+    Args:
+        algo: ``"orig"`` or ``"relaxed"``.
+        num_samples: Samples of the epoch.
+        num_canonical_nodes: Number of canonical nodes.
+        num_physical_nodes: Number of nodes.
+        ranks_per_node: Ranks of each.
+        workers_per_rank: Workers of each rank.
+        batch_size: Samples of a batch of one rank.
+        drop_first: How many were read before.
+        initial_physical_nodes: Number of nodes when the run began, for ``"relaxed"``.
+
+    Returns:
+        Shape ``[nodes, ranks of a node, workers of a rank, batches of a worker, batch_size]``.
+
+    Raises:
+        ConfigError: If these nodes cannot be served, or fewer samples are there than were read.
+    """
+    world = Place(num_physical_nodes, ranks_per_node, workers_per_rank)
+    partition = make_partition(
+        algo,
+        num_samples,
+        num_canonical_nodes,
+        world,
+        batch_size,
+        drop_first=drop_first,
+        first_nodes=initial_physical_nodes,
+    )
+    return _whole(partition, world, batch_size)
+
+
+def _whole(partition: Partition, world: Place, batch: int) -> Int64:
+    steps = np.arange(partition.steps)
+    return _by_worker(
+        world, batch, len(steps), lambda place: partition.entries(place, batch, steps)
+    )
+
+
+def _by_worker(world: Place, batch: int, steps: int, ids_of_rank: Any) -> Int64:
+    """Lay the batches of all ranks out by worker, who take turns.
+
+    Args:
+        world: Who reads.
+        batch: Samples of a batch of one rank.
+        steps: Number of batches of each rank.
+        ids_of_rank: Returns the batches of a rank, shape ``[steps, batch]``.
+    """
+    workers = world.workers_per_rank
+    shape = (world.nodes, world.ranks_per_node, workers, -(-steps // workers), batch)
+    whole = np.full(shape, -1, np.int64)
+    for rank in range(world.ranks):
+        place = Place(world.nodes, world.ranks_per_node, 1, rank)
+        rows = ids_of_rank(place)
+        for worker in range(workers):
+            own = rows[worker::workers]
+            whole[place.node, place.rank_of_node, worker, : len(own)] = own
+    return whole
+
+
+def get_sampling(
+    samples_per_shard: Any, choose: int, granularity: int, seed: int, epoch: int, use_epoch: bool
+) -> Int64:
+    """Return how many samples of each shard an epoch takes.
+
+    Args:
+        samples_per_shard: Samples of each, shape ``[shards]``.
+        choose: Samples to take.
+        granularity: Samples that are chosen of a shard at a time.
+        seed: Seed of the choice.
+        epoch: Number of the epoch.
+        use_epoch: Whether the choice changes with it.
+
+    Raises:
+        ConfigError: If a number is below what has a meaning.
+    """
+    for name, value, lowest in (
+        ("choose", choose, 0),
+        ("granularity", granularity, 1),
+        ("seed", seed, 0),
+        ("epoch", epoch, 0),
+    ):
+        if value < lowest:
+            raise ConfigError(f"{name}={value}: must be at least {lowest}")
+    sizes = np.asarray(samples_per_shard, np.int64)
+    return choose_per_shard(sizes, int(choose), granularity, seed + epoch * use_epoch)
+
+
+def generate_work(
+    batching_method: str,
+    dataset: StreamingDataset,
+    world: World,
+    epoch: int,
+    sample_in_epoch: int,
+) -> Int64:
+    """Return which samples each worker reads in an epoch, in which batch; -1 where a batch is short.
+
+    Args:
+        batching_method: What a batch is made of.
+        dataset: The data set.
+        world: Who reads it.
+        epoch: Number of the epoch.
+        sample_in_epoch: How many of its samples were read before, over all ranks: whole global batches.
+
+    Returns:
+        Shape ``[nodes, ranks of a node, workers of a rank, batches of a worker, batch_size]``.
+
+    Raises:
+        ConfigError: If the data set has no batch size, these nodes cannot be served, or `sample_in_epoch` is
+            not whole global batches.
+    """
+    batch = dataset.batch_size
+    if batch is None:
+        raise ConfigError("give batch_size= to the data set: the order of samples depends on it")
+    place = Place(world.num_nodes, world.ranks_per_node, world.workers_per_rank)
+    first, rest = divmod(sample_in_epoch, batch * place.ranks)
+    if rest:
+        raise ConfigError(
+            f"sample_in_epoch={sample_in_epoch}: must be whole global batches, of "
+            f"{batch * place.ranks} samples each"
+        )
+    run = dataset._run.asked(batch, batching_method=batching_method)
+    plan = run.epoch(epoch, place)
+    steps = np.arange(first, plan.steps)
+    return _by_worker(place, batch, len(steps), lambda rank: plan.ids(rank, batch, steps))
+
+
+def select(run: Run, epoch: int, stream: int | None) -> Selection:
+    """Return what an epoch of a run takes of all streams, or of one.
+
+    Args:
+        run: The run.
+        epoch: Number of the epoch.
+        stream: Which stream; None for all.
+    """
+    return run.planner.selections(epoch, run.options.shuffle_seed, stream)

@@ -1,0 +1,102 @@
+"""Stream with what scripts for mosaicml-streaming read of it, and call."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import fields
+from typing import Any
+
+import streamplug
+from streamplug.compat.shards import Shard
+from streamplug.open_stream import OpenStream, read_all
+from streamplug.plan import Weight
+
+_DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")
+
+
+class Stream(streamplug.Stream):
+    """A `streamplug.Stream` that knows its defaults, and all of its weights, once it is in a data set."""
+
+    _given: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "split", self.split or "")
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        object.__setattr__(self, "_given", given)
+        super().__post_init__()
+
+    @property
+    def weight(self) -> Weight:
+        """How much of this stream an epoch takes, as it was given."""
+        return Weight(*(self._given[name] for name in ("proportion", "repeat", "choose")))
+
+    @property
+    def safe_keep_zip(self) -> bool:
+        """Whether compressed files stay: if that is asked for, or they are the data set itself."""
+        return bool(self.keep_zip) or self.remote in (None, self.local)
+
+    @property
+    def shown_share(self) -> str:
+        """How much of an epoch it is, in words."""
+        return super(Stream, self._as_given()).shown_share
+
+    def with_defaults(self, **defaults: Any) -> streamplug.Stream:
+        """Return this stream with values for what it leaves open."""
+        return super(Stream, self._as_given()).with_defaults(**defaults)
+
+    def get_shards(self, world: Any = None, allow_unsafe_types: bool = False) -> list[Shard]:
+        """Read the index of this stream, and return its shards.
+
+        Args:
+            world: Means nothing: all ranks read the same.
+            allow_unsafe_types: Whether columns may be there whose decoding can run code.
+
+        Raises:
+            StreamplugError: If the index cannot be read, or has such columns.
+        """
+        opened = self._as_given().open()
+        opened.check_columns(None, allow_unsafe=allow_unsafe_types)
+        return shards_of([opened], read_all([opened], None).row)
+
+    def get_index_size(self) -> int:
+        """Return the bytes of the index on this machine.
+
+        Raises:
+            FileNotFoundError: If it is not there.
+        """
+        return (self._directory() / "index.json").stat().st_size
+
+    def complete(self, used: streamplug.Stream, **weights: float) -> None:
+        """Note what a data set has made of this stream.
+
+        Args:
+            used: This stream with the defaults of the data set.
+            weights: Its proportion, repeat and choose.
+        """
+        for name in _DEFAULTS:
+            object.__setattr__(self, name, getattr(used, name))
+        for name, value in weights.items():
+            object.__setattr__(self, name, value)
+
+    def _as_given(self) -> Stream:
+        stream = copy(self)
+        for name, value in self._given.items():
+            object.__setattr__(stream, name, value)
+        return stream
+
+
+def shards_of(opened: list[OpenStream], read: Any) -> list[Shard]:
+    """Return the shards of some streams.
+
+    Args:
+        opened: The streams.
+        read: Returns a sample by its number over all streams.
+    """
+    shards, first = [], 0
+    for stream in opened:
+        directory = stream.stream._directory()
+        for number in range(len(stream.index)):
+            shard = Shard(stream, number, first, read, directory)
+            shards.append(shard)
+            first += shard.samples
+    return shards

@@ -1,0 +1,95 @@
+"""World: where a process stands, as scripts for mosaicml-streaming ask for it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from streamplug.config import detect_world
+from streamplug.errors import ConfigError
+from streamplug.types import World as Place
+
+
+class World:
+    """Where a process stands among nodes, ranks, and workers of data loaders.
+
+    Args:
+        num_nodes: Number of nodes.
+        ranks_per_node: Ranks of each node.
+        workers_per_rank: Workers of each rank.
+        worker: Number of this worker over all nodes.
+
+    Attributes:
+        num_nodes: Number of nodes.
+        ranks_per_node: Ranks of each node.
+        workers_per_rank: Workers of each rank.
+        worker: Number of this worker over all nodes.
+        workers_per_node: Workers of each node.
+        num_ranks: Ranks of all nodes.
+        num_workers: Workers of all nodes.
+        node: Number of this node.
+        rank: Number of this rank over all nodes.
+        rank_of_node: Number of this rank on its node.
+        worker_of_node: Number of this worker on its node.
+        worker_of_rank: Number of this worker of its rank.
+        is_multinode: Whether there are several nodes.
+        is_leader: Whether this is the first worker of all.
+        is_local_leader: Whether this is the first worker of its node.
+    """
+
+    def __init__(
+        self, num_nodes: int, ranks_per_node: int, workers_per_rank: int, worker: int
+    ) -> None:
+        self.num_nodes, self.ranks_per_node = num_nodes, ranks_per_node
+        self.workers_per_rank, self.worker = workers_per_rank, worker
+        self.workers_per_node = ranks_per_node * workers_per_rank
+        self.num_ranks = num_nodes * ranks_per_node
+        self.num_workers = num_nodes * self.workers_per_node
+        self.node, self.worker_of_node = divmod(worker, self.workers_per_node)
+        self.rank, self.worker_of_rank = divmod(worker, workers_per_rank)
+        self.rank_of_node = self.rank % ranks_per_node
+        self.is_multinode = num_nodes > 1
+        self.is_leader = worker == 0
+        self.is_local_leader = self.worker_of_node == 0
+
+    @classmethod
+    def detect(cls) -> World:
+        """Return where this process stands, by its launcher and its data loader."""
+        place = detect_world()
+        number, workers = _loader_worker()
+        return cls(place.nodes, place.ranks_per_node, workers, place.rank * workers + number)
+
+    def detect_workers(self) -> World:
+        """Return this place with the workers of the data loader that this process is of."""
+        number, workers = _loader_worker()
+        worker = self.rank * workers + number
+        return World(self.num_nodes, self.ranks_per_node, workers, worker)
+
+    def copy(self) -> World:
+        """Return an equal place."""
+        return World(self.num_nodes, self.ranks_per_node, self.workers_per_rank, self.worker)
+
+    def replicate(self, replication: int) -> World:
+        """Return the place if so many ranks in a row count as one.
+
+        Raises:
+            ConfigError: If the ranks are not such groups.
+        """
+        if replication <= 0 or self.num_ranks % replication:
+            raise ConfigError(
+                f"replication={replication}: must be above 0 and divide the {self.num_ranks} ranks"
+            )
+        place = Place(self.num_nodes, self.ranks_per_node, 1, self.rank).replicated(replication)
+        worker = place.rank * self.workers_per_rank + self.worker_of_rank
+        return World(place.nodes, place.ranks_per_node, self.workers_per_rank, worker)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all attributes by name."""
+        return dict(self.__dict__)
+
+
+def _loader_worker() -> tuple[int, int]:
+    """Return the number of this worker of a data loader, and how many they are: 0 of 1 outside of one."""
+    data = sys.modules.get("torch.utils.data")  # no worker of torch without it
+    info = None if data is None else data.get_worker_info()
+    return (0, 1) if info is None else (info.id, info.num_workers)

@@ -1,0 +1,88 @@
+"""Suggestions for misspelt keyword arguments of constructors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from streamplug.config.fit import hint_of
+from streamplug.config.parameters import parameters
+from streamplug.errors import UnknownKeywordError
+
+T = TypeVar("T")
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def suggest_keywords(cls: type[T]) -> type[T]:
+    """Let the constructor of a class name the nearest keyword where it is given an unknown one.
+
+    The constructor must pass on all of a ``**kwargs`` to the next class in line: these keywords are checked
+    against the constructors there. Where one of them takes any keyword, nothing is refused here.
+
+    Args:
+        cls: The class; decorate it outside of ``@dataclass``.
+    """
+    init = cls.__dict__["__init__"]
+
+    @functools.wraps(init)
+    def checked(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        if kwargs:
+            _check(type(self), cls, kwargs, type(self))
+        init(self, *args, **kwargs)
+
+    cls.__init__ = checked  # type: ignore[assignment]  # the signature is that of what it wraps
+    return cls
+
+
+def check_keywords(cls: type, given: Mapping[str, Any], by: type | None = None) -> None:
+    """Refuse keywords that a class's constructor, if it has no ``**kwargs``, does not accept.
+
+    Args:
+        cls: The class.
+        given: The keywords.
+        by: The class that a user has called, if it is another one, which passes on what it does not know.
+
+    Raises:
+        UnknownKeywordError: If there is such a keyword.
+    """
+    owner = next(base for base in cls.__mro__ if "__init__" in base.__dict__)
+    if takes_only_named(owner):
+        _check(cls, owner, given, by or cls)
+
+
+def takes_only_named(cls: type) -> bool:
+    """Say whether the constructor that a class itself defines has no ``**kwargs``."""
+    found = inspect.signature(cls.__dict__["__init__"]).parameters.values()
+    return all(parameter.kind is not parameter.VAR_KEYWORD for parameter in found)
+
+
+def _check(made: type, owner: type, given: Mapping[str, Any], by: type) -> None:
+    accepted = _accepted(made, owner)
+    if accepted is None:
+        return
+    for name in given:
+        if name not in accepted:
+            # Also those that subclasses take themselves: their users meant one of these, too.
+            known = sorted({*accepted, *parameters(by)})
+            raise UnknownKeywordError(
+                f"{by.__name__}({name}=…): no such argument{hint_of(name, known)}"
+            )
+
+
+@functools.lru_cache(maxsize=256)
+def _accepted(made: type, owner: type) -> frozenset[str] | None:
+    """Return the keywords that the constructor of `owner` accepts in a `made`; None for any."""
+    line = made.__mro__
+    names: set[str] = set()
+    for cls in line[line.index(owner) :]:
+        init = cls.__dict__.get("__init__")
+        if init is None or cls is object:
+            continue
+        found = list(inspect.signature(init).parameters.values())[1:]
+        names.update(parameter.name for parameter in found if parameter.kind in _NAMED)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in found):
+            return frozenset(names)
+    return None

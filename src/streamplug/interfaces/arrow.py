@@ -1,0 +1,86 @@
+"""Values of Arrow as those of Python, without importing Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streamplug.errors import DataError
+
+Convert = Callable[[Any], Any]
+
+
+def maps_as_dicts(type_: Any) -> Convert | None:
+    """Return a function that replaces the maps in a value by dicts; None if the type has no maps in it.
+
+    Arrow itself makes a list of pairs of each map, at any depth.
+
+    Args:
+        type_: A type of Arrow.
+
+    Returns:
+        A function of one value, as `to_pylist` gives it, that raises `DataError` where a map has a key
+        twice, or a key that no dict can have.
+    """
+    if hasattr(type_, "key_type"):
+        return _of_map(maps_as_dicts(type_.item_type))
+    if hasattr(type_, "index_type"):  # a dictionary, whose values come as they are
+        return maps_as_dicts(type_.value_type)
+    if hasattr(type_, "storage_type"):
+        return maps_as_dicts(type_.storage_type)
+    if hasattr(type_, "value_type"):
+        return _of_list(maps_as_dicts(type_.value_type))
+    if str(type_).startswith("struct<"):
+        fields = [type_.field(number) for number in range(type_.num_fields)]
+        inner = {field.name: maps_as_dicts(field.type) for field in fields}
+        return _of_struct({name: convert for name, convert in inner.items() if convert is not None})
+    return None
+
+
+def to_python(array: Any) -> list[Any]:
+    """Return the values of an array of Arrow as a list, its maps as dicts.
+
+    Raises:
+        DataError: As for `maps_as_dicts`.
+    """
+    convert = maps_as_dicts(array.type)
+    values: list[Any] = array.to_pylist()
+    return values if convert is None else [convert(value) for value in values]
+
+
+def _of_map(inner: Convert | None) -> Convert:
+    def convert(pairs: Any) -> Any:
+        if pairs is None:
+            return None
+        found: dict[Any, Any] = {}
+        for key, value in pairs:
+            try:
+                twice = key in found
+            except TypeError:
+                raise DataError(
+                    f"a map has the key {key!r:.80}, a {type(key).__name__}, which cannot be that of a dict"
+                ) from None
+            if twice:
+                raise DataError(f"a map has the key {key!r:.80} twice: {pairs!r:.200}")
+            found[key] = value if inner is None else inner(value)
+        return found
+
+    return convert
+
+
+def _of_list(inner: Convert | None) -> Convert | None:
+    if inner is None:
+        return None
+    return lambda values: None if values is None else [inner(value) for value in values]
+
+
+def _of_struct(inner: dict[str, Convert]) -> Convert | None:
+    if not inner:
+        return None
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return {**value, **{name: each(value[name]) for name, each in inner.items()}}
+
+    return convert

@@ -1,0 +1,156 @@
+"""Times, durations and decimals as a user asks for them: text, whole numbers, seconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import EncodeError
+from streamplug.types import ColumnValues
+
+_TEMPORAL = re.compile(r"timestamp|date|time|duration|decimal")
+_NESTED = re.compile(r"(list|struct|map|fixed_size_list)<|.*\?$", re.DOTALL)
+_UNIT = re.compile(r"\[(s|ms|us|ns)[],]")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - values have no zone; those of one are in UTC
+_WHOLE = frozenset(
+    ("int", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "str_int")
+)
+_REAL = frozenset(("float", "float16", "float32", "float64", "str_float"))
+_TEXT = frozenset(("str", "string"))
+
+Convert = Callable[[ColumnValues], ColumnValues]
+
+
+def is_temporal(spec: str) -> bool:
+    """Say whether values of an encoding are, or have in them, times, durations or decimals."""
+    return _TEMPORAL.search(spec) is not None
+
+
+def choices(spec: str) -> dict[str, str]:
+    """Return the encodings in which values of a temporal one can be stored, and what each means."""
+    if _NESTED.match(spec):
+        return {"json": "times as ISO 8601 text, decimals as text, null where a value is missing"}
+    if spec.startswith("decimal"):
+        return {"str_decimal": "exact", "str": "exact", "float64": "rounded", "float": "rounded"}
+    since = "since 1970"
+    if spec.startswith("duration"):
+        since = "long"
+    elif spec.startswith("time") and not spec.startswith("timestamp"):
+        since = "since midnight"
+    unit = _UNIT.search(spec)
+    name = (
+        "days" if spec == "date32" else "ms" if spec == "date64" else unit[1] if unit else "units"
+    )
+    whole, real = f"whole {name} {since}", f"seconds {since}"
+    return {"int64": whole, "int": whole, "float64": real, "float": real, "str": "ISO 8601 text"}
+
+
+def conversion(source: str, target: str) -> Convert | None:
+    """Return what converts a column; None if its values are stored as they are.
+
+    Args:
+        source: Its encoding.
+        target: The encoding that it is to be stored in.
+
+    Returns:
+        A function of many values that raises `EncodeError` if one cannot be converted.
+    """
+    if source == target or not is_temporal(source):
+        return None
+    name = target.partition(":")[0]
+    if name == "json":
+        one: Callable[[Any], Any] = partial(_json, utc="tz=" in source)
+    elif name in _TEXT:
+        one = partial(_text, utc="tz=" in source)
+    elif name in _WHOLE:
+        unit = _UNIT.search(source)
+        one = partial(_count, unit=unit[1] if unit else "us")
+    elif name in _REAL:
+        one = _seconds
+    else:
+        return None
+
+    def convert(values: ColumnValues) -> ColumnValues:
+        whole = name in _WHOLE and isinstance(values, np.ndarray) and values.dtype.kind in "mM"
+        if whole and isinstance(values, np.ndarray):
+            return values.astype(np.int64)
+        return [value if value is None else one(value) for value in values]
+
+    return convert
+
+
+def _json(value: Any, *, utc: bool) -> Any:
+    if isinstance(value, dict):
+        return {key: _json(each, utc=utc) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(each, utc=utc) for each in value]
+    if isinstance(value, np.ndarray):
+        return [_json(each, utc=utc) for each in value]
+    return _text(value, utc=utc)
+
+
+def _text(value: Any, *, utc: bool) -> Any:
+    if isinstance(value, np.datetime64):
+        return f"{value}Z" if utc else str(value)
+    if isinstance(value, datetime):
+        return f"{value.isoformat()}Z" if utc and value.tzinfo is None else value.isoformat()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, (timedelta, np.timedelta64)):
+        per = _PER_SECOND[np.datetime_data(np.timedelta64(value).dtype)[0]]
+        seconds = Decimal(int(np.timedelta64(value).astype(np.int64))) / per
+        return f"PT{seconds.normalize():f}S"
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _count(value: Any, *, unit: str) -> Any:
+    """Return a whole number: of the unit, or of days for a date."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return int(value.astype(np.int64))
+    if isinstance(value, Decimal):
+        if value != value.to_integral_value():
+            raise EncodeError(
+                f"{value} is no whole number; store decimals as str_decimal or float64"
+            )
+        return int(value)
+    since = _since(value)
+    if since is None:
+        return value
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return since.days
+    return since // timedelta(microseconds=1) * _PER_SECOND[unit] // 10**6
+
+
+def _seconds(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, np.datetime64):
+        unit: Any = np.datetime_data(value.dtype)[0]
+        value = np.timedelta64(int(value.astype(np.int64)), unit)
+    if isinstance(value, np.timedelta64):
+        return float(value / np.timedelta64(1, "s"))
+    since = _since(value)
+    return value if since is None else since.total_seconds()
+
+
+def _since(value: Any) -> timedelta | None:
+    """Return how long it is from 1970, or from midnight, until a time; None if it is something else."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(timezone.utc).replace(tzinfo=None)
+        since: timedelta = value - _EPOCH
+        return since
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day) - _EPOCH  # noqa: DTZ001 - likewise
+    if isinstance(value, time):
+        return datetime.combine(_EPOCH, value) - _EPOCH
+    return None

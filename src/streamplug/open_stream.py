@@ -1,0 +1,98 @@
+"""OpenStream: a stream whose index has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamplug.config import check_flags, check_names
+from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.fetch import DOWNLOAD_TIMEOUT, RangeStore, ShardStore, patient, source_of
+from streamplug.index import Index, check_agreement, shards_digest
+from streamplug.plan import Contents
+from streamplug.read import OpenShards, RangeShards, Reader, Samples
+from streamplug.types import Int64
+
+if TYPE_CHECKING:
+    from streamplug.stream import Stream
+
+
+@dataclass(frozen=True)
+class OpenStream:
+    """A stream whose index has been read."""
+
+    stream: Stream
+    index: Index
+    store: ShardStore | RangeStore
+    where: str
+
+    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
+        """Return what reads these columns of the shards; all columns for None.
+
+        Raises:
+            ConfigError: If they are to be read by ranges and cannot.
+        """
+        if isinstance(self.store, RangeStore):
+            return RangeShards(self.index, self.store, columns)
+        return OpenShards(self.index, self.store, columns)
+
+    @property
+    def ranges(self) -> RangeStore:
+        """Reads parts of the stored files."""
+        if isinstance(self.store, RangeStore):
+            return self.store
+        timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
+        derived = self.store.derived
+        storage = patient(source_of(self.stream.storage, self.index, derived), timeout)
+        return RangeStore(storage, self.stream.download_retry or 0, derived=derived)
+
+    def check_columns(
+        self, wanted: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True
+    ) -> None:
+        """Check the columns that will be read; `same`: whether all shards must have them alike.
+
+        Raises:
+            ConfigError: If one of `wanted` does not exist or not in all shards, or no flag is one.
+            UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
+        """
+        check_flags(allow_unsafe_types=allow_unsafe)
+        if isinstance(wanted, str):
+            raise ConfigError(f"columns={wanted!r}: expected a list of names, such as [{wanted!r}]")
+        if wanted is not None and not wanted:
+            raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
+        if same:
+            check_agreement(self.index, wanted)
+        for schema in self.index.schemas:
+            names = [column.name for column in schema.columns]
+            check_names(f"columns={wanted}", self.where, wanted or (), names)
+            for column in (c for c in schema.columns if wanted is None or c.name in wanted):
+                if column.encoding.unsafe and not allow_unsafe:
+                    raise UnsafeTypeError(
+                        f"{self.where}: column {column.name!r} contains an unsafe type: {column.spec!r} "
+                        "can run code from the data; pass allow_unsafe_types=True if you trust its "
+                        "writer, or leave the column out with columns="
+                    )
+
+
+def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
+    """Return what reads these columns of the samples of some streams; all columns for None.
+
+    Raises:
+        ConfigError: If they are to be read by ranges and cannot.
+    """
+    shards = [stream.shards(columns) for stream in opened]
+    return Reader([stream.index.starts for stream in opened], shards)
+
+
+def contents_of(opened: Sequence[OpenStream], starts: Int64) -> Contents:
+    """Describe some streams for states.
+
+    Args:
+        opened: The streams.
+        starts: First sample of each shard over all streams, and the total, shape ``[shards + 1]``.
+    """
+    digests = [stream.index.digest for stream in opened]
+    # That of a single stream may be known without looking at every shard.
+    digest = digests[0] if len(digests) == 1 else shards_digest(starts)
+    return Contents(digest, [len(stream.index) for stream in opened], digests)

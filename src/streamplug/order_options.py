@@ -1,0 +1,125 @@
+"""OrderOptions: what a user asks of the order of samples, checked before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from streamplug.config import check_flags, whole_number
+from streamplug.errors import ConfigError
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plan import BATCHINGS, PARTITIONS
+from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.kinds import KINDS
+from streamplug.plugin.registry import make
+
+CANONICAL_NODES_PER_NODE = {"py1s": 64, "py2s": 64}
+"""Default canonical nodes per node of first-party shuffles; those not named here have one.
+
+A run that names one of them and does not shuffle has as many, as in mosaicml-streaming: it needs to
+know them without the plugin.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderOptions:
+    """Options of the order of samples; None leaves the choice to the shuffle algorithm.
+
+    Attributes:
+        shuffle: Whether to shuffle.
+        shuffle_algo: Name of the shuffle algorithm. It counts without shuffling, too: it decides the
+            default of `num_canonical_nodes`.
+        shuffle_seed: Seed of the order.
+        shuffle_block_size: Samples over which to mix.
+        num_canonical_nodes: Number of canonical nodes.
+        partition_algo: Name of the partition.
+        batching_method: Name of the batching method.
+
+    Raises:
+        ConfigError: If an option has no meaning.
+        PluginError: If there is no such shuffle algorithm.
+    """
+
+    shuffle: bool
+    shuffle_algo: str
+    shuffle_seed: int
+    shuffle_block_size: int | None
+    num_canonical_nodes: int | None
+    partition_algo: str
+    batching_method: str
+
+    def __post_init__(self) -> None:
+        for name, choices in (("partition_algo", PARTITIONS), ("batching_method", BATCHINGS)):
+            check_choice(name, getattr(self, name), choices)
+        for name, lowest in (
+            ("shuffle_seed", 0),
+            ("shuffle_block_size", 1),
+            ("num_canonical_nodes", 1),
+        ):
+            number = whole_number(name, getattr(self, name), lowest)
+            object.__setattr__(self, name, number)
+        if self.shuffle_seed is None:  # numpy would take another one in each process
+            raise ConfigError("shuffle_seed=None: must be a whole number, the same on all ranks")
+        check_flags(shuffle=self.shuffle)
+        if not isinstance(self.shuffle_algo, str):
+            raise ConfigError(
+                f"shuffle_algo={self.shuffle_algo!r:.60}: expected the name of a shuffle; "
+                "shuffle=False for none"
+            )
+        if self.shuffle or not self._is_first_party:
+            # It fails here rather than in the first run that shuffles.
+            make("shuffle", self.shuffle_algo)
+
+    @property
+    def _is_first_party(self) -> bool:
+        """Whether the shuffle is built in or one of a first-party plugin, installed or not."""
+        return (
+            self.shuffle_algo in KINDS["shuffle"].builtin or self.shuffle_algo in CATALOG["shuffle"]
+        )
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the order is the same on all worlds, rather than that of mosaicml-streaming."""
+        return self.partition_algo == "elastic"
+
+    @property
+    def used_shuffle(self) -> str | None:
+        """Name of the shuffle algorithm; None if samples are not shuffled."""
+        return self.shuffle_algo if self.shuffle else None
+
+    def algorithm(self) -> ShuffleAlgorithm:
+        """Return the algorithm that puts samples in order."""
+        found: ShuffleAlgorithm = make("shuffle", self.used_shuffle or "none")
+        return found
+
+    def canonical_nodes(self, nodes: int, begun_with: int | None) -> int:
+        """Return the number of canonical nodes of a run.
+
+        Args:
+            nodes: Number of nodes.
+            begun_with: The number in the state that the run continues from, or None.
+        """
+        given = self.num_canonical_nodes or begun_with
+        if given:
+            return given
+        if not self.shuffle and self._is_first_party:
+            return CANONICAL_NODES_PER_NODE.get(self.shuffle_algo, 1) * nodes
+        default: int = make("shuffle", self.shuffle_algo).default_canonical_nodes(nodes)
+        return default
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is none of the names that there are.
+
+    Args:
+        name: Name of the parameter, for errors.
+        value: What the user gave.
+        choices: The names.
+
+    Raises:
+        ConfigError: If it is none of them.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(
+            f"Invalid {name.replace('_', ' ')}: {name}={value!r:.60}: choose one of {', '.join(choices)}"
+        )

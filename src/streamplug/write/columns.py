@@ -1,0 +1,69 @@
+"""Columns of a writer: those that it was given, and what a sample has besides them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from streamplug.errors import ConfigError
+from streamplug.index import make_encoding
+from streamplug.interfaces import Column, Format
+
+T = TypeVar("T")
+
+EXTRA_KEYS = ("error", "ignore")
+"""What a writer can do about keys that are no columns."""
+
+
+def make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:
+    """Return the columns that a writer is given, with their encodings.
+
+    Args:
+        columns: Encoding of each column by its name.
+        format_: The format, which may have encodings of its own.
+
+    Raises:
+        ConfigError: If it is no mapping of names to encodings, or is empty.
+    """
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
+    if not columns:
+        raise ConfigError("columns= is empty; name at least one column and its encoding")
+    given: Mapping[Any, Any] = columns
+    for name, spec in given.items():
+        if not (isinstance(name, str) and isinstance(spec, str)):
+            raise ConfigError(f"columns= maps names to encodings, got {name!r}: {spec!r}")
+    return [
+        Column(name, spec, make_encoding(name, spec, format_.encodings))
+        for name, spec in columns.items()
+    ]
+
+
+def encoder(
+    columns: Sequence[Column], encode: Callable[[Any], T], extra_keys: str
+) -> Callable[[Any], T]:
+    """Return what encodes a sample, or a batch, of which some keys may be no columns.
+
+    Args:
+        columns: The columns of the data set.
+        encode: Encodes what has these keys and no others, and refuses anything else.
+        extra_keys: ``"error"`` refuses other keys, ``"ignore"`` leaves them out.
+
+    Raises:
+        ConfigError: If `extra_keys` is something else.
+    """
+    if extra_keys not in EXTRA_KEYS:
+        raise ConfigError(f"extra_keys={extra_keys!r:.60}: choose one of {', '.join(EXTRA_KEYS)}")
+    if extra_keys == "error":
+        return encode
+    names = [column.name for column in columns]
+
+    def encode_columns(given: Any) -> T:
+        if type(given) is dict and len(given) == len(names):
+            return encode(given)  # as most are; it also says what is missing
+        if not hasattr(given, "keys"):
+            return encode(given)  # says what a sample is
+        keys = given.keys()
+        return encode({name: given[name] for name in names if name in keys})
+
+    return encode_columns

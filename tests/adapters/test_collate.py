@@ -1,0 +1,66 @@
+"""What a loader makes of columns that torch cannot put into one tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch  # noqa: TID251
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset
+from streamplug.errors import ConfigError
+
+SIZES = [3, 5, 4, 4, 2, 2, 7, 1]
+
+
+@pytest.fixture
+def unequal(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"v": "ndarray:int16", "n": "int"}) as out:
+        for n, size in enumerate(SIZES):
+            out.write({"v": np.arange(size, dtype=np.int16) + n, "n": n})
+    return str(tmp_path / "set")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_arrays_of_different_shapes_are_a_list_of_tensors(unequal, workers):
+    data = StreamingDataset(local=unequal, batch_size=2)
+    for at, batch in enumerate(StreamingDataLoader(data, num_workers=workers)):
+        sizes = SIZES[2 * at : 2 * at + 2]
+        assert [len(v) for v in batch["v"]] == sizes
+        assert type(batch["v"]) is (list if len({*sizes}) > 1 else torch.Tensor)
+        assert all(type(v) is torch.Tensor and v.dtype == torch.int16 for v in batch["v"])
+        rows = [v.tolist() for v in batch["v"]]
+        assert rows == [[*range(n, n + size)] for n, size in zip(batch["n"].tolist(), sizes)]
+
+
+@pytest.fixture
+def odd(tmp_path):
+    with MDSWriter(out=tmp_path / "odd", columns={"thing": "json", "n": "int"}) as out:
+        for n in range(4):
+            out.write({"thing": None, "n": n})
+    return str(tmp_path / "odd")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"transform": dict}])
+def test_a_column_that_torch_cannot_take_is_named_with_what_to_do(odd, workers, options):
+    loader = StreamingDataLoader(
+        StreamingDataset(local=odd, batch_size=2), num_workers=workers, **options
+    )
+    with pytest.raises(
+        ConfigError, match=r"column 'thing': torch makes no batch of NoneType.*columns="
+    ):
+        next(iter(loader))
+    read = StreamingDataset(local=odd, batch_size=2, columns=["n"])  # as it says
+    assert next(iter(StreamingDataLoader(read)))["n"].tolist() == [0, 1]
+
+
+def test_other_errors_of_a_collate_function_are_its_own(odd):
+    def failing(_):
+        raise TypeError("mine")
+
+    data = StreamingDataset(local=odd, batch_size=2)
+    with pytest.raises(TypeError, match=r"^mine$"):
+        next(iter(StreamingDataLoader(data, collate_fn=failing)))

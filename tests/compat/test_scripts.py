@@ -1,0 +1,370 @@
+"""What scripts for mosaicml-streaming type, and what they see."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+
+import pytest
+
+from streamplug.errors import ConfigError, EncodeError, StateError
+
+
+@pytest.fixture
+def many(streaming, tmp_path):
+    """Two data sets of some shards."""
+    for name, count in (("a", 40), ("b", 20)):
+        out = str(tmp_path / name)
+        with streaming.MDSWriter(
+            out=out, columns={"n": "int"}, size_limit=250, compression="gz"
+        ) as writer:
+            for n in range(count):
+                writer.write({"n": n})
+    return tmp_path
+
+
+# -- modules that are not there --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("import streaming.base.storage", r"streamplug\.plugin\.open_storage"),
+        ("from streaming.base.storage import CloudDownloader", r"streamplug\.plugin\.open_storage"),
+        ("import streaming.base.storage.download", r"streamplug\.plugin\.open_storage"),
+        ("from streaming.base.registry_utils import create_registry", "streams="),
+        ("from streaming.base.stream import streams_registry", "streams="),
+        ("from streaming.base.shared import SharedArray", "nothing"),
+        ("import streaming.base.spanner", "nothing"),
+        ("from streaming.base.compression import Zstandard", "`compress` and `decompress`"),
+        ("import streaming.text.convert", "streamplug-datasets"),
+        ("import streaming.unheard.of", "--list"),
+    ],
+)
+def test_a_missing_module_says_what_replaces_it(streaming, line, instead):
+    with pytest.raises(ImportError, match=rf"streaming\..*: streamplug\.compat has .*{instead}"):
+        exec(line, {})
+
+
+def test_other_missing_modules_are_left_alone(streaming):
+    with pytest.raises(ModuleNotFoundError, match="No module named 'unheard_of'"):
+        exec("import unheard_of", {})
+
+
+# -- sizes -----------------------------------------------------------------------------
+
+
+def test_sizes_and_counts_are_read_as_there(streaming):
+    util = sys.modules["streaming.base.util"]
+    for given, expected in (
+        ("64kb", 65536), ("1.11eb", int(1.11 * 1024**6)), (0.5 * 1024, 512), (1.9, 1), ("7", 7),
+        (" 2 MB ", 2 << 20), ("5b", 5), ("-1kb", -1024), (True, 1),
+    ):  # fmt: skip
+        assert util.bytes_to_int(given) == expected
+    for given, expected in (("100k", 100_000), (500.0, 500), ("1.5M", 1_500_000), ("12", 12)):
+        assert util.number_abbrev_to_int(given) == expected
+    for wrong in ("", "kb", "1 xb", "5.5", "1e9", "nankb"):
+        with pytest.raises(ValueError, match=r"Unsupported value/suffix .* expected a number"):
+            util.bytes_to_int(wrong)
+        with pytest.raises(ValueError, match=r"Unsupported value/suffix .* expected a number"):
+            util.number_abbrev_to_int(wrong)
+
+
+def test_an_epoch_and_a_cache_may_be_whole_floats(streaming, many):
+    dataset = streaming.StreamingDataset(
+        remote=f"{many}/a", local=f"{many}/near", epoch_size=1e2, cache_limit=1e6
+    )
+    assert (dataset.epoch_size, dataset.cache_limit) == (100, 1_000_000)
+
+
+# -- helpers ---------------------------------------------------------------------------
+
+
+def test_helpers_do_as_there(streaming, tmp_path):
+    util = sys.modules["streaming.base.util"]
+    assert util.get_list_arg("a,b") == ["a", "b"]
+    assert util.get_list_arg("") == []
+    (tmp_path / "file").touch()
+    util.wait_for_file_to_exist(str(tmp_path / "file"), 0.001, 1, "no file: ")
+    with pytest.raises(RuntimeError, match=r"no file: 0\.010 < "):
+        util.wait_for_file_to_exist(str(tmp_path / "none"), 0.002, 0.01, "no file: ")
+
+
+def test_a_function_is_called_again_when_it_fails(streaming):
+    retry = sys.modules["streaming.base.util"].retry
+    seen = []
+
+    @retry(
+        [KeyError, RuntimeError],
+        clean_up_fn=lambda: seen.append("clean"),
+        initial_backoff=0.001,
+        max_jitter=0,
+    )
+    def flaky():
+        seen.append("call")
+        if seen.count("call") < 3:
+            raise RuntimeError
+        return "done"
+
+    assert flaky() == "done"
+    assert seen == ["call", "clean"] * 2 + ["call"]
+    calls = []
+
+    @retry(KeyError, num_attempts=2, initial_backoff=0.001)
+    def hopeless():
+        calls.append(1)
+        raise KeyError("again")
+
+    with pytest.raises(KeyError, match="again"):
+        hopeless()
+    assert len(calls) == 2
+    assert retry(lambda: 5)() == 5  # @retry
+    with pytest.raises(ValueError, match="num_attempts=0"):
+        retry(num_attempts=0)
+
+
+def test_values_files_and_digests_are_coded_as_there(streaming):
+    encodings = sys.modules["streaming.base.format.mds.encodings"]
+    assert encodings.mds_encode("int", 5) == (5).to_bytes(8, "little")
+    assert encodings.mds_decode("str", b"abc") == "abc"
+    assert encodings.mds_encode("jpeg", b"as it is") == b"as it is"
+    assert encodings.get_mds_encoded_size("ndarray:int16:2,3") == 12
+    assert encodings.get_mds_encoded_size("str") is None
+    assert [encodings.is_mds_encoding(name) for name in ("pil", "int", "nope", "int:3")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [encodings.is_mds_encoding_safe(name) for name in ("pkl", "int")] == [False, True]
+    compression = sys.modules["streaming.base.compression"]
+    assert compression.decompress("gz:3", compression.compress("gz:3", b"abc")) == b"abc"
+    assert compression.compress(None, b"abc") == compression.decompress(None, b"abc") == b"abc"
+    assert compression.get_compression_extension("bz2:4") == "bz2"
+    assert not compression.is_compression("gz:11")
+    with pytest.raises(ValueError, match="'zip' is not a supported compression"):
+        compression.compress("zip", b"")
+    hashing = sys.modules["streaming.base.hashing"]
+    assert hashing.get_hash("sha1", b"") == "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+    assert hashing.is_hash("xxh64")
+    assert "md5" in hashing.get_hashes()
+    with pytest.raises(ValueError, match="sha0"):
+        hashing.get_hash("sha0", b"")
+
+
+# -- writers ---------------------------------------------------------------------------
+
+
+def test_a_writer_tells_its_config_and_ends_shards(streaming, tmp_path):
+    out = str(tmp_path / "set")
+    writer = streaming.MDSWriter(
+        out=out, columns={"text": "str", "n": "int"}, hashes=["sha1"], size_limit=1e6
+    )
+    config = writer.get_config()
+    assert (config["format"], config["column_names"]) == ("mds", ["n", "text"])
+    assert (writer.format, writer.local, writer.remote) == ("mds", out, None)
+    assert (writer.column_sizes, writer.size_limit, writer.hashes) == (
+        [8, None],
+        1_000_000,
+        ["sha1"],
+    )
+    assert writer.encode_sample({"n": 1, "text": "ab"}) == b"\2\0\0\0" + b"\1" + b"\0" * 7 + b"ab"
+    writer.flush_shard()  # nothing to write yet
+    for n in range(5):
+        writer.write({"n": n, "text": "a", "more": None})  # which is no column
+        if n == 2:
+            assert len(writer.new_samples) == 3
+            writer.flush_shard()
+            assert [shard["samples"] for shard in writer.shards] == [3]
+    writer.finish()
+    index = json.loads((tmp_path / "set" / "index.json").read_text())
+    assert [shard["samples"] for shard in index["shards"]] == [3, 2]
+    assert {key: index["shards"][0][key] for key in config} == config
+    with pytest.raises(ValueError, match="complete"):
+        writer.flush_shard()
+
+
+def test_a_sample_without_a_column_is_refused(streaming, tmp_path):
+    writer = streaming.MDSWriter(out=str(tmp_path), columns={"n": "int", "m": "int"})
+    with pytest.raises(EncodeError, match=r"missing: \['m'\]"):
+        writer.write({"n": 1, "other": 2})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (
+            {"min_workers": 1},
+            "Invalid Writer argument 'min_workers'. Did you mean 'max_workers'",
+        ),
+        ({"hashes": ["xxh64", "sha1"]}, "must be sorted"),
+        ({"size_limit": 1 << 32}, r"must be less than 2\*\*32 bytes .* got 4294967296"),
+        ({"size_limit": "-1kb"}, "above 0, got -1024"),
+    ],
+)
+def test_arguments_without_meaning_are_value_errors(streaming, tmp_path, wrong, text):
+    with pytest.raises(ValueError, match=text):
+        streaming.MDSWriter(out=str(tmp_path), columns={"n": "int"}, **wrong)
+
+
+def test_writers_of_text_have_it_too(streaming, tmp_path):
+    pytest.importorskip("streamplug_text")
+    for number, (name, more) in enumerate(
+        [
+            ("JSONWriter", {}),
+            ("CSVWriter", {}),
+            ("TSVWriter", {}),
+            ("XSVWriter", {"separator": ";"}),
+        ]
+    ):
+        cls = getattr(streaming, name)
+        with cls(
+            out=str(tmp_path / str(number)), columns={"n": "int"}, size_limit=None, **more
+        ) as out:
+            assert out.get_config()["size_limit"] is None
+            out.write({"n": 1, "more": 2})
+            out.flush_shard()
+            out.write({"n": 2})
+            assert getattr(out, "separator", ",") in ",\t;"
+        assert [s["n"] for s in streaming.LocalDataset(str(tmp_path / str(number)))] == [1, 2]
+        assert cls is getattr(sys.modules["streaming.base"], name)
+
+
+# -- data sets and streams -------------------------------------------------------------
+
+
+def test_a_data_set_has_the_attributes_that_scripts_read(streaming, many):
+    pytest.importorskip("streamplug_mosaic_shuffles")
+    dataset = streaming.StreamingDataset(
+        remote=f"{many}/a", local=f"{many}/near", batch_size=4, shuffle=True, replication=1
+    )
+    assert (dataset.epoch_size, dataset.shuffle_algo, dataset.partition_algo) == (
+        40,
+        "py1e",
+        "relaxed",
+    )
+    assert (dataset.replication, dataset.cache_limit, dataset.length) == (1, None, 40)
+    assert dataset.epoch_seed_change
+    assert dataset.initial_physical_nodes is None
+    shards = dataset.shards
+    assert dataset.stream_per_shard.tolist() == [0] * len(shards)
+    assert dataset.sample_offset_per_shard[1] == len(shards[0])
+    assert (
+        dataset.shard_offset_per_stream.tolist() == dataset.sample_offset_per_stream.tolist() == [0]
+    )
+    first = shards[0]
+    assert (first.samples, first.compression, first.column_names) == (len(first), "gz", ["n"])
+    assert (first[1], first[-1], len(first[:2])) == ({"n": 1}, {"n": len(first) - 1}, 2)
+    assert [sample["n"] for sample in shards[1]] == list(
+        range(len(first), len(first) + len(shards[1]))
+    )
+    assert first.raw_data.basename == "shard.00000.mds"
+    assert first.get_max_size() == first.raw_data.bytes + first.zip_data.bytes
+    assert first.get_persistent_size(False) == first.get_raw_size()
+    assert (first.dirname, first.split) == (f"{many}/near", "")
+    with pytest.raises(AttributeError, match="a shard has no 'colour'"):
+        _ = first.colour
+    sizes, numbers = dataset.resample_streams(0)
+    assert sizes.tolist() == dataset.samples_per_shard.tolist()
+    assert numbers.tolist() == list(range(40))
+
+
+def test_shards_are_fetched_evicted_and_counted(streaming, many):
+    dataset = streaming.StreamingDataset(remote=f"{many}/a", local=f"{many}/near")
+    index = dataset.cache_usage
+    assert index == (many / "near" / "index.json").stat().st_size
+    with pytest.raises(ValueError, match="none can be evicted"):
+        dataset.evict_coldest_shard()
+    dataset.prepare_shard(1, blocking=False)
+    assert dataset.cache_usage == index + dataset.shards[1].get_raw_size()
+    dataset.evict_coldest_shard()
+    assert dataset.cache_usage == index
+
+
+def test_a_stream_tells_its_derived_weights(streaming, many):
+    streams = [
+        streaming.Stream(remote=f"{many}/a", local=f"{many}/near-a", repeat=0.5),
+        streaming.Stream(remote=f"{many}/b", local=f"{many}/near-b", choose=30),
+    ]
+    dataset = streaming.StreamingDataset(streams=streams, batch_size=5, keep_zip=True)
+    for stream in (streams[0], dataset.streams[0]):
+        assert (stream.proportion, stream.repeat, stream.choose) == (0.4, 0.5, 20)
+        assert (stream.download_retry, stream.keep_zip, stream.split) == (2, True, "")
+    assert dataset.streams[1].repeat == 1.5
+    again = streaming.StreamingDataset(streams=streams, batch_size=5)
+    assert again.epoch_size == 50
+    assert pickle.loads(pickle.dumps(dataset)).streams[1].repeat == 1.5
+
+
+def test_a_stream_gives_its_shards(streaming, many):
+    from streamplug.errors import UnsafeTypeError
+
+    stream = streaming.Stream(local=f"{many}/b")
+    shards = stream.get_shards(sys.modules["streaming.base.world"].World.detect(), False)
+    assert sum(map(len, shards)) == 20
+    assert shards[0][0] == {"n": 0}
+    with streaming.MDSWriter(out=f"{many}/unsafe", columns={"n": "pkl"}) as out:
+        out.write({"n": 1})
+    with pytest.raises(UnsafeTypeError):
+        streaming.Stream(local=f"{many}/unsafe").get_shards(None, False)
+
+
+def test_worlds_are_told_as_there(streaming):
+    world = sys.modules["streaming.base.world"].World
+    here = world.detect()
+    assert (here.num_ranks, here.rank, here.is_leader) == (1, 0, True)
+    there = world(2, 4, 3, 17)
+    assert (there.node, there.rank_of_node, there.worker_of_rank) == (1, 1, 2)
+    assert there.copy().to_json() == there.to_json()
+    assert there.replicate(2).rank == 2
+    with pytest.raises(ValueError, match="replication=3"):
+        there.replicate(3)
+
+
+# -- loaders ---------------------------------------------------------------------------
+
+
+def test_a_loader_may_have_batches_of_another_size(streaming, many):
+    pytest.importorskip("torch")
+    pytest.importorskip("streamplug_mosaic_shuffles")
+    settings = {"local": f"{many}/a", "batch_size": 4, "shuffle": True}
+    order = [sample["n"] for sample in streaming.StreamingDataset(**settings)]
+    loader = streaming.StreamingDataLoader(streaming.StreamingDataset(**settings), 8)
+    batches = iter(loader)
+    seen = [next(batches)["n"].tolist() for _ in range(3)]
+    assert seen == [order[:8], order[8:16], order[16:24]]
+    assert loader.num_samples_yielded == 24
+    state = loader.state_dict()
+    assert state["sample_in_epoch"] == 24
+    again = streaming.StreamingDataLoader(streaming.StreamingDataset(**settings), batch_size=8)
+    again.load_state_dict(state)
+    assert [n for batch in again for n in batch["n"].tolist()] == order[24:]
+
+
+def test_a_loader_has_batches_of_one_unless_told(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    assert len(next(iter(streaming.StreamingDataLoader(dataset)))["n"]) == 1
+
+
+def test_states_between_batches_of_the_data_set_are_refused(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=3)
+    next(iter(loader))
+    with pytest.raises(StateError, match="num_samples=3 is not whole global batches, of 4"):
+        loader.state_dict()
+
+
+def test_a_loader_takes_what_torch_takes(streaming, many):
+    torch = pytest.importorskip("torch")
+    loader = streaming.StreamingDataLoader(list(range(10)), 5, False, num_workers=0)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert loader.state_dict() is None
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    with pytest.raises(ConfigError, match=r"\['threads'\]: only where batch_size=8"):
+        streaming.StreamingDataLoader(dataset, batch_size=8, threads=2)
+    same = streaming.StreamingDataLoader(dataset, 4, False, None)
+    assert isinstance(same, torch.utils.data.DataLoader)
+    assert sum(len(batch["n"]) for batch in same) == same.num_samples_yielded == 40

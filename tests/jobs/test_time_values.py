@@ -1,0 +1,183 @@
+"""Times and decimals of tables become what the error says that they can be."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+
+import pytest
+from click.testing import CliRunner
+
+from streamplug import StreamingDataset
+from streamplug.cli import main
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("streamplug_parquet")
+
+NOON = datetime(2026, 1, 1, 12, 0, 0, 5)  # noqa: DTZ001 - columns without a zone
+BEFORE = datetime(1969, 12, 31, 23, 59, 59)  # noqa: DTZ001 - likewise
+NOON_US = 1_767_268_800_000_005
+STRUCT = pa.struct([("t", pa.timestamp("us")), ("d", pa.decimal128(10, 2))])
+COLUMNS = {
+    "timestamp[us]": (
+        pa.array([NOON, BEFORE], pa.timestamp("us")),
+        {
+            "int64": [NOON_US, -1_000_000],
+            "float64": [NOON_US / 1e6, -1.0],
+            "str": ["2026-01-01T12:00:00.000005", "1969-12-31T23:59:59.000000"],
+        },
+    ),
+    "timestamp[ns]": (
+        pa.array([1, 2_000_000_000], pa.timestamp("ns")),
+        {
+            "int64": [1, 2_000_000_000],
+            "float64": [1e-9, 2.0],
+            "str": ["1970-01-01T00:00:00.000000001", "1970-01-01T00:00:02.000000000"],
+        },
+    ),
+    "timestamp[ms, tz=Europe/Berlin]": (
+        pa.array([1, 2000], pa.timestamp("ms", "Europe/Berlin")),
+        {
+            "int64": [1, 2000],
+            "float64": [0.001, 2.0],
+            "str": ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:02.000Z"],
+        },
+    ),
+    "timestamp[us]?": (
+        pa.array([NOON, None], pa.timestamp("us")),
+        {"json": ["2026-01-01T12:00:00.000005", None]},
+    ),
+    "date32": (
+        pa.array([date(2026, 1, 1), date(1969, 12, 31)]),
+        {
+            "int64": [20454, -1],
+            "float64": [20454 * 86400.0, -86400.0],
+            "str": ["2026-01-01", "1969-12-31"],
+        },
+    ),
+    "time64[us]": (
+        pa.array([time(1, 0, 0, 5), time(0)], pa.time64("us")),
+        {
+            "int64": [3_600_000_005, 0],
+            "float64": [3600.000005, 0.0],
+            "str": ["01:00:00.000005", "00:00:00"],
+        },
+    ),
+    "time32[ms]": (
+        pa.array([time(1), time(0)], pa.time32("ms")),
+        {"int64": [3_600_000, 0], "float64": [3600.0, 0.0], "str": ["01:00:00", "00:00:00"]},
+    ),
+    "duration[us]": (
+        pa.array([timedelta(1, 5), timedelta(0, 0, -1)], pa.duration("us")),
+        {
+            "int64": [86_405_000_000, -1],
+            "float64": [86405.0, -1e-6],
+            "str": ["PT86405S", "PT-0.000001S"],
+        },
+    ),
+    "decimal128(10, 2)?": (
+        pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        {"json": ["1.50", None]},
+    ),
+    "list<timestamp[us]>?": (
+        pa.array([[NOON], []], pa.list_(pa.timestamp("us"))),
+        {"json": [["2026-01-01T12:00:00.000005"], []]},
+    ),
+    "struct<t: timestamp[us], d: decimal128(10, 2)>?": (
+        pa.array([{"t": BEFORE, "d": Decimal("1.50")}, None], STRUCT),
+        {"json": [{"t": "1969-12-31T23:59:59", "d": "1.50"}, None]},
+    ),
+}
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(values):
+        (tmp_path / "tables").mkdir()
+        table = pa.table({"id": [1, 2], "x": values})
+        parquet.write_table(table, tmp_path / "tables" / "0.parquet")
+        return tmp_path / "tables"
+
+    return write
+
+
+def values(place):
+    return [sample["x"] for sample in StreamingDataset(local=str(place))[:]]
+
+
+@pytest.mark.parametrize("spec", COLUMNS)
+def test_each_way_that_the_error_names_works_in_the_same_place(spec, write, tmp_path):
+    array, expected = COLUMNS[spec]
+    source, out = write(array), tmp_path / "set"
+    command = ["convert", source, out, "--src-format", "parquet", "--format", "mds"]
+    refused = run(*command)
+    assert refused.exit_code == 1
+    assert f"column 'x' ({spec}): format mds has no encoding for such values" in refused.stderr
+    named = re.findall(r"(x:\S+) \(", refused.stderr)
+    assert [name.partition(":")[2] for name in named] == list(expected)
+    for name in named:
+        done = run(*command, "--columns", name, "--exist-ok")
+        assert done.exit_code == 0, done.stderr
+        right = expected[name.partition(":")[2]]
+        assert values(out) == (pytest.approx(right) if "float" in name else right)
+    left_out = run(*command, "--drop", "x", "--exist-ok")
+    assert left_out.exit_code == 0, left_out.stderr
+
+
+def test_decimals_become_exact_text_without_being_asked_for(write, tmp_path):
+    source = write(pa.array([Decimal("1.50"), Decimal("-2.00")], pa.decimal128(10, 2)))
+    done = run("convert", source, tmp_path / "set", "--src-format", "parquet", "--format", "mds")
+    assert done.exit_code == 0, done.stderr
+    assert values(tmp_path / "set") == [Decimal("1.50"), Decimal("-2.00")]
+    rounded = ["--columns", "x:float64", "--format", "mds"]
+    done = run("convert", source, tmp_path / "rounded", "--src-format", "parquet", *rounded)
+    assert values(tmp_path / "rounded") == [1.5, -2.0]
+    whole = ["--columns", "x:int64", "--format", "mds"]
+    refused = run("convert", source, tmp_path / "whole", "--src-format", "parquet", *whole)
+    assert "1.50 is no whole number; store decimals as str_decimal or float64" in refused.stderr
+
+
+def test_other_formats_are_offered_what_they_have(write, tmp_path):
+    pytest.importorskip("streamplug_text")
+    source = write(pa.array([NOON, BEFORE], pa.timestamp("us")))
+    command = ["convert", source, tmp_path / "set", "--src-format", "parquet", "--format", "csv"]
+    refused = run(*command)
+    named = re.findall(r"(x:\S+) \(", refused.stderr)
+    assert named == ["x:int", "x:float", "x:str"]
+    done = run(*command, "--columns", "x:int")
+    assert done.exit_code == 0, done.stderr
+    assert values(tmp_path / "set") == [NOON_US, -1_000_000]
+
+
+def test_proc_changes_a_type_while_it_changes_the_format(write, tmp_path):
+    source = write(pa.array([NOON, BEFORE], pa.timestamp("us")))
+    command = ["proc", source, tmp_path / "set", "--src-format", "parquet", "--format", "mds"]
+    done = run(*command, "--set", "x=str(x.year)", "--columns", "x:str")
+    assert done.exit_code == 0, done.stderr
+    found = StreamingDataset(local=str(tmp_path / "set"))[:]
+    assert found == [{"id": 1, "x": "2026"}, {"id": 2, "x": "1969"}]
+
+
+def test_proc_may_replace_every_column(write, tmp_path):
+    source = write(pa.array([NOON, BEFORE], pa.timestamp("us")))
+    command = ["proc", source, tmp_path / "set", "--src-format", "parquet", "--format", "mds"]
+    command += ["--select", "x", "--set", "x=x.year"]
+    done = run(*command, "--columns", "x:int")
+    assert done.exit_code == 0, done.stderr
+    assert StreamingDataset(local=str(tmp_path / "set"))[:] == [{"x": 2026}, {"x": 1969}]
+
+
+def test_a_program_is_given_times_that_the_new_format_cannot_store(write, tmp_path):
+    source = write(pa.array([NOON, BEFORE], pa.timestamp("us")))
+    command = ["proc", source, tmp_path / "set", "--src-format", "parquet", "--format", "mds"]
+    command += ["--columns", "day:str", "--rename", "x=day", "--drop", "id"]
+    done = run(*command, "--", "sed", "-E", 's/"day": "([-0-9]+)[^"]*"/"day": "\\1"/')
+    assert done.exit_code == 0, done.stderr
+    found = StreamingDataset(local=str(tmp_path / "set"))[:]
+    assert found == [{"day": "2026-01-01"}, {"day": "1969-12-31"}]

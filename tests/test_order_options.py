@@ -1,0 +1,191 @@
+"""Options of the order: refused before anything is opened, and what is left open has its default."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from streamplug import MDSWriter, Stream, World, compat, register_storage
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
+from streamplug.order_options import CANONICAL_NODES_PER_NODE, OrderOptions
+from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.registry import unregister
+from streamplug.tokens import TokenBlocks, TokenDataset
+
+
+class Watched(AnyFsspec):
+    """A storage that notes that it was opened."""
+
+    opened: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.opened[url] += 1
+        super().__init__(url.replace("watched://", "file://"), **options)
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    monkeypatch.setattr(Watched, "opened", Counter())
+    register_storage("watched", Watched)
+    yield Watched
+    unregister("storage", "watched")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("sets") / "one"
+    with MDSWriter(columns={"id": "int"}, out=out, size_limit=350) as writer:
+        writer.write_batch({"id": list(range(200))})
+    return str(out)
+
+
+WRONG = [
+    ({"shuffle_algo": "windwo"}, "'windwo'.*window"),
+    ({"shuffle_algo": "py1ee", "shuffle": True}, "'py1ee'"),
+    ({"shuffle_algo": None}, "shuffle_algo=None"),
+    ({"shuffle": "no"}, "shuffle='no': must be True or False"),
+    ({"shuffle_seed": -1}, "shuffle_seed=-1: must be a whole number of at least 0"),
+    ({"shuffle_seed": None}, "shuffle_seed=None: must be a whole number"),
+    ({"shuffle_block_size": 0}, "shuffle_block_size=0: must be a whole number of at least 1"),
+    ({"num_canonical_nodes": 0}, "num_canonical_nodes=0: must be a whole number of at least 1"),
+    ({"num_canonical_nodes": "2"}, "num_canonical_nodes='2': must be a whole number"),
+    ({"partition_algo": "elastik"}, "partition_algo='elastik': choose one of elastic, orig"),
+    ({"partition_algo": ["orig"]}, "partition_algo=.*: choose one of elastic, orig"),
+    ({"batching_method": "per-stream"}, "batching_method='per-stream': choose one of random"),
+    ({"sampling_method": "balance"}, "sampling_method='balance': choose one of balanced, fixed"),
+    ({"sampling_granularity": 0}, "sampling_granularity=0: must be a whole number"),
+    ({"sampling_granularity": None}, "sampling_granularity=None: must be a whole number"),
+    ({"epoch_size": "many"}, "epoch_size='many': expected a count"),
+    ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
+    ({"predownload": -1}, "predownload=-1: must be a whole number of at least 0"),
+    ({"replication": 0}, "replication=0: must be a whole number of at least 1"),
+    (
+        {"curriculum": {0: [1.0]}, "partition_algo": "orig"},
+        "curriculum= needs partition_algo='elastic'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_a_misspelt_option_is_refused_before_anything_is_opened(
+    watched, tmp_path, options, message
+):
+    remote, local = "watched:///nowhere/at/all", tmp_path / "cache"
+    with pytest.raises((ConfigError, PluginError), match=message):
+        StreamingDataset(remote=remote, local=str(local), **options)
+    with pytest.raises((ConfigError, PluginError), match=message):
+        StreamingDataset(streams=[Stream(remote=remote, local=str(local))], **options)
+    assert not watched.opened
+    assert not local.exists()
+
+
+def test_a_misspelt_option_of_rows_of_tokens_is_refused_before_anything_is_opened(
+    watched, tmp_path
+):
+    place = {"remote": "watched:///nowhere/at/all", "local": str(tmp_path / "cache")}
+    with pytest.raises(PluginError, match=r"'windwo'.*window"):
+        TokenDataset(tokens=TokenBlocks(column="tokens", length=8), shuffle_algo="windwo", **place)
+    assert not watched.opened
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("section", [False, True])
+def test_a_misspelt_option_in_a_file_is_refused_before_anything_is_opened(
+    watched, tmp_path, section
+):
+    given = {
+        "streams": [{"remote": "watched:///nowhere/at/all", "local": str(tmp_path / "cache")}],
+        "shuffle": True,
+        "shuffle_algo": "windwo",
+    }
+    config = Path(tmp_path / "run.json")
+    config.write_text(json.dumps({"dataset": given} if section else given), encoding="utf-8")
+    with pytest.raises(PluginError, match=r"'windwo'.*window"):
+        StreamingDataset.from_config(config)
+    assert not watched.opened
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_name_that_is_right_is_not_in_the_way_of_the_error_of_the_place(watched, tmp_path):
+    with pytest.raises(StreamplugError, match=r"nowhere/at/all/index\.json does not exist"):
+        StreamingDataset(remote="watched:///nowhere/at/all", local=str(tmp_path / "cache"))
+    assert watched.opened
+
+
+# -- canonical nodes that nobody gives ----------------------------------------------------
+
+
+def lanes_of(folder, **options):
+    return StreamingDataset(local=folder, batch_size=2, **options).state_dict()[
+        "num_canonical_nodes"
+    ]
+
+
+@pytest.mark.parametrize("partition", ["orig", "relaxed", "elastic"])
+@pytest.mark.parametrize(
+    ("algo", "lanes"),
+    [("py1s", 128), ("py2s", 128), ("py1e", 2), ("naive", 2), ("window", 2), ("global", 2)],
+)
+def test_the_default_does_not_depend_on_shuffling(folder, partition, algo, lanes):
+    options = {"shuffle_algo": algo, "partition_algo": partition, "world": World(nodes=2)}
+    assert lanes_of(folder, **options) == lanes
+    if algo in CATALOG["shuffle"]:
+        pytest.importorskip("streamplug_mosaic_shuffles")
+    assert lanes_of(folder, shuffle=True, **options) == lanes
+
+
+def test_those_that_are_given_count(folder):
+    assert lanes_of(folder, shuffle_algo="py1s", num_canonical_nodes=3) == 3
+
+
+def test_the_table_says_what_the_algorithms_say():
+    pytest.importorskip("streamplug_mosaic_shuffles")
+    options = {
+        "shuffle_seed": 1,
+        "shuffle_block_size": None,
+        "num_canonical_nodes": None,
+        "partition_algo": "orig",
+        "batching_method": "random",
+    }
+    assert set(CANONICAL_NODES_PER_NODE) <= set(CATALOG["shuffle"])
+    for name in ["window", "global", "none", *CATALOG["shuffle"]]:
+        stored = OrderOptions(shuffle=False, shuffle_algo=name, **options)
+        shuffled = OrderOptions(shuffle=True, shuffle_algo=name, **options)
+        assert stored.canonical_nodes(3, None) == shuffled.canonical_nodes(3, None)
+
+
+@pytest.mark.parametrize(("saved", "loaded"), [("window", "py1s"), ("py1s", "window")])
+def test_a_state_decides_where_nobody_gives_them(folder, saved, loaded):
+    first = StreamingDataset(local=folder, batch_size=4, shuffle_algo=saved, partition_algo="orig")
+    batches = first.batches()
+    for _ in range(5):
+        next(batches)
+    state = json.loads(json.dumps(first.state_dict()))
+    rest = [batch["id"].tolist() for batch in batches]
+    again = StreamingDataset(local=folder, batch_size=4, shuffle_algo=loaded, partition_algo="orig")
+    again.load_state_dict(state)
+    assert [batch["id"].tolist() for batch in again.batches()] == rest
+    assert [b["id"].tolist() for b in first.batches()] == [
+        b["id"].tolist() for b in again.batches()
+    ]
+    assert again.state_dict()["num_canonical_nodes"] == (64 if saved == "py1s" else 1)
+    given = StreamingDataset(
+        local=folder, batch_size=4, partition_algo="orig", num_canonical_nodes=2
+    )
+    with pytest.raises(StateError, match="num_canonical_nodes"):
+        given.load_state_dict(state)
+
+
+def test_the_alias_reads_as_stored_without_the_plugin(folder):
+    from streamplug.compat.names import StreamingDataset as Alias
+
+    assert compat.VERSION
+    data = Alias(local=folder, batch_size=4, shuffle_algo="py2s")
+    assert data.state_dict()["num_canonical_nodes"] == 64
+    assert next(data.batches())["id"].tolist() == [0, 3, 6, 9]
