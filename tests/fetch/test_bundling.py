@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.fetch import bundling
-from streamplug.interfaces.bundle import Bundle, Chosen
+from streamplug.interfaces import FileSelection
+from streamplug.plugin_kit.manifest import Bundle
 from streamplug.types import ObjectInfo
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=6)
@@ -60,7 +61,7 @@ def test_shards_are_files_in_a_row_within_bounds(sizes, most_files, most_bytes):
         patch.setattr(bundling, "_MOST_FILES", most_files)
         patch.setattr(bundling, "_MOST_BYTES", most_bytes)
         numbers = range(len(files))
-        found = list(bundling.bundles(files, Chosen(numbers, {}, labels=numbers)))
+        found = list(bundling.bundles(files, FileSelection(numbers, {}, labels=numbers)))
     assert [each.name(n) for each in found for n in range(len(each))] == [f.key for f in files]
     assert [label for each in found for label in each.labels.tolist()] == list(numbers)
     for each in found:

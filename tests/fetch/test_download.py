@@ -15,7 +15,7 @@ from streamplug.fetch import ranged
 from streamplug.fetch.download import download
 from streamplug.fetch.locks import cache_lock
 from streamplug.fetch.workers import Workers
-from streamplug.interfaces.cancel import Cancelled, current
+from streamplug.plugin_kit.cancellation import Cancelled, current
 from streamplug.types import FileInfo
 
 

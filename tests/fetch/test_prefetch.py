@@ -166,7 +166,7 @@ def test_what_a_block_needed_is_released_when_the_next_is_asked_for():
 
 
 def test_a_thread_that_waits_for_another_process_lets_others_work():
-    from streamplug.interfaces.cancel import idle
+    from streamplug.plugin_kit.cancellation import idle
 
     arrived = threading.Event()
 

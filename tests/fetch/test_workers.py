@@ -9,7 +9,7 @@ import pytest
 
 from streamplug.fetch import workers as workers_module
 from streamplug.fetch.workers import Workers
-from streamplug.interfaces.cancel import Cancelled, sleep
+from streamplug.plugin_kit.cancellation import Cancelled, sleep
 
 
 @pytest.fixture

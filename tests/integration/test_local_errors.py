@@ -15,7 +15,7 @@ from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import AccessDenied, NotFound, StorageError
 from streamplug.fetch.files import local_errors, output_errors
 from streamplug.fetch.temporary import TemporaryDirectory
-from streamplug.interfaces.failures import storage_error
+from streamplug.plugin_kit.error_mapping import storage_error
 
 LARGE = 700_000
 

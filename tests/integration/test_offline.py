@@ -34,8 +34,8 @@ from streamplug.errors import (
 )
 from streamplug.fetch import probe
 from streamplug.interfaces import Column, Format, Scanned, ShardReader
-from streamplug.interfaces.failures import storage_error
 from streamplug.plugin.registry import unregister
+from streamplug.plugin_kit.error_mapping import storage_error
 
 COUNT = 60
 

@@ -207,8 +207,8 @@ def test_ranks_of_a_process_group_see_the_same_global_batches(folder, tmp_path):
 EXIT = """
     import json, sys, threading
     from streamplug import StreamingDataset
-    from streamplug.interfaces import cancel
-    from streamplug.interfaces.fsspec import FsspecStorage
+    from streamplug.plugin_kit import cancellation as cancel
+    from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
     copy = FsspecStorage.download
 

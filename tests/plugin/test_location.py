@@ -7,9 +7,9 @@ import pytest
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import UnknownNameError
-from streamplug.interfaces import FsspecStorage
 from streamplug.plugin import Provider, open_storage
 from streamplug.plugin.location import is_url, join, local_path
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.testing.isolation import isolated_plugins
 
 

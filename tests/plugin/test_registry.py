@@ -123,7 +123,8 @@ def test_a_url_may_name_the_distribution(site):
         site.install(
             name,
             provides("far", f"{name}.code:Far", "storage"),
-            code="from streamplug.interfaces import FsspecStorage\nclass Far(FsspecStorage): pass\n",
+            code="from streamplug.plugin_kit.fsspec_storage import FsspecStorage\n"
+            "class Far(FsspecStorage): pass\n",
         )
     shown = site.run("print(*[open_storage(f'{d}:far://h/p') for d in ('one', 'two')])")
     assert shown == "Far('far://h/p') Far('far://h/p')\n"

@@ -13,7 +13,7 @@ from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
 from streamplug.fetch import RangeStore
 from streamplug.fetch.observe import Observer
-from streamplug.interfaces.cancel import Cancelled, Scope, inside
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
 from streamplug.read.pieces import Piece, hauls
 from streamplug.testing.fakes import CountingStorage, FlakyStorage

@@ -18,7 +18,7 @@ from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
 from streamplug.fetch import RangeStore
 from streamplug.fetch.spans import coalesced, located
-from streamplug.interfaces.cancel import Cancelled, Scope, inside
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import OpenShards, RangeShards, Reader, heads, pieces, ranges
 from streamplug.testing.fakes import CountingStorage, FlakyStorage
 

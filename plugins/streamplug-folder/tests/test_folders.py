@@ -24,7 +24,7 @@ from streamplug.errors import (
 from streamplug.fetch import bundling
 from streamplug.fetch.patterns import FileSet
 from streamplug.fetch.user_cache import source_cache_dir
-from streamplug.interfaces import Encoding
+from streamplug.interfaces import Encoding, FileSelection
 from streamplug.plugin.location import open_storage
 from streamplug.testing.http import serving
 from streamplug.verify import verify
@@ -302,9 +302,7 @@ def test_order_is_that_of_shards_of_these_sizes(tree, tmp_path):
     names = sorted(contents(tree))
     files = FileSet(str(tree), ("",))
     found = bundling.list_tree(open_storage(str(tree)), files, 0).files
-    chosen = bundling.Chosen(
-        [n for n, each in enumerate(found) if not each.key.startswith(".")], {}
-    )
+    chosen = FileSelection([n for n, each in enumerate(found) if not each.key.startswith(".")], {})
     sizes = [len(bundle) for bundle in bundling.bundles(found, chosen)]
     assert sum(sizes) == len(names)
     assert max(sizes) == 7

@@ -6,8 +6,8 @@ import pytest
 from streamplug_s3fs.storage import S3Storage
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
-from streamplug.interfaces import loops
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit import event_loop as loops
 from streamplug.testing.http import serving
 from streamplug.testing.storage import StorageTests
 

@@ -17,8 +17,8 @@ from streamplug.fetch.files import local_errors
 from streamplug.fetch.workers import run_all
 from streamplug.index import Index
 from streamplug.interfaces import Storage
-from streamplug.interfaces.bundle import BUNDLE_ROLE, Bundle
 from streamplug.plugin.location import local_path
+from streamplug.plugin_kit.manifest import BUNDLE_ROLE, Bundle
 from streamplug.types import Buffer, ObjectInfo
 
 _AT_ONCE = 16

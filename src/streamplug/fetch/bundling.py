@@ -15,8 +15,8 @@ from streamplug.fetch.locks import STATE_DIR
 from streamplug.fetch.patterns import FileSet, is_glob, literal, matcher, may_hold
 from streamplug.fetch.retry import retrying
 from streamplug.index import COMPANION_NAME, INDEX_NAME
-from streamplug.interfaces import Storage
-from streamplug.interfaces.bundle import Bundle, Chosen
+from streamplug.interfaces import FileSelection, Storage
+from streamplug.plugin_kit.manifest import Bundle
 from streamplug.types import ObjectInfo
 
 BUNDLES = "_bundles/"
@@ -41,7 +41,7 @@ class Tree:
     counts: Sequence[int]
     digest: str
 
-    def repeated(self, chosen: Chosen) -> Chosen:
+    def repeated(self, chosen: FileSelection) -> FileSelection:
         """Return samples that come as often as their files are listed: all of them, then all again."""
         most = max((self.counts[number] for number in chosen.numbers), default=0)
         if most < 2:
@@ -109,7 +109,7 @@ def _meant(key: str, part: str) -> bool:
     return not part or key == part or key.startswith(f"{part.rstrip('/')}/")
 
 
-def bundles(files: Sequence[ObjectInfo], chosen: Chosen) -> Iterator[Bundle]:
+def bundles(files: Sequence[ObjectInfo], chosen: FileSelection) -> Iterator[Bundle]:
     """Yield bundles of the files that were chosen, in their order."""
     labels = chosen.labels
     first = size = 0

@@ -31,8 +31,8 @@ from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.fetch.workers import run_all
 from streamplug.index import index_bytes
 from streamplug.interfaces import Format, Storage
-from streamplug.interfaces.bundle import BUNDLE_ROLE
 from streamplug.plugin.registry import make
+from streamplug.plugin_kit.manifest import BUNDLE_ROLE
 
 _FOLDER = "scan"
 _LOCK = "scan"

@@ -14,8 +14,8 @@ from streamplug.fetch import ranged
 from streamplug.fetch.retry import retrying
 from streamplug.fetch.stall import StalledError, bytes_of, unless_stalled
 from streamplug.interfaces import Storage
-from streamplug.interfaces.cancel import current
-from streamplug.interfaces.disk import FULL
+from streamplug.plugin_kit.cancellation import current
+from streamplug.plugin_kit.disk import FULL
 from streamplug.types import FileInfo
 
 _NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}

@@ -19,7 +19,7 @@ from streamplug.errors import (
 )
 from streamplug.fetch.ranged import open_interruptible
 from streamplug.hashing import hash_names, new_hash
-from streamplug.interfaces.disk import FULL, describe_full_disk
+from streamplug.plugin_kit.disk import FULL, describe_full_disk
 from streamplug.types import FileInfo
 
 _CHUNK = 1 << 18

@@ -27,7 +27,7 @@ from streamplug.index import (
 )
 from streamplug.index.mapped import MappedFile
 from streamplug.interfaces import Storage
-from streamplug.interfaces.failures import is_local
+from streamplug.plugin_kit.error_mapping import is_local
 
 LARGE_INDEX = 1 << 24
 """Bytes of an index.json from which on its companion is looked for."""

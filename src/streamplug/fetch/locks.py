@@ -14,7 +14,7 @@ from pathlib import Path
 from xxhash import xxh64
 
 from streamplug.errors import StorageError
-from streamplug.interfaces.cancel import abandoned, check, idle, sleep
+from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
 """Directory inside a cache for what streamplug keeps beside the shards."""

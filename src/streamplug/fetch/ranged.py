@@ -11,7 +11,7 @@ from typing import BinaryIO
 from streamplug.errors import CorruptShardError, StorageError
 from streamplug.fetch.retry import retrying
 from streamplug.interfaces import Storage
-from streamplug.interfaces.cancel import check
+from streamplug.plugin_kit.cancellation import check
 from streamplug.types import Buffer, FileInfo
 
 LARGE = (64 << 20) + 1

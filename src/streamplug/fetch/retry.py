@@ -17,7 +17,7 @@ from tenacity import (
 
 from streamplug.errors import CorruptShardError, Transient
 from streamplug.fetch.observe import retried
-from streamplug.interfaces.cancel import sleep
+from streamplug.plugin_kit.cancellation import sleep
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.fetch")

@@ -28,8 +28,8 @@ from streamplug.fetch.locks import LONGEST_PAUSE, STATE_DIR, file_lock
 from streamplug.fetch.observe import emit
 from streamplug.fetch.scratch import promised, renewed, sweep
 from streamplug.interfaces.callback import Evicted
-from streamplug.interfaces.cancel import Scope, check, inside
-from streamplug.interfaces.disk import FULL
+from streamplug.plugin_kit.cancellation import Scope, check, inside
+from streamplug.plugin_kit.disk import FULL
 
 _LOG = logging.getLogger("streamplug.fetch")
 MORE = 16

@@ -12,7 +12,7 @@ from typing import TypeVar
 from streamplug.errors import StorageError, Transient
 from streamplug.fetch.observe import current, helping
 from streamplug.fetch.threads import on_thread
-from streamplug.interfaces.cancel import Scope, abandoned, check, ending, inside
+from streamplug.plugin_kit.cancellation import Scope, abandoned, check, ending, inside
 
 T = TypeVar("T")
 _GLANCE = 1.0

@@ -31,8 +31,8 @@ from streamplug.fetch.shard_files import (
 from streamplug.index import Index
 from streamplug.interfaces import ShardFile, Storage
 from streamplug.interfaces.callback import Cached, Healed
-from streamplug.interfaces.cancel import sleep
-from streamplug.interfaces.disk import FULL
+from streamplug.plugin_kit.cancellation import sleep
+from streamplug.plugin_kit.disk import FULL
 from streamplug.types import FileInfo
 
 _PAUSES = (0.0, 0.1, 0.5)  # before a shard is fetched anew that the local disk refused, in seconds

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from streamplug.fetch.threads import end_idle, on_thread
-from streamplug.interfaces.cancel import Cancelled, Scope, current, inside
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, current, inside
 
 _MAX_THREADS = 64
 _STOP_SECONDS = 5.0

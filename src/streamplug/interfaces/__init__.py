@@ -18,13 +18,12 @@ from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.engine import Engine
 from streamplug.interfaces.format import Format, Piece, Rows, RowsByColumn, ShardWriter
-from streamplug.interfaces.fsspec import FsspecStorage
-from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
-from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
+from streamplug.interfaces.scan import FileSelection, ListedFile, ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
+from streamplug.interfaces.shard_reader import Layout, ShardHead, ShardReader
 from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
-from streamplug.interfaces.vectors import Vectors
+from streamplug.interfaces.vector_column import Vectors
 
 __all__ = [
     "Cached",
@@ -40,8 +39,8 @@ __all__ = [
     "Event",
     "Evicted",
     "Fetched",
+    "FileSelection",
     "Format",
-    "FsspecStorage",
     "Healed",
     "Layout",
     "ListedFile",

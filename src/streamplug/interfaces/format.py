@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
-from streamplug.interfaces.bundle import Chosen
 from streamplug.interfaces.encoding import Encoding
-from streamplug.interfaces.reading import Layout, ShardHead, ShardReader
-from streamplug.interfaces.scan import ListedFile, ScanFile, Scanned, SetFiles
+from streamplug.interfaces.scan import FileSelection, ListedFile, ScanFile, Scanned, SetFiles
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
+from streamplug.interfaces.shard_reader import Layout, ShardHead, ShardReader
 from streamplug.types import Buffer, Bytes1D, Int64
 
 Piece: TypeAlias = Any
@@ -273,7 +272,7 @@ class Format(ABC):
         """
         return None
 
-    def chosen(self, names: Sequence[str]) -> Chosen:
+    def chosen(self, names: Sequence[str]) -> FileSelection:
         """Say which of some files are samples, given all names, sorted; called if it has `bundles`.
 
         Raises:

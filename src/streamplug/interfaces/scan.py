@@ -98,3 +98,20 @@ class ListedFile:
     name: str
     samples: int
     size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSelection:
+    """Which of some files are the samples of a data set.
+
+    Attributes:
+        numbers: Which, in the order of the data set.
+        entry: The keys that the format adds to the entries of its shards in the index.
+        labels: A number for each of `numbers`, if files have labels.
+        notes: What whoever reads the data set should be told, each with an example.
+    """
+
+    numbers: Sequence[int]
+    entry: Mapping[str, Any]
+    labels: Sequence[int] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)

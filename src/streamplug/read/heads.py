@@ -16,7 +16,7 @@ from streamplug.fetch.ranged import CutShortError
 from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.interfaces import ShardHead, ShardInfo
-from streamplug.interfaces.cancel import check
+from streamplug.plugin_kit.cancellation import check
 from streamplug.read.early import Early
 from streamplug.types import Bytes1D, Int64
 

@@ -19,7 +19,7 @@ from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
-from streamplug.interfaces.cancel import Cancelled, check
+from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.early import Early
 from streamplug.read.heads import GAP, NO_ROWS, Heads, Naming, unnamed
 from streamplug.read.mapped import MappedFiles

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.arrow import maps_as_dicts, to_python
+from streamplug.plugin_kit.arrow import maps_as_dicts, to_python
 
 Batch = dict[str, Any]
 """The values of each column by its name: an array, or a list."""

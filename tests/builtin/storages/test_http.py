@@ -14,9 +14,9 @@ import pytest
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.fetch.workers import Workers
-from streamplug.interfaces import loops
-from streamplug.interfaces.cancel import Cancelled
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit import event_loop as loops
+from streamplug.plugin_kit.cancellation import Cancelled
 from streamplug.testing.http import serving
 from streamplug.testing.parts import parts_of
 from streamplug.testing.storage import READS, StorageTests

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.interfaces import FsspecStorage
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import ObjectInfo
 from streamplug_adlfs.options import adlfs_options, check
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0

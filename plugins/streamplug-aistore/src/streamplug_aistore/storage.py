@@ -11,7 +11,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, NotFound, StorageError, StreamplugError, Transient
 from streamplug.interfaces import Storage
-from streamplug.interfaces.failures import status_of, storage_error
+from streamplug.plugin_kit.error_mapping import status_of, storage_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_aistore.options import check, client
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import brotli
 
-from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
 from streamplug.types import Buffer
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamplug.errors import AccessDenied, StorageError, StreamplugError, Transient
-from streamplug.interfaces.failures import error_of_status, storage_error
+from streamplug.plugin_kit.error_mapping import error_of_status, storage_error
 from streamplug_databricks.options import AUTHENTICATION, CONNECT_TIMEOUT, READ_TIMEOUT
 
 

@@ -9,6 +9,7 @@ from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
+    FileSelection,
     Format,
     ShardHead,
     ShardInfo,
@@ -16,7 +17,7 @@ from streamplug.interfaces import (
     ShardWriter,
     WriteSettings,
 )
-from streamplug.interfaces.bundle import BUNDLE_ROLE, Bundle, Chosen
+from streamplug.plugin_kit.manifest import BUNDLE_ROLE, Bundle
 from streamplug.types import Bytes1D
 from streamplug_folder.classes import IMAGES, classed
 from streamplug_folder.reader import FilesHead, FilesReader
@@ -57,7 +58,7 @@ class Folder(Format):
     def endings(cls) -> tuple[str, ...]:
         return ()  # so a location without wildcards is a directory
 
-    def chosen(self, names: Sequence[str]) -> Chosen:
+    def chosen(self, names: Sequence[str]) -> FileSelection:
         entry = {"columns": _KINDS[self._kind], "format": "folder", "version": 2}
         shown = [n for n, name in enumerate(names) if not f"/{name}".count("/.")]
         notes = {}
@@ -65,12 +66,14 @@ class Folder(Format):
             hidden = next(name for name in names if f"/{name}".count("/."))
             notes["files and directories that begin with a dot are left out"] = repr(hidden)
         if self._kind is None:
-            return Chosen(shown, entry, notes=notes)
+            return FileSelection(shown, entry, notes=notes)
         endings = () if self._kind == "classes" else IMAGES
         found = classed([names[number] for number in shown], endings)
         if found.outside:
             notes["files outside of a class's directory are left out"] = repr(found.outside)
-        return Chosen([shown[number] for number in found.numbers], entry, found.labels, notes)
+        return FileSelection(
+            [shown[number] for number in found.numbers], entry, found.labels, notes
+        )
 
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]

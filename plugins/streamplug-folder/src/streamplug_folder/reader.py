@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.interfaces import Column, ShardHead, ShardReader
-from streamplug.interfaces.bundle import Bundle
-from streamplug.interfaces.decoding import decoded, undecodable
+from streamplug.plugin_kit.decoding import decoded, undecodable
+from streamplug.plugin_kit.manifest import Bundle
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _SLASH = ord("/")

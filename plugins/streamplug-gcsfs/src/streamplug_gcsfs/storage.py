@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.interfaces import FsspecStorage
-from streamplug.interfaces.failures import missing_bucket
-from streamplug.interfaces.fsspec import version_of
+from streamplug.plugin_kit.error_mapping import missing_bucket
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import ObjectInfo
 from streamplug_gcsfs.options import check, gcsfs_options
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, StreamplugError, Transient
-from streamplug.interfaces.failures import error_of_status, storage_error
+from streamplug.plugin_kit.error_mapping import error_of_status, storage_error
 from streamplug_hdfs.options import CONNECT_TIMEOUT, READ_TIMEOUT
 
 _MISSING = {"FileNotFoundException", "ParentNotDirectoryException"}

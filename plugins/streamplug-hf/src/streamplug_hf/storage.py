@@ -18,7 +18,7 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.interfaces import Storage
-from streamplug.interfaces.failures import error_of_status, storage_error
+from streamplug.plugin_kit.error_mapping import error_of_status, storage_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
 

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import CorruptShardError
-from streamplug.interfaces import Column, ShardHead, ShardReader, decoding
+from streamplug.interfaces import Column, ShardHead, ShardReader
 from streamplug.interfaces.encoding import windows
+from streamplug.plugin_kit import decoding
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.specs import Spec, leaves
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardReader
-from streamplug.interfaces.decoding import undecodable
 from streamplug.plugin import make
+from streamplug.plugin_kit.decoding import undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.specs import Options, Spec

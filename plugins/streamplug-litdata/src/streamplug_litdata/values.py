@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
 from streamplug.interfaces import Encoding
 from streamplug.interfaces.encoding import gather, slices, wrong_type
-from streamplug.interfaces.vectors import Vectors
+from streamplug.interfaces.vector_column import Vectors
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 NUMPY = dict(

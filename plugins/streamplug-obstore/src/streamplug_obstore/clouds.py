@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError, StorageError
-from streamplug.interfaces.options import Kinds
+from streamplug.plugin_kit.options import Kinds
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.options import check, exclude, together, transport
 from streamplug_obstore.storage import ObstoreStorage, settings

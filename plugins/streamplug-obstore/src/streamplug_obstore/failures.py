@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.interfaces.failures import error_of_status, missing_bucket
+from streamplug.plugin_kit.error_mapping import error_of_status, missing_bucket
 
 _NO_BUCKET = re.compile(
     r"<Code>(?:NoSuchBucket|ContainerNotFound)</Code>|specified (?:bucket|container) does not exist"

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces import Storage
-from streamplug.interfaces.blocks import write_all
-from streamplug.interfaces.loops import run, together
-from streamplug.interfaces.reserve import reserve
+from streamplug.plugin_kit.blocks import write_all
+from streamplug.plugin_kit.event_loop import run, together
+from streamplug.plugin_kit.preallocate import reserve
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import client, leave_to_parent
 from streamplug_obstore.failures import begins_beyond_end, ignores_ranges, storage_error

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.interfaces import FsspecStorage
-from streamplug.interfaces.failures import status_of
+from streamplug.plugin_kit.error_mapping import status_of
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_ocifs.options import check, ocifs_options
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces import Column, Encoding, decoding
-from streamplug.interfaces.arrow import maps_as_dicts
+from streamplug.interfaces import Column, Encoding
+from streamplug.plugin_kit import decoding
+from streamplug.plugin_kit.arrow import maps_as_dicts
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.nested import is_file
 from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of

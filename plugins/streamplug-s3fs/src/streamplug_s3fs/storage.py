@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.interfaces import FsspecStorage
-from streamplug.interfaces.loops import Incoming
+from streamplug.plugin_kit.event_loop import Incoming
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session
 

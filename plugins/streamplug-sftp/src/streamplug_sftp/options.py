@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from streamplug.errors import AccessDenied, ConfigError
-from streamplug.interfaces.options import Kinds, check_options, check_positive
+from streamplug.plugin_kit.options import Kinds, check_options, check_positive
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0

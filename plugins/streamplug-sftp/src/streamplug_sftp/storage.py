@@ -23,7 +23,7 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.interfaces import Storage
-from streamplug.interfaces.failures import storage_error
+from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
 from streamplug_sftp.session import Session

@@ -10,9 +10,9 @@ from typing import Any
 
 from streamplug import Writer
 from streamplug.errors import ConfigError, DataError, EncodeError, NotFound
-from streamplug.interfaces.arrow import to_python
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import join
+from streamplug.plugin_kit.arrow import to_python
 
 MARK = "parts.json"
 """Says which job writes to a place."""

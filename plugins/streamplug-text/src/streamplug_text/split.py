@@ -31,7 +31,7 @@ from streamplug.interfaces import (
     ShardInfo,
     ShardReader,
 )
-from streamplug.interfaces.decoding import decoded, undecodable
+from streamplug.plugin_kit.decoding import decoded, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_text.values import Value
 

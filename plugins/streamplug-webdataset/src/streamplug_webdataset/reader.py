@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, ShardHead, ShardReader
-from streamplug.interfaces.decoding import decoded, undecodable
+from streamplug.plugin_kit.decoding import decoded, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, URL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 from typing import ClassVar
 
-from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
 from streamplug.types import Buffer
 
 

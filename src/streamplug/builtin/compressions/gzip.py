@@ -6,7 +6,7 @@ import gzip
 import zlib
 from typing import ClassVar
 
-from streamplug.interfaces.incremental import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
 from streamplug.types import Buffer
 
 _WBITS = 16 + zlib.MAX_WBITS

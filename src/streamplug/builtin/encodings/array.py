@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces.encoding import Encoding, gather, windows, wrong_type
-from streamplug.interfaces.vectors import Vectors
+from streamplug.interfaces.vector_column import Vectors
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding, joined, slices, wrong_type
-from streamplug.interfaces.vectors import Vectors
+from streamplug.interfaces.vector_column import Vectors
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _SHORT = 64

@@ -37,7 +37,7 @@ from streamplug.interfaces import (
     ShardWriter,
     WriteSettings,
 )
-from streamplug.interfaces.given import check_names, count_of
+from streamplug.plugin_kit.check_columns import check_names, count_of
 from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")

@@ -12,8 +12,8 @@ from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSL
 from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, ShardHead, ShardReader
-from streamplug.interfaces.decoding import blamed, undecodable
 from streamplug.interfaces.encoding import slices
+from streamplug.plugin_kit.decoding import blamed, undecodable
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _U32 = np.dtype("<u4")

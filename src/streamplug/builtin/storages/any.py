@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamplug.interfaces import FsspecStorage
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
 
 class AnyFsspec(FsspecStorage):

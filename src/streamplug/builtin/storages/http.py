@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 from streamplug.errors import StorageError
-from streamplug.interfaces import FsspecStorage, Storage
-from streamplug.interfaces.loops import Incoming
+from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
+from streamplug.plugin_kit.event_loop import Incoming
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import Buffer, ObjectInfo
 
 

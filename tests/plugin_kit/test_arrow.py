@@ -13,7 +13,7 @@ from click.testing import CliRunner  # noqa: E402
 from streamplug import StreamingDataset, write_from  # noqa: E402
 from streamplug.cli import main  # noqa: E402
 from streamplug.errors import DataError, EncodeError  # noqa: E402
-from streamplug.interfaces.arrow import maps_as_dicts, to_python  # noqa: E402
+from streamplug.plugin_kit.arrow import maps_as_dicts, to_python  # noqa: E402
 
 TEXT_TO_INT = pa.map_(pa.string(), pa.int32())
 CASES = {

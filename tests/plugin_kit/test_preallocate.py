@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streamplug.interfaces import reserve
+from streamplug.plugin_kit import preallocate as reserve
 
 SIZE = 1 << 20
 

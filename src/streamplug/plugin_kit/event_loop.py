@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
-from streamplug.interfaces.blocks import BLOCK, GLANCE, Pieces, write
-from streamplug.interfaces.cancel import Cancelled, Scope, current
-from streamplug.interfaces.reserve import reserve
+from streamplug.plugin_kit.blocks import BLOCK, GLANCE, Pieces, write
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
+from streamplug.plugin_kit.preallocate import reserve
 from streamplug.types import Buffer
 
 _MOST = 3 * BLOCK

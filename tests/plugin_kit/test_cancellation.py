@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from streamplug.interfaces.cancel import Cancelled, Scope
+from streamplug.plugin_kit.cancellation import Cancelled, Scope
 
 
 def test_one_that_cannot_be_ended_does_not_keep_the_others_from_it():

@@ -11,7 +11,7 @@ from aiohttp import client_exceptions as aio
 from aiohttp.http_exceptions import ContentLengthError
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.interfaces.failures import error_of_status, status_of, storage_error
+from streamplug.plugin_kit.error_mapping import error_of_status, status_of, storage_error
 
 URL = "x://host/k"
 REQUEST = SimpleNamespace(real_url="http://host/?secret", headers={}, method="GET", url="")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.interfaces import loops
-from streamplug.interfaces.cancel import Cancelled, Scope
+from streamplug.plugin_kit import event_loop as loops
+from streamplug.plugin_kit.cancellation import Cancelled, Scope
 
 WAIT = 60
 

@@ -14,11 +14,10 @@ What they are stands in a file of the role `BUNDLE_ROLE`, all numbers little-end
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from struct import Struct
-from typing import Any
 
 import numpy as np
 
@@ -31,23 +30,6 @@ BUNDLE_ROLE = "files"
 _MAGIC = b"\x89bundle\x01"
 _HEAD = Struct("<8sIIQ")
 _I64 = np.dtype("<i8")
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which of some files are the samples of a data set.
-
-    Attributes:
-        numbers: Which, in the order of the data set.
-        entry: The keys that the format adds to the entries of its shards in the index.
-        labels: A number for each of `numbers`, if files have labels.
-        notes: What whoever reads the data set should be told, each with an example.
-    """
-
-    numbers: Sequence[int]
-    entry: Mapping[str, Any]
-    labels: Sequence[int] | None = None
-    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
-from streamplug.interfaces.cancel import Scope, current
-from streamplug.interfaces.failures import status_of, storage_error
-from streamplug.interfaces.loops import Incoming, run, store, together
 from streamplug.interfaces.storage import Storage
+from streamplug.plugin_kit.cancellation import Scope, current
+from streamplug.plugin_kit.error_mapping import status_of, storage_error
+from streamplug.plugin_kit.event_loop import Incoming, run, store, together
 from streamplug.types import Buffer, ObjectInfo
 
 _PART = ".streamplug-"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.interfaces import blocks
-from streamplug.interfaces.blocks import BLOCK, Pieces, write, write_all
+from streamplug.plugin_kit import blocks
+from streamplug.plugin_kit.blocks import BLOCK, Pieces, write, write_all
 
 SIZES = st.sampled_from([0, 1, 5000, BLOCK // 2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 

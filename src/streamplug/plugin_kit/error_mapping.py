@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.interfaces.disk import FULL, describe_full_disk
+from streamplug.plugin_kit.disk import FULL, describe_full_disk
 
 _PASSING = (
     ConnectionError,

@@ -1,0 +1,1 @@
+"""Helpers for authors of plugins."""
