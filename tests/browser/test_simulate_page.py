@@ -6,12 +6,12 @@ import threading
 
 import pytest
 from click.testing import CliRunner
+from streamplug_simulate import planned_of
+from streamplug_simulate.server import PageServer
+from streamplug_simulate.variants import NEEDS
 
 from streamplug import MDSWriter
 from streamplug.cli import main
-from streamplug.cli.simulate_server import PageServer
-from streamplug.simulate import planned_of
-from streamplug.simulate.variants import NEEDS
 
 PLOTS = ("fetched", "waits", "held", "moved")
 OPTIONS = {

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from streamplug import __version__
-from streamplug.cli import app, main
+from streamplug.cli import commands, main
 from streamplug.errors import ConfigError
+from streamplug.plugin.catalog import COMMANDS
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def failing(monkeypatch):
         raise ZeroDivisionError
 
     for name, command in (("fail", fail), ("crash", crash)):
-        monkeypatch.setitem(app.COMMANDS, name, f"{__name__}:{name}")
+        monkeypatch.setitem(commands.BUILTIN_COMMANDS, name, f"{__name__}:{name}")
         monkeypatch.setattr(sys.modules[__name__], name, command, raising=False)
     yield
     main.commands.pop("fail", None)
@@ -51,11 +54,11 @@ def test_other_exceptions_are_bugs_and_pass(failing):
 def test_help_lists_every_command():
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    for name in app.COMMANDS:
+    for name in commands.command_names():
         assert f"\n  {name} " in result.stdout
 
 
-@pytest.mark.parametrize("name", app.COMMANDS)
+@pytest.mark.parametrize("name", commands.command_names())
 def test_every_command_has_help_and_a_traceback_option(name):
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0
@@ -72,8 +75,12 @@ def test_an_unknown_command_is_refused():
     assert "No such command 'plugin'" in result.stderr
 
 
-def test_a_misspelt_command_is_told_with_the_one_that_was_meant():
-    for wrong, meant in (("convrt", "convert"), ("verfiy", "verify"), ("newplugin", "new-plugin")):
+def test_a_misspelt_command_is_refused_with_the_one_that_was_meant():
+    for wrong, meant in (
+        ("simulat", "simulate"),
+        ("verfiy", "verify"),
+        ("newplugin", "new-plugin"),
+    ):
         result = CliRunner().invoke(main, [wrong, "set", "out"])
         assert result.exit_code == 2
         assert f"No such command '{wrong}'. Did you mean '{meant}'?" in result.stderr
@@ -89,3 +96,86 @@ def test_the_installed_command_imports_only_what_it_runs():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert result.stderr == "False\n"
+
+
+# -- commands of other distributions --------------------------------------------------
+
+
+@click.command()
+def hello():
+    """Say hello."""
+    click.echo("hello")
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Return a function that replaces the installed commands: distribution, name and target of each."""
+
+    def install(*points):
+        found = []
+        for distribution, name, target in points:
+            point = EntryPoint(name, target, commands.GROUP)
+            vars(point)["dist"] = SimpleNamespace(name=distribution)
+            found.append(point)
+        monkeypatch.setattr(commands, "entry_points", lambda group: found)
+        commands._entry_points.cache_clear()
+
+    monkeypatch.setattr(main, "commands", {})
+    monkeypatch.setitem(sys.modules, "hello_command", SimpleNamespace(hello=hello, text="hello"))
+    yield install
+    commands._entry_points.cache_clear()
+    hello.params = [param for param in hello.params if param.name != "traceback"]
+
+
+def test_a_distribution_adds_a_command(install):
+    install(("hello-dist", "hello", "hello_command:hello"))
+    assert CliRunner().invoke(main, ["hello"]).stdout == "hello\n"
+    assert "\n  hello       Say hello.\n" in CliRunner().invoke(main, ["--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("no_such_module:hello", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("hello_command:missing", "AttributeError: "),
+        ("hello_command:text", "hello_command:text is no click command"),
+    ],
+)
+def test_a_broken_command_fails_alone(install, target, reason):
+    install(("a-dist", "bad", target), ("hello-dist", "hello", "hello_command:hello"))
+    assert CliRunner().invoke(main, ["hello"]).stdout == "hello\n"
+    failed = CliRunner().invoke(main, ["bad", "--option", "argument"])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith(f"error: the command bad cannot be loaded: a-dist: {reason}")
+    listed = CliRunner().invoke(main, ["--help"])
+    assert listed.exit_code == 0
+    assert "\n  bad         Broken: a-dist:" in listed.stdout
+
+
+def test_a_command_of_two_distributions_is_refused(install):
+    install(("b", "hello", "hello_command:hello"), ("a", "hello", "hello_command:hello"))
+    failed = CliRunner().invoke(main, ["hello"])
+    assert failed.exit_code == 1
+    assert "provided by a and by b: uninstall one" in failed.stderr
+
+
+def test_a_built_in_command_is_not_replaced(install):
+    install(("a", "plugins", "hello_command:hello"))
+    assert "hello" not in CliRunner().invoke(main, ["plugins", "--json"]).stdout.split("\n")
+
+
+def test_a_command_that_is_not_installed_names_its_distribution(install):
+    install()
+    for name, distribution in COMMANDS.items():
+        failed = CliRunner().invoke(main, [name, "set"])
+        assert failed.exit_code == 2
+        assert f"{name} is in {distribution}: pip install {distribution}\n" in failed.stderr
+        assert f"\n  {name} " not in CliRunner().invoke(main, ["--help"]).stdout
+
+
+def test_a_disabled_distribution_has_no_commands(install, monkeypatch):
+    install(("streamplug-simulate", "simulate", "hello_command:hello"))
+    monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "streamplug-simulate")
+    failed = CliRunner().invoke(main, ["simulate"])
+    assert failed.exit_code == 2
+    assert "is disabled: in STREAMPLUG_DISABLE_PLUGINS" in failed.stderr

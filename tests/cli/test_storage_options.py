@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from streamplug import MDSWriter, register_storage
 from streamplug.builtin.storages.any import AnyFsspec
-from streamplug.cli import app, main
+from streamplug.cli import main
+from streamplug.cli.commands import command_names
 from streamplug.errors import AccessDenied
 from streamplug.plugin.registry import unregister
 
@@ -74,18 +75,20 @@ def test_every_command_that_opens_a_location_has_the_option():
     with click.Context(main) as context:
         having = {
             name
-            for name in app.COMMANDS
+            for name in command_names()
             if any(
                 "--storage-options" in each.opts for each in main.get_command(context, name).params
             )
         }
-    assert having == set(app.COMMANDS) - NO_LOCATION
-    assert having == {name.split()[0] for name in COMMANDS}
+    assert having == set(command_names()) - NO_LOCATION
+    assert having <= {name.split()[0] for name in COMMANDS}
 
 
 @pytest.mark.parametrize("given", [TOKEN, json.dumps({"token": SECRET}), "token=${env:TOKEN}"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_option_reaches_the_storage(home, command, given, monkeypatch):
+    if command.split()[0] not in command_names():
+        pytest.skip("the command is not installed")
     if command == "index scan":
         pytest.importorskip("streamplug_text")
         (home / "lines" / "a.jsonl").write_text('{"n": 1}\n')

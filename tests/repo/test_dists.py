@@ -10,7 +10,7 @@ import pytest
 
 import streamplug
 from streamplug.plugin import inventory
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.catalog import CATALOG, COMMANDS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,7 +20,7 @@ else:
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in ROOT.glob("plugins/streamplug-*/pyproject.toml"))
 NAMES = [folder.name for folder in FOLDERS]
-NO_PLUGINS = {"streamplug-datasets"}  # users import it; nothing looks for names in it
+NO_PLUGINS = {"streamplug-datasets", "streamplug-simulate"}  # imported, or commands
 
 
 def project(folder):
@@ -59,7 +59,12 @@ def test_is_named_and_laid_out_alike(folder):
     names = ("plugin.py", "py.typed", "__init__.py")
     if folder.name in NO_PLUGINS:
         points, names = {}, names[1:]
-    assert found["project"].get("entry-points", {}) == points
+    if commands := sorted(name for name, dist in COMMANDS.items() if dist == folder.name):
+        points = {**points, "streamplug.commands": commands}
+    provided = found["project"].get("entry-points", {})
+    if "streamplug.commands" in provided:
+        provided = {**provided, "streamplug.commands": sorted(provided["streamplug.commands"])}
+    assert provided == points
     assert found["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [f"src/{module}"]
     for name in names:
         assert (folder / "src" / module / name).is_file()

@@ -12,7 +12,7 @@ from streamplug.plugin.catalog import CATALOG
 from streamplug.testing.plugin import PluginTests
 
 ROOT = Path(__file__).parents[2]
-NO_PLUGINS = {"streamplug-datasets"}  # users import it; nothing looks for names in it
+NO_PLUGINS = {"streamplug-datasets", "streamplug-simulate"}  # imported, or commands
 DISTRIBUTIONS = sorted(
     {path.parent.name for path in ROOT.glob("plugins/streamplug-*/pyproject.toml")} - NO_PLUGINS
 )

@@ -1,39 +1,17 @@
-"""The ``streamplug`` command itself: finds its subcommands, and tells of errors."""
+"""The ``streamplug`` command group."""
 
 from __future__ import annotations
 
 import traceback
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
 import click
 
 import streamplug
+from streamplug.cli.commands import command_names, load_command, missing_command_reason
 from streamplug.errors import StreamplugError
-
-COMMANDS = {
-    "cat": "streamplug.cli.cat:cat",
-    "config": "streamplug.cli.config:config",
-    "convert": "streamplug.cli.convert:convert",
-    "diff": "streamplug.cli.diff:diff",
-    "explain": "streamplug.cli.explain:explain",
-    "index": "streamplug.cli.index:index",
-    "inspect": "streamplug.cli.inspect:inspect",
-    "join": "streamplug.cli.join:join",
-    "merge": "streamplug.cli.merge:merge",
-    "new-plugin": "streamplug.cli.new_plugin:new_plugin",
-    "plugins": "streamplug.cli.plugins:plugins",
-    "proc": "streamplug.cli.proc:proc",
-    "quickstart": "streamplug.cli.quickstart:quickstart",
-    "select": "streamplug.cli.select:select",
-    "shuffle": "streamplug.cli.shuffle:shuffle",
-    "simulate": "streamplug.cli.simulate:simulate",
-    "sort": "streamplug.cli.sort:sort",
-    "split": "streamplug.cli.split:split",
-    "verify": "streamplug.cli.verify:verify",
-}
-"""Where each subcommand is; it is imported when it runs, or when help is asked for."""
+from streamplug.plugin.catalog import COMMANDS
 
 _TRACEBACK = "streamplug.traceback"
 
@@ -49,32 +27,34 @@ def _traceback_option() -> click.Option:
         is_flag=True,
         expose_value=False,
         callback=_remember,
-        help="Show where an error comes from.",
+        help="Print the traceback of an error.",
     )
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are imported one by one, and whose errors are told in a line."""
+    """Group that imports a command when it is used, and prints an error of ours as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(COMMANDS)
+        return command_names()
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands and cmd_name in COMMANDS:
-            module, _, name = COMMANDS[cmd_name].partition(":")
-            command: click.Command = getattr(import_module(module), name)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        command = self.commands.get(cmd_name)
+        if command is None and (command := load_command(cmd_name)) is not None:
             command.params.append(_traceback_option())
             self.add_command(command, cmd_name)
-        return super().get_command(ctx, cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # Only some versions of click suggest a command, and these two or three of them.
         name = args[0]
-        near = get_close_matches(name, COMMANDS, 1, 0.6)
-        if near and self.get_command(ctx, name) is None:
-            raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
+        if self.get_command(ctx, name) is None:
+            if reason := missing_command_reason(name):
+                raise click.UsageError(reason, ctx)
+            # Only some versions of click suggest a command, and these two or three of them.
+            near = get_close_matches(name, {*command_names(), *COMMANDS}, 1, 0.6)
+            if near:
+                raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -91,4 +71,4 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, params=[_traceback_option()])
 @click.version_option(streamplug.__version__, prog_name="streamplug")
 def main() -> None:
-    """Streams training data from cloud storage into a training loop."""
+    """Stream training data from cloud storage into a training loop."""

@@ -90,3 +90,8 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Distribution by kind and name; `tests/repo` checks it against the plugins themselves."""
+
+COMMANDS: Mapping[str, str] = {
+    "simulate": "streamplug-simulate",
+}
+"""Distribution of each command of ours that is not built in."""

@@ -89,7 +89,8 @@ def _listed(variable: str) -> set[str] | None:
     return {normalize(name) for name in re.split(r"[,\s]+", value) if name}
 
 
-def _why_disabled(distribution: str) -> str:
+def disabled_reason(distribution: str) -> str:
+    """Return why the environment disables a distribution, by its normal name; empty if it does not."""
     allowed = _listed("STREAMPLUG_PLUGINS")
     if allowed is not None and distribution not in allowed:
         return "not in STREAMPLUG_PLUGINS"
@@ -123,7 +124,7 @@ def _sort_key(point: EntryPoint) -> tuple[str, str]:
 def _load(point: EntryPoint) -> list[Found]:
     dist = normalize(point.dist.name) if point.dist else ""
     plugin = Found("", "", dist, point.dist.version if point.dist else "", point.value)
-    if reason := _why_disabled(dist):
+    if reason := disabled_reason(dist):
         return [replace(plugin, status=DISABLED, reason=reason)]
     # A manager of its own: one for all would drop the second of two plugins of the same name, and
     # refuse two distributions that name the same module.

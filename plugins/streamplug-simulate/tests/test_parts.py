@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from streamplug_simulate.model.chunks import Chunks
+from streamplug_simulate.model.events import Events
+from streamplug_simulate.model.network import Link
+from streamplug_simulate.model.node_cache import Node, Threads
+from streamplug_simulate.model.open_shards import Opened
+from streamplug_simulate.model.shards import Size
 
-from streamplug.simulate.chunks import Chunks
-from streamplug.simulate.events import Events
-from streamplug.simulate.link import Link
-from streamplug.simulate.node import Node, Threads
-from streamplug.simulate.opened import Opened
-from streamplug.simulate.shards import Size
 from streamplug.types import World
 
 

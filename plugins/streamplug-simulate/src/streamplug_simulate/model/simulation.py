@@ -10,15 +10,15 @@ import numpy as np
 
 from streamplug.plan import Epoch
 from streamplug.plan.measures import Measures, measure
-from streamplug.simulate.assumed import Assumed
-from streamplug.simulate.chunks import Chunks
-from streamplug.simulate.events import Events
-from streamplug.simulate.found import EpochFound, Found, NodeFound, series_of
-from streamplug.simulate.link import Link
-from streamplug.simulate.node import Node
-from streamplug.simulate.planned import Planned, Weighed, blocks_of
-from streamplug.simulate.training import Training
-from streamplug.simulate.worker import Worker
+from streamplug_simulate.model.chunks import Chunks
+from streamplug_simulate.model.events import Events
+from streamplug_simulate.model.network import Link
+from streamplug_simulate.model.node_cache import Node
+from streamplug_simulate.model.planned_dataset import Planned, Weighed, blocks_of
+from streamplug_simulate.model.result import EpochFound, Found, NodeFound, series_of
+from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.model.training import Training
+from streamplug_simulate.model.worker import Worker
 
 MOST = 200_000
 """Needs, a shard for a block of samples each, after which a simulation ends with the step under way."""

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from streamplug.block import Block
 from streamplug.fetch import Limits, Needs, Window
-from streamplug.simulate.events import Events
-from streamplug.simulate.node import Node, Threads
-from streamplug.simulate.planned import Weighed
+from streamplug_simulate.model.events import Events
+from streamplug_simulate.model.node_cache import Node, Threads
+from streamplug_simulate.model.planned_dataset import Weighed
 
 
 class Worker:

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from streamplug_simulate import planned_of
+from streamplug_simulate.page import page
+from streamplug_simulate.server import PageServer
+from streamplug_simulate.variants import NEEDS, choices, shown, variants
 
 from streamplug.cli import main
-from streamplug.cli.simulate_server import PageServer
-from streamplug.simulate import planned_of
-from streamplug.simulate.page import page
-from streamplug.simulate.variants import NEEDS, choices, shown, variants
 
 SECRET = "kept-to-itself"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streamplug.simulate.events import Events
-from streamplug.simulate.worker import Worker
+from streamplug_simulate.model.events import Events
+from streamplug_simulate.model.worker import Worker
 
 
 class Training:

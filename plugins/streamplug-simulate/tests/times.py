@@ -1,4 +1,4 @@
-"""Simulations beside runs, by the clock; some minutes: python tests/simulate/times.py FILE."""
+"""Simulations compared with runs by the clock, in some minutes: python times.py FILE."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from real_run import run
+from streamplug_simulate import planned_of, simulate
 
 from streamplug import MDSWriter
-from streamplug.simulate import planned_of, simulate
 
 SAMPLES, BYTES, SHARD = 2000, 10_000, 200_000
 COMMON = {"batch_size": 20, "bandwidth": 4e6, "latency": 0.02, "step_seconds": 0.05}

@@ -8,10 +8,10 @@ from itertools import combinations, product
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.simulate.assumed import Assumed
-from streamplug.simulate.found import Found
-from streamplug.simulate.planned import Planned
-from streamplug.simulate.simulation import simulate
+from streamplug_simulate.model.planned_dataset import Planned
+from streamplug_simulate.model.result import Found
+from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.model.simulation import simulate
 
 MOST_DIFFERENT = 2
 """How many settings of a variant may differ from what was assumed."""

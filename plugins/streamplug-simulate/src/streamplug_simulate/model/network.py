@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from streamplug.simulate.events import Events
+from streamplug_simulate.model.events import Events
 
 UNEVEN = 0.25
 """Connections do not share a network evenly. If they did, files of one size that begin together would end

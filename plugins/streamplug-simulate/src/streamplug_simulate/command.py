@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from streamplug.cli.options import reporting, source_options, streams_of
-from streamplug.cli.simulate_server import serve_page
-from streamplug.cli.simulate_tables import show
-from streamplug.simulate import MOST, planned_of
-from streamplug.simulate import simulate as simulated
-from streamplug.simulate.page import page
-from streamplug.simulate.told import told
-from streamplug.simulate.variants import NEEDS, choices, variants
+from streamplug_simulate import MOST, planned_of
+from streamplug_simulate import simulate as simulated
+from streamplug_simulate.arguments import told
+from streamplug_simulate.page import page
+from streamplug_simulate.server import serve_page
+from streamplug_simulate.tables import show
+from streamplug_simulate.variants import NEEDS, choices, variants
 
 _CONFIGS = (".toml", ".yaml", ".yml", ".json")
 _TOLD = (

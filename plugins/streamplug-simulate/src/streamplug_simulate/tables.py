@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streamplug.simulate import EpochFound, Found, NodeFound
+from streamplug_simulate import EpochFound, Found, NodeFound
 
 _PIPED_WIDTH = 200
 _NODES = 8

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from paced_server import paced
+from streamplug_simulate import Assumed
 
 import streamplug
 from streamplug import dataset as dataset_module
 from streamplug.interfaces import Callback, EpochBegun, Event
-from streamplug.simulate import Assumed
 from streamplug.types import World
 
 _PATIENCE = 240

@@ -4,10 +4,10 @@ The plan is the data set's own, and what is fetched ahead is decided by the code
 clock, the network, the cache and the training loop are arithmetic.
 """
 
-from streamplug.simulate.assumed import Assumed
-from streamplug.simulate.found import EpochFound, Found, NodeFound
-from streamplug.simulate.planned import Planned, planned_of
-from streamplug.simulate.simulation import MOST, simulate
+from streamplug_simulate.model.planned_dataset import Planned, planned_of
+from streamplug_simulate.model.result import EpochFound, Found, NodeFound
+from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.model.simulation import MOST, simulate
 
 __all__ = [
     "MOST",

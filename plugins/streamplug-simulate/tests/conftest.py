@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_simulate import planned_of, simulate
 
 from streamplug import MDSWriter
-from streamplug.simulate import planned_of, simulate
 
 HERE = Path(__file__).parent
 SAMPLES = 400

@@ -19,10 +19,10 @@ from streamplug.plan import Contents, Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import Samples
 from streamplug.run import Run
-from streamplug.simulate.assumed import Assumed
-from streamplug.simulate.shards import Shards
 from streamplug.stream import Stream
 from streamplug.types import Int64, World
+from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.model.shards import Shards
 
 
 class Planned(StreamingDataset):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from streamplug_simulate import Assumed, planned_of, simulate
+from streamplug_simulate.arguments import told
 
 from streamplug import MDSWriter
 from streamplug.errors import ConfigError, PluginError
-from streamplug.simulate import Assumed, planned_of, simulate
-from streamplug.simulate.told import told
 
 
 def test_a_fast_network_never_holds_up_a_slow_loop(run, plan):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.plan.measures import Measures
-from streamplug.simulate.assumed import Assumed
-from streamplug.simulate.node import Node
+from streamplug_simulate.model.node_cache import Node
+from streamplug_simulate.model.scenario import Assumed
 
 POINTS = 60
 """Points of each curve."""

@@ -13,10 +13,10 @@ import click
 
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import names_of
-from streamplug.simulate import Assumed, Planned
-from streamplug.simulate.page import page
-from streamplug.simulate.told import told
-from streamplug.simulate.variants import choices, shown
+from streamplug_simulate import Assumed, Planned
+from streamplug_simulate.arguments import told
+from streamplug_simulate.page import page
+from streamplug_simulate.variants import choices, shown
 
 _LONGEST = 2000
 """Characters of a query."""

@@ -10,9 +10,9 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from streamplug.simulate.assumed import Assumed
-from streamplug.simulate.planned import Planned
-from streamplug.simulate.variants import MOST_DIFFERENT, Choice
+from streamplug_simulate.model.planned_dataset import Planned
+from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.variants import MOST_DIFFERENT, Choice
 
 _PARTS = ("page.css", "plots.js", "page.js")
 
@@ -50,7 +50,7 @@ def page(
         "server": len(runs) == 1,
         "shuffles": list(shuffles),
     }
-    here = files("streamplug.simulate")
+    here = files("streamplug_simulate")
     parts = {name.replace(".", "_"): (here / name).read_text("utf-8") for name in _PARTS}
     template = Template((here / "page.html").read_text("utf-8"))
     return template.substitute(parts, title=escape(title), data=_embedded(said))

@@ -9,10 +9,10 @@ from functools import partial
 from streamplug.fetch.locks import LONGEST_PAUSE
 from streamplug.fetch.room import MORE
 from streamplug.read.shards import USED_SECONDS
-from streamplug.simulate.events import Events
-from streamplug.simulate.link import Link
-from streamplug.simulate.opened import Opened
-from streamplug.simulate.shards import Shards
+from streamplug_simulate.model.events import Events
+from streamplug_simulate.model.network import Link
+from streamplug_simulate.model.open_shards import Opened
+from streamplug_simulate.model.shards import Shards
 
 
 class Job:

@@ -1,0 +1,107 @@
+"""Discovery of the subcommands of ``streamplug``: built in, and of installed distributions."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn
+
+import click
+
+from streamplug.errors import BrokenPluginError
+from streamplug.plugin.catalog import COMMANDS
+from streamplug.plugin.discovery import disabled_reason, normalize
+
+GROUP = "streamplug.commands"
+"""Entry points of commands: the name of a command, and its click command as ``module:name``."""
+
+BUILTIN_COMMANDS = {
+    "cat": "streamplug.cli.cat:cat",
+    "convert": "streamplug.cli.convert:convert",
+    "diff": "streamplug.cli.diff:diff",
+    "inspect": "streamplug.cli.inspect:inspect",
+    "join": "streamplug.cli.join:join",
+    "proc": "streamplug.cli.proc:proc",
+    "select": "streamplug.cli.select:select",
+    "shuffle": "streamplug.cli.shuffle:shuffle",
+    "sort": "streamplug.cli.sort:sort",
+    "split": "streamplug.cli.split:split",
+    "config": "streamplug.cli.config:config",
+    "explain": "streamplug.cli.explain:explain",
+    "index": "streamplug.cli.index:index",
+    "merge": "streamplug.cli.merge:merge",
+    "new-plugin": "streamplug.cli.new_plugin:new_plugin",
+    "plugins": "streamplug.cli.plugins:plugins",
+    "quickstart": "streamplug.cli.quickstart:quickstart",
+    "verify": "streamplug.cli.verify:verify",
+}
+"""Location of each built-in command; it is imported when it runs, or when help is asked for."""
+
+
+@cache
+def _entry_points() -> dict[str, list[EntryPoint]]:
+    """Return the entry points of each command that is not built in, of enabled distributions."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in BUILTIN_COMMANDS and not disabled_reason(_distribution(point)):
+            found.setdefault(point.name, []).append(point)
+    return found
+
+
+def _distribution(point: EntryPoint) -> str:
+    return normalize(point.dist.name) if point.dist else ""
+
+
+def command_names() -> list[str]:
+    """Return the names of the commands that can run, sorted."""
+    return sorted({*BUILTIN_COMMANDS, *_entry_points()})
+
+
+def load_command(name: str) -> click.Command | None:
+    """Import a command; one that fails to load becomes a command that reports why.
+
+    Returns:
+        The command, or None if there is none of that name.
+    """
+    if name in BUILTIN_COMMANDS:
+        module, _, attribute = BUILTIN_COMMANDS[name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+    points = _entry_points().get(name, [])
+    if len(points) > 1:
+        providers = sorted(map(_distribution, points))
+        return _broken_command(name, f"provided by {' and by '.join(providers)}: uninstall one")
+    for point in points:
+        try:
+            loaded = point.load()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - one distribution must not stop others
+            reason = f"{_distribution(point)}: {type(error).__name__}: {error}"
+            return _broken_command(name, reason, error)
+        if isinstance(loaded, click.Command):
+            return loaded
+        return _broken_command(name, f"{_distribution(point)}: {point.value} is no click command")
+    return None
+
+
+def _broken_command(name: str, reason: str, cause: BaseException | None = None) -> click.Command:
+    def fail(arguments: object) -> NoReturn:  # noqa: ARG001
+        raise BrokenPluginError(f"the command {name} cannot be loaded: {reason}") from cause
+
+    return click.Command(
+        name,
+        {"ignore_unknown_options": True},
+        fail,
+        [click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        short_help=f"Broken: {reason}",
+    )
+
+
+def missing_command_reason(name: str) -> str:
+    """Return where to get a known command that is not installed, or an empty text."""
+    distribution = COMMANDS.get(name)
+    if distribution is None:
+        return ""
+    if reason := disabled_reason(distribution):
+        return f"{name} is in {distribution}, which is disabled: {reason}"
+    return f"{name} is in {distribution}: pip install {distribution}"
