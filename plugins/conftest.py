@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from filelock import FileLock
-
-from streamplug.testing.answers import recording
+from streamplug_testing.answers import recording
 
 AZURITE = "3.35.0"
 CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

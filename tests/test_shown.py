@@ -6,11 +6,11 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StreamplugError
-from streamplug.testing.http import serving
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from itertools import chain, islice
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.fetch.makers import Makers
-from streamplug.testing.http import serving
 
 SIZE, BATCH = 200, 8
 

@@ -12,6 +12,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from streamplug_testing import FlakyStorage, isolated_plugins
+from streamplug_testing.callback import EVENTS, CallbackTests
 from tenacity import wait_none
 
 from streamplug import Callback, MDSWriter, World, register_callback
@@ -33,8 +35,6 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.registry import unregister
 from streamplug.stream import Stream
-from streamplug.testing import FlakyStorage, isolated_plugins
-from streamplug.testing.callback import EVENTS, CallbackTests
 
 SIZE, SHARDS = 100, 10
 EACH = SIZE // SHARDS

@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+from streamplug_testing import CallbackTests
 
 from streamplug import MDSWriter, World
 from streamplug.builtin.callbacks.log import Log
@@ -11,7 +12,6 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Fetched
 from streamplug.plugin import make
-from streamplug.testing import CallbackTests
 
 
 class TestLog(CallbackTests):

@@ -7,10 +7,10 @@ import zlib
 from typing import ClassVar
 
 import pytest
+from streamplug_testing.compression import CompressionTests
 
 from streamplug.errors import ConfigError, DecompressError
 from streamplug.plugin import make
-from streamplug.testing.compression import CompressionTests
 
 TEXT = b"streamplug streams training data\n" * 3
 

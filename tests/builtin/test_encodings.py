@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from streamplug_testing.encoding import EncodingTests
 
 from streamplug.errors import DecodeError, EncodeError, EncodeTypeError
 from streamplug.plugin import make
-from streamplug.testing.encoding import EncodingTests
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PLAIN = st.recursive(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from streamplug_testing.encoding import EncodingTests
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.plugin import make
-from streamplug.testing.encoding import EncodingTests
 
 CODES = {
     "uint8": 8,

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from streamplug_testing import EngineTests
+
 from streamplug.builtin.engines.local import Local
-from streamplug.testing import EngineTests
 
 
 class TestLocal(EngineTests):

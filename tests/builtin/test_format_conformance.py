@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from streamplug_testing.format import FormatTests
 
 from streamplug.builtin.formats.mds import MDS, MDSReader
 from streamplug.builtin.formats.mds_reader import MDSHead
 from streamplug.errors import DataError
-from streamplug.testing.format import FormatTests
 
 
 class TestMDS(FormatTests):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from streamplug_testing.equality import same
 
 from streamplug.builtin.encodings.plain import Str
 from streamplug.builtin.formats.mds import MDS
@@ -27,7 +28,6 @@ from streamplug.interfaces import (
     WriteSettings,
 )
 from streamplug.plugin import make
-from streamplug.testing.equality import same
 from streamplug.types import FileInfo
 
 SPECS = {"text": "str", "id": "int", "tag": "bytes"}

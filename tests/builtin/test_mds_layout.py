@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from streamplug_testing.equality import same
 
 from streamplug.builtin.formats import mds_layout
 from streamplug.builtin.formats.mds import MDS
 from streamplug.interfaces import Column, Encoding, WriteSettings
 from streamplug.plugin import make
-from streamplug.testing.equality import same
 
 SPECS = {
     "a": "int",

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from streamplug_testing.shuffle import ShuffleTests
 
 from streamplug.interfaces import EagerOrder, ShuffleAlgorithm
-from streamplug.testing.shuffle import ShuffleTests
 
 
 class TestNone(ShuffleTests):

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamplug_testing.memory import takes_less
 
 from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
 from streamplug.interfaces import EagerOrder, Order
 from streamplug.interfaces.shuffle import lane_bounds
 from streamplug.plugin import make
-from streamplug.testing.memory import takes_less
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shuffles.json").read_text())
 

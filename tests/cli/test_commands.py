@@ -12,10 +12,10 @@ import textwrap
 
 import pytest
 from click.testing import CliRunner
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter
 from streamplug.cli import main
-from streamplug.testing.http import serving
 
 WRITES = {
     "cat": ["{0}", "--out", "{out}"],

@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+from streamplug_testing.isolation import isolated_plugins
 
 from streamplug.cli import main
 from streamplug.plugin import Provider, hookimpl
 from streamplug.plugin.kinds import KINDS
-from streamplug.testing.isolation import isolated_plugins
 
 
 def run(*arguments):
@@ -86,7 +86,7 @@ def test_a_plugin_broken_as_a_whole_is_listed_with_every_kind(monkeypatch):
         raise ImportError("cannot")
 
     with isolated_plugins(ModuleType("whole")):
-        monkeypatch.setattr("streamplug.testing.isolation.Point.load", bad)
+        monkeypatch.setattr("streamplug_testing.isolation.Point.load", bad)
         assert listed("--kind", "format")["", ""]["reason"] == "ImportError: cannot"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from streamplug_testing import isolated_plugins
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.plugin import register
-from streamplug.testing import isolated_plugins
-from streamplug.testing.http import serving
 
 COUNT = 20
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.builtin.storages.any import AnyFsspec
@@ -18,7 +19,6 @@ from streamplug.fetch import indexes
 from streamplug.fetch.companions import build_companion, check_companion
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.index.mapped import MappedArray
-from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
 
 def write(folder: Path, count: int = 40, **kwargs) -> Path:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.testing.http import serving
 from streamplug.types import World
 
 pytest.importorskip("aiohttp")

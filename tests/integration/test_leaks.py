@@ -11,9 +11,9 @@ import subprocess
 import sys
 
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter
-from streamplug.testing.http import serving
 
 pytest.importorskip("aiohttp")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from streamplug_testing.isolation import isolated_plugins
 
 from streamplug import MDSWriter, Stream
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import UnknownNameError
-from streamplug.testing.isolation import isolated_plugins
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from streamplug_testing.http import serving  # noqa: E402
+
 from streamplug import (  # noqa: E402
     MDSWriter,
     Stream,
@@ -27,7 +29,6 @@ from streamplug import (  # noqa: E402
     World,
     Writer,
 )
-from streamplug.testing.http import serving  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import CorruptShardError, NotFound, StorageError
 from streamplug.fetch import ranged
-from streamplug.testing.http import serving
 
 pytest.importorskip("aiohttp")
 

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from streamplug_testing import http
+from streamplug_testing.http import serving
 from tenacity import wait_none
 
 from streamplug import MDSWriter, StreamingDataset
@@ -14,8 +16,6 @@ from streamplug.errors import Transient
 from streamplug.fetch import indexes
 from streamplug.fetch.companions import build_companion
 from streamplug.index import COMPANION_NAME, INDEX_NAME
-from streamplug.testing import http
-from streamplug.testing.http import serving
 
 pytest.importorskip("aiohttp")
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream
 from streamplug.jobs.previews import preview_of
 from streamplug.jobs.spread import spread
 from streamplug.jobs.survey import survey
-from streamplug.testing.http import serving
 
 
 def test_a_survey_tells_what_was_written(write, tmp_path, sample):

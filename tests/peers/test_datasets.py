@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from streamplug_testing.equality import same
 
 import streamplug
-from streamplug.testing.equality import same
 
 datasets = pytest.importorskip("streamplug_datasets")
 cli = pytest.importorskip("streamplug_datasets.cli")

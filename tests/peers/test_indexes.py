@@ -10,10 +10,10 @@ import tarfile
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import StreamingDataset
 from streamplug.errors import InvalidIndexError
-from streamplug.testing.http import serving
 
 wids = pytest.importorskip("wids")
 prepare = pytest.importorskip("megatron.energon.flavors.webdataset.prepare")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError, EncodeError
-from streamplug.testing.equality import same
 from streamplug.write.inputs import batches_of
 
 COUNT = 25

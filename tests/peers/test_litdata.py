@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, TokenBlocks, TokenDataset
 from streamplug.errors import ConfigError
-from streamplug.testing.equality import same
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("streamplug_litdata")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset
-from streamplug.testing.equality import same
 
 wds = pytest.importorskip("webdataset")
 plugin = pytest.importorskip("streamplug_webdataset")

@@ -10,8 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from PIL import Image
-
-from streamplug.testing.equality import same
+from streamplug_testing.equality import same
 
 wds = pytest.importorskip("webdataset")
 ours = pytest.importorskip("streamplug_webdataset")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from streamplug_testing.isolation import isolated_plugins
 
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.builtin.storages.http import Http
@@ -10,7 +11,6 @@ from streamplug.errors import UnknownNameError
 from streamplug.plugin import Provider, open_storage
 from streamplug.plugin.location import is_url, join, local_path
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
-from streamplug.testing.isolation import isolated_plugins
 
 
 class Far(FsspecStorage):

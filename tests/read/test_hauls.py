@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import Stream
 from streamplug.builtin.storages.any import AnyFsspec
@@ -16,7 +17,6 @@ from streamplug.fetch.observe import Observer
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
 from streamplug.read.pieces import Piece, hauls
-from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
 
 class Joining(AnyFsspec):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats import mds_guess
@@ -20,7 +21,6 @@ from streamplug.fetch import RangeStore
 from streamplug.fetch.spans import coalesced, located
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import OpenShards, RangeShards, Reader, heads, pieces, ranges
-from streamplug.testing.fakes import CountingStorage, FlakyStorage
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 FIXED = {"id": "int", "pixels": "ndarray:uint8:4"}

@@ -6,13 +6,18 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from streamplug_testing.plugin import PluginTests
 
 from streamplug.plugin import inventory
 from streamplug.plugin.catalog import CATALOG
-from streamplug.testing.plugin import PluginTests
 
 ROOT = Path(__file__).parents[2]
-NO_PLUGINS = {"streamplug-datasets", "streamplug-simulate"}  # imported, or commands
+# Users import these, or they bring commands; nothing looks for names in them.
+NO_PLUGINS = {
+    "streamplug-datasets",
+    "streamplug-simulate",
+    "streamplug-testing",
+}
 DISTRIBUTIONS = sorted(
     {path.parent.name for path in ROOT.glob("plugins/streamplug-*/pyproject.toml")} - NO_PLUGINS
 )

@@ -6,10 +6,10 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream
 from streamplug.report import page_about
-from streamplug.testing.http import serving
 
 
 @pytest.fixture

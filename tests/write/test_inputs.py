@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, Writer, write_from
 from streamplug.errors import ConfigError, EncodeError
-from streamplug.testing.equality import same
 from streamplug.write.inputs import batches_of
 
 

@@ -7,10 +7,10 @@ import traceback
 import pytest
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 from streamplug_adlfs.storage import AzureStorage
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
-from streamplug.testing.storage import StorageTests
 
 KEY = "bm90IGEga2V5"
 # aiohttp's advice to the client on how to send large bodies.

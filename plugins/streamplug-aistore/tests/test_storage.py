@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import pytest
 from streamplug_aistore.storage import AistoreStorage
+from streamplug_testing.answers import AnswerTests
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound
 from streamplug.plugin import open_storage
-from streamplug.testing.answers import AnswerTests
-from streamplug.testing.storage import StorageTests
 
 
 class TestAistore(StorageTests):

@@ -6,9 +6,9 @@ from typing import ClassVar
 import brotli
 import pytest
 from streamplug_brotli.compression import Brotli
+from streamplug_testing.compression import CompressionTests
 
 from streamplug.errors import DecompressError
-from streamplug.testing.compression import CompressionTests
 
 TEXT = b"streamplug streams training data\n" * 3
 

@@ -7,10 +7,10 @@ pytest.importorskip("distributed", reason="distributed is not installed: tox -e 
 import dask
 import distributed
 from streamplug_dask.engine import Dask
+from streamplug_testing import EngineTests
 
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
-from streamplug.testing import EngineTests
 
 pytestmark = [
     # Of sockets of workers that are killed, and of Python's own multiprocessing in their nannies.

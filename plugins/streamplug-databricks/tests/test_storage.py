@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import pytest
 from streamplug_databricks.storage import DatabricksStorage
+from streamplug_testing.answers import AnswerTests
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound
 from streamplug.plugin import open_storage
-from streamplug.testing.answers import AnswerTests
-from streamplug.testing.storage import StorageTests
 
 
 class Conformance(StorageTests):

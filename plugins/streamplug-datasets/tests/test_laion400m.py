@@ -7,9 +7,9 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image
+from streamplug_testing.http import serving
 
 from streamplug import StreamingDataLoader, StreamingDataset
-from streamplug.testing.http import serving
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

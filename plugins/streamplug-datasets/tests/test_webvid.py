@@ -14,10 +14,10 @@ from streamplug_datasets import (
     StreamingOutsideDTWebVid,
     StreamingOutsideGIWebVid,
 )
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset
 from streamplug.errors import ConfigError, DataError
-from streamplug.testing.http import serving
 
 torch = pytest.importorskip("torch")
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
 from streamplug.cli import main
@@ -26,7 +27,6 @@ from streamplug.fetch.patterns import FileSet
 from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.interfaces import Encoding, FileSelection
 from streamplug.plugin.location import open_storage
-from streamplug.testing.http import serving
 from streamplug.verify import verify
 
 

@@ -8,10 +8,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from streamplug_gcsfs.storage import GCSStorage
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
-from streamplug.testing.storage import StorageTests
 
 # aiohttp's advice to gcsfs on how to send large bodies.
 RAW = pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")

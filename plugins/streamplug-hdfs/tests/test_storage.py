@@ -10,11 +10,11 @@ from typing import ClassVar
 import pytest
 from streamplug_hdfs.options import parse
 from streamplug_hdfs.storage import HdfsStorage
+from streamplug_testing.answers import AnswerTests
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
-from streamplug.testing.answers import AnswerTests
-from streamplug.testing.storage import StorageTests
 
 
 class TestHdfs(StorageTests):

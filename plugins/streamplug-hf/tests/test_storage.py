@@ -5,11 +5,11 @@ from typing import ClassVar
 import pytest
 from streamplug_hf.options import Place, parse
 from streamplug_hf.storage import HfStorage
+from streamplug_testing.answers import AnswerTests
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
 from streamplug.plugin import open_storage
-from streamplug.testing.answers import AnswerTests
-from streamplug.testing.storage import StorageTests
 
 READ_ONLY = "a repository is a history: this storage only reads"
 

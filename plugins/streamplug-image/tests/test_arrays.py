@@ -16,11 +16,11 @@ from streamplug_image import ImageArrays
 from streamplug_image.fit import FITS, fit
 from streamplug_image.pixels import CHANNELS
 from streamplug_image.threads import each
+from streamplug_testing.encoding import EncodingTests
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
 from streamplug.plugin import make
-from streamplug.testing.encoding import EncodingTests
 
 # Other builds of libjpeg round otherwise.
 CLOSE = 0 if features.check("libjpeg_turbo") else 3

@@ -6,10 +6,10 @@ from io import BytesIO
 import pytest
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
+from streamplug_testing.encoding import EncodingTests
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.plugin import make, resolve
-from streamplug.testing.encoding import EncodingTests
 
 MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I", "I;16", "F")
 NOT_IMAGES = (5, "text", None, object())

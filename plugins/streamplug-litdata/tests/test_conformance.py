@@ -16,13 +16,13 @@ from streamplug_litdata.format import LitData
 from streamplug_litdata.nested import Json, Tree
 from streamplug_litdata.specs import Options, Spec
 from streamplug_litdata.values import Array, Bool, Float, Tensor, Vector
+from streamplug_testing import EncodingTests, FormatTests
+from streamplug_testing.equality import same
+from streamplug_testing.format import make_encoding
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import ShardWriter, WriteSettings
 from streamplug.plugin import make
-from streamplug.testing import EncodingTests, FormatTests
-from streamplug.testing.equality import same
-from streamplug.testing.format import make_encoding
 
 TREE = str(Spec({"dict": {"x": "int", "y": {"tuple": ["str", "float"]}}}))
 COLUMNS = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.testing.equality import same
 
 GOLDEN = Path(__file__).with_name("golden")
 MADE = runpy.run_path(str(GOLDEN / "make.py"))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import (
@@ -23,7 +24,6 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin import make
-from streamplug.testing.http import serving
 from streamplug.verify import verify
 
 GOLDEN = Path(__file__).with_name("golden") / "0.2.76"

@@ -5,9 +5,9 @@ from typing import ClassVar
 import lz4.frame
 import pytest
 from streamplug_lz4.compression import LZ4
+from streamplug_testing.compression import CompressionTests
 
 from streamplug.errors import DecompressError
-from streamplug.testing.compression import CompressionTests
 
 TEXT = b"streamplug streams training data\n" * 3
 

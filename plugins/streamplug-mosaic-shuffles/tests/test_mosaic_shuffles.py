@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from streamplug_testing import ShuffleTests
 
 from streamplug.interfaces import Order
 from streamplug.interfaces.shuffle import lane_bounds
 from streamplug.plugin import make
-from streamplug.testing import ShuffleTests
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_orders.json").read_text())
 NAMES = ("naive", "py1s", "py2s", "py1br", "py1e")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from streamplug_testing.encoding import EncodingTests
 
 from streamplug.errors import DecodeError, EncodeError, EncodeTypeError
 from streamplug.plugin import make
-from streamplug.testing.encoding import EncodingTests
 
 DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
 MOMENT = datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreS3
-
-from streamplug.testing.storage import StorageTests
+from streamplug_testing.storage import StorageTests
 
 
 class TestS3(StorageTests):

@@ -10,11 +10,11 @@ from datetime import timedelta
 import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
 from streamplug_obstore.options import transport
+from streamplug_testing.answers import recording
+from streamplug_testing.http import serving
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.fetch import patient
-from streamplug.testing.answers import recording
-from streamplug.testing.http import serving
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 AT_ONCE = {"retry_config": {"max_retries": 0}}

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pytest
 from streamplug_ocifs.storage import OciStorage
+from streamplug_testing.answers import AnswerTests
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, Transient
 from streamplug.plugin import open_storage
-from streamplug.testing.answers import AnswerTests
-from streamplug.testing.storage import StorageTests
 
 
 class TestOci(StorageTests):

@@ -16,12 +16,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import start_http_server
 from streamplug_opentelemetry.callback import OpenTelemetry, scheme_of
+from streamplug_testing import CallbackTests
 
 from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Fetched, Retried, Stats
-from streamplug.testing import CallbackTests
 
 SIZE, SHARDS = 60, 10
 

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-from streamplug.testing import FormatTests
+from streamplug_testing import FormatTests
 
 
 class TestParquet(FormatTests):

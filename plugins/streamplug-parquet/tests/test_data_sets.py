@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 from streamplug_parquet import budget as budgets
 from streamplug_parquet import reader as readers
+from streamplug_testing.equality import same
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
 from streamplug.cli import main
@@ -24,8 +26,6 @@ from streamplug.errors import (
 )
 from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.interfaces import Encoding
-from streamplug.testing.equality import same
-from streamplug.testing.http import serving
 
 COUNT = 40
 

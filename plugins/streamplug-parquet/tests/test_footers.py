@@ -12,11 +12,11 @@ import pytest
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.format import Parquet
 from streamplug_parquet.thrift import chunks_of
+from streamplug_testing.heads import info_of
+from streamplug_testing.scans import MemoryFile
 
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import make_encoding
-from streamplug.testing.heads import info_of
-from streamplug.testing.scans import MemoryFile
 
 COUNT = 60
 

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError
-from streamplug.testing.equality import same
 from streamplug.write.inputs import batches_of
 
 FILE = pa.struct({"bytes": pa.binary(), "path": pa.string()})

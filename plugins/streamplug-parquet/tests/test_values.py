@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from streamplug_parquet.format import Parquet
 from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.writer import LISTS_OR_NONE
+from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, Writer
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Column, WriteSettings
-from streamplug.testing.equality import same
 
 quick = settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

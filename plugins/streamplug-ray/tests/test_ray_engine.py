@@ -9,10 +9,10 @@ pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
 
 import ray
 from streamplug_ray.engine import Ray
+from streamplug_testing import EngineTests
 
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
-from streamplug.testing import EngineTests
 
 # Of sockets and files that ray leaves to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")

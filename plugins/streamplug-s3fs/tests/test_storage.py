@@ -4,12 +4,12 @@ import traceback
 
 import pytest
 from streamplug_s3fs.storage import S3Storage
+from streamplug_testing.http import serving
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit import event_loop as loops
-from streamplug.testing.http import serving
-from streamplug.testing.storage import StorageTests
 
 
 class TestS3(StorageTests):

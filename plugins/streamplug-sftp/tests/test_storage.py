@@ -10,10 +10,10 @@ import asyncssh
 import pytest
 from streamplug_sftp.options import parse
 from streamplug_sftp.storage import SftpStorage
+from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
-from streamplug.testing.storage import StorageTests
 
 PASSWORD = "s3cr3t-pass word"
 

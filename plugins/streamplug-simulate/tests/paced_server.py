@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from streamplug.testing import http
+from streamplug_testing import http
 
 _CHUNK = 1 << 13
 _ENDS_PAUSE = 0.01

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import pytest
 from streamplug_snappy.compression import Snappy
+from streamplug_testing.compression import CompressionTests
 
 from streamplug.errors import ConfigError, DecompressError
 from streamplug.plugin import make
-from streamplug.testing.compression import CompressionTests
 
 TEXT = b"streamplug streams training data\n" * 3
 

@@ -4,9 +4,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
 
+from streamplug_testing import EngineTests
+
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
-from streamplug.testing import EngineTests
 
 # Of sockets that pyspark leaves to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
+from streamplug_testing import FormatTests
 from streamplug_text import split
 from streamplug_text.xsv import XSV
-
-from streamplug.testing import FormatTests
 
 IS_PLAIN = {
     "test_looking_through_a_file_finds_its_samples": "a file without an index is read by a format of its own"

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from streamplug_testing.equality import same
+from streamplug_testing.scans import MemoryFile
 from streamplug_text import plain, plain_jsonl, split
 from streamplug_text.quotes import record_ends
 
@@ -22,8 +24,6 @@ from streamplug.fetch import scanning, temporary
 from streamplug.index.builder import make_encoding
 from streamplug.interfaces import ShardFile, ShardInfo
 from streamplug.plugin import make
-from streamplug.testing.equality import same
-from streamplug.testing.scans import MemoryFile
 from streamplug.types import FileInfo
 
 thorough = settings(max_examples=150)

@@ -11,6 +11,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from streamplug_testing.http import serving
 from streamplug_text import CSVWriter, JSONLWriter
 
 from streamplug import MDSWriter, Stream, StreamingDataset
@@ -19,7 +20,6 @@ from streamplug.errors import CacheConflictError, CorruptShardError, DecodeError
 from streamplug.fetch import scanning
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import known
-from streamplug.testing.http import serving
 
 COUNT = 40
 

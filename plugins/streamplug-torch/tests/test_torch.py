@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import strategies as st
+from streamplug_testing.encoding import EncodingTests
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.plugin import make
-from streamplug.testing.encoding import EncodingTests
 
 CODES = {
     "uint8": 8,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from streamplug_testing import EncodingTests, FormatTests
+from streamplug_testing.samples import VALUES
 
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
-from streamplug.testing import EncodingTests, FormatTests
-from streamplug.testing.samples import VALUES
 
 KEY = "__key__"
 

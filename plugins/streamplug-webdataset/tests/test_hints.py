@@ -8,10 +8,10 @@ import shutil
 import tarfile
 
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import StreamingDataset
 from streamplug.fetch.user_cache import source_cache_dir
-from streamplug.testing.http import serving
 
 SIZE = 1 << 20
 COUNT = 12

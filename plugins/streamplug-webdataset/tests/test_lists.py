@@ -9,11 +9,11 @@ import struct
 import tarfile
 
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound
 from streamplug.fetch.scan_index import scan_index
-from streamplug.testing.http import serving
 
 SIZES = {"a.tar": 3, "b.tar": 2, "other.tar": 4}
 LARGE = 1 << 20

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_testing.equality import same
 from streamplug_webdataset.members import Members
 from streamplug_webdataset.names import split_name
 
@@ -17,7 +18,6 @@ from streamplug.errors import CorruptShardError, DecompressError, StorageError
 from streamplug.fetch import scanning
 from streamplug.interfaces import ScanFile, ShardFile, ShardInfo
 from streamplug.plugin import make
-from streamplug.testing.equality import same
 from streamplug.types import FileInfo
 
 FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.cli import main
@@ -25,7 +26,6 @@ from streamplug.errors import (
 from streamplug.fetch import scanning
 from streamplug.fetch.scan_index import scan_index
 from streamplug.plugin import make
-from streamplug.testing.http import serving
 
 COUNT = 30
 

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import pytest
 import zstandard
+from streamplug_testing.compression import CompressionTests
 from streamplug_zstandard.compression import Zstandard
 
 from streamplug.errors import DecompressError
-from streamplug.testing.compression import CompressionTests
 
 TEXT = b"streamplug streams training data\n" * 3
 MAGIC = bytes.fromhex("28b52ffd")

@@ -10,10 +10,10 @@ from typing import ClassVar
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
+from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import AccessDenied, StorageError
-from streamplug.testing.storage import StorageTests
 
 
 class TestLocal(StorageTests):

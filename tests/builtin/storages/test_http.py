@@ -10,6 +10,9 @@ from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from streamplug_testing.http import serving
+from streamplug_testing.parts import parts_of
+from streamplug_testing.storage import READS, StorageTests
 
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
@@ -17,9 +20,6 @@ from streamplug.fetch.workers import Workers
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit import event_loop as loops
 from streamplug.plugin_kit.cancellation import Cancelled
-from streamplug.testing.http import serving
-from streamplug.testing.parts import parts_of
-from streamplug.testing.storage import READS, StorageTests
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from streamplug.errors import ConfigError, DecompressError
 from streamplug.interfaces.compression import Compression
 from streamplug.plugin import make, resolve
-from streamplug.testing.deviations import ConformanceBase
-from streamplug.testing.memory import takes_less_of_the_system
-from streamplug.testing.processes import other_process
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.memory import takes_less_of_the_system
+from streamplug_testing.processes import other_process
 
 _MIB = 1 << 20
 _START_METHODS = sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))

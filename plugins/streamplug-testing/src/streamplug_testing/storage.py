@@ -18,8 +18,8 @@ import pytest
 
 from streamplug.errors import NotFound, StorageError
 from streamplug.interfaces import Storage
-from streamplug.testing.deviations import ConformanceBase
-from streamplug.testing.parts import parts_of
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.parts import parts_of
 
 DATA = bytes(range(256)) * 40
 ODD_KEYS = (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.interfaces import Piece, ShardWriter
-from streamplug.testing.samples import pieces_of
-from streamplug.testing.scans import Shard
+from streamplug_testing.samples import pieces_of
+from streamplug_testing.scans import Shard
 
 
 def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from streamplug_testing import CallbackTests
+from streamplug_testing.callback import EVENTS
 
 from streamplug import Callback
 from streamplug.interfaces import EpochBegun
-from streamplug.testing import CallbackTests
-from streamplug.testing.callback import EVENTS
 
 
 def suite(callback):

@@ -15,7 +15,7 @@ from streamplug.errors import PluginError
 from streamplug.plugin.discovery import Found, inventory, normalize
 from streamplug.plugin.hookspecs import PROJECT
 from streamplug.plugin.registry import load
-from streamplug.testing.deviations import ConformanceBase
+from streamplug_testing.deviations import ConformanceBase
 
 _PIN = re.compile(r"streamplug\s*\(?([<>=~!][^;)]*|)\)?\s*(;.*)?")
 

@@ -8,11 +8,11 @@ import random
 import zlib
 
 import pytest
+from streamplug_testing.compression import CompressionTests
 
 from streamplug.builtin.compressions.gzip import Gzip
 from streamplug.errors import DecompressError
 from streamplug.interfaces.compression import damaged, too_large
-from streamplug.testing.compression import CompressionTests
 
 FAILURES = (AssertionError, pytest.fail.Exception)
 

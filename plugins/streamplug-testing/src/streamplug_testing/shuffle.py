@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from streamplug.interfaces import Order, ShuffleAlgorithm
 from streamplug.interfaces.shuffle import lane_bounds
 from streamplug.plugin import resolve
-from streamplug.testing.deviations import ConformanceBase
-from streamplug.testing.memory import takes_less
-from streamplug.testing.processes import other_process
 from streamplug.types import Int64
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.memory import takes_less
+from streamplug_testing.processes import other_process
 
 _MIB = 1 << 20
 

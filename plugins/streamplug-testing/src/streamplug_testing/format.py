@@ -25,12 +25,12 @@ from streamplug.interfaces import (
     WriteSettings,
 )
 from streamplug.plugin import resolve
-from streamplug.testing.deviations import ConformanceBase
-from streamplug.testing.equality import same
-from streamplug.testing.heads import check_damaged_heads, check_head, check_layout, info_of
-from streamplug.testing.samples import EXAMPLES, VALUES, Broken
-from streamplug.testing.scans import Shard, check_scan
-from streamplug.testing.writing import as_json, check_batch, check_mixed, written
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.equality import same
+from streamplug_testing.heads import check_damaged_heads, check_head, check_layout, info_of
+from streamplug_testing.samples import EXAMPLES, VALUES, Broken
+from streamplug_testing.scans import Shard, check_scan
+from streamplug_testing.writing import as_json, check_batch, check_mixed, written
 
 Row = dict[str, Any]
 

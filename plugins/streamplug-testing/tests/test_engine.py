@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from streamplug_testing import EngineTests
 
 from streamplug import Engine
 from streamplug.errors import WriterError
-from streamplug.testing import EngineTests
 
 
 def suite(engine):
@@ -78,7 +78,7 @@ def test_one_that_repeats_what_fails_is_found(tmp_path):
 
 
 def test_one_that_goes_on_when_it_is_left_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.testing.engine._PATIENCE", 0)
+    monkeypatch.setattr("streamplug_testing.engine._PATIENCE", 0)
     with pytest.raises(AssertionError):
         suite(Eager).test_leaving_gives_up_what_has_not_begun(tmp_path)
 

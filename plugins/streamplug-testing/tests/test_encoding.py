@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
+from streamplug_testing import encoding as kit
+from streamplug_testing.encoding import EncodingTests
+from streamplug_testing.equality import same
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding, wrong_type
-from streamplug.testing import encoding as kit
-from streamplug.testing.encoding import EncodingTests
-from streamplug.testing.equality import same
 
 
 class Text(Encoding):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
 from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin import make
-from streamplug.testing.deviations import ConformanceBase
-from streamplug.testing.equality import same
-from streamplug.testing.memory import takes_less
-from streamplug.testing.processes import other_process
 from streamplug.types import Bytes1D, Int64
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.equality import same
+from streamplug_testing.memory import takes_less
+from streamplug_testing.processes import other_process
 
 _MIB = 1 << 20
 _START_METHODS = sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))

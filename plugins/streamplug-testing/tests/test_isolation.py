@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from streamplug_testing.isolation import isolated_plugins
 
 from streamplug.errors import UnknownNameError
 from streamplug.interfaces import Encoding
 from streamplug.plugin import Provider, hookimpl, inventory, register, resolve
 from streamplug.plugin.registry import unregister
-from streamplug.testing.isolation import isolated_plugins
 
 
 class Mine(Encoding):

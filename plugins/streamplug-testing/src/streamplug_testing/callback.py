@@ -26,9 +26,9 @@ from streamplug.interfaces.callback import (
     Waited,
 )
 from streamplug.plugin import resolve
-from streamplug.testing.deviations import ConformanceBase
 from streamplug.types import World
 from streamplug.write import MDSWriter
+from streamplug_testing.deviations import ConformanceBase
 
 EVENTS: tuple[Event, ...] = (
     EpochBegun(0, 0),

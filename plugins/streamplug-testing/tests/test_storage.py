@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import NotFound
-from streamplug.testing.storage import StorageTests
 
 
 class Suite(StorageTests):

@@ -6,9 +6,9 @@ from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 
 import pytest
+from streamplug_testing.plugin import PluginTests
 
 from streamplug.plugin.discovery import Found
-from streamplug.testing.plugin import PluginTests
 
 
 class Suite(PluginTests):

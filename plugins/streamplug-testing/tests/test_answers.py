@@ -7,10 +7,10 @@ import urllib.error
 import urllib.request
 
 import pytest
+from streamplug_testing.answers import AnswerTests, recording
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.interfaces import Storage
-from streamplug.testing.answers import AnswerTests, recording
 from streamplug.types import ObjectInfo
 
 NAMED = {401: AccessDenied, 403: AccessDenied, 404: NotFound, 429: Transient, 400: StorageError}

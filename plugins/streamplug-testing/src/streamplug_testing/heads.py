@@ -10,8 +10,8 @@ import pytest
 
 from streamplug.errors import DataError
 from streamplug.interfaces import Column, Format, ShardFile, ShardHead, ShardInfo, ShardReader
-from streamplug.testing.equality import same
 from streamplug.types import ColumnValues, FileInfo
+from streamplug_testing.equality import same
 
 
 def info_of(samples: int, files: Mapping[str, bytes]) -> ShardInfo:

@@ -1,7 +1,4 @@
-"""What authors of plugins test with: a class of tests for each kind, and fakes.
-
-Needs the extra ``streamplug[testing]``: pytest and hypothesis.
-"""
+"""Test kit for plugins: a class of conformance tests for each kind, fakes, and isolation."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug.testing.answers import AnswerTests
-    from streamplug.testing.callback import CallbackTests
-    from streamplug.testing.compression import CompressionTests
-    from streamplug.testing.deviations import ConformanceBase
-    from streamplug.testing.encoding import EncodingTests
-    from streamplug.testing.engine import EngineTests
-    from streamplug.testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
-    from streamplug.testing.format import FormatTests
-    from streamplug.testing.isolation import isolated_plugins
-    from streamplug.testing.plugin import PluginTests
-    from streamplug.testing.shuffle import ShuffleTests
-    from streamplug.testing.storage import StorageTests
+    from streamplug_testing.answers import AnswerTests
+    from streamplug_testing.callback import CallbackTests
+    from streamplug_testing.compression import CompressionTests
+    from streamplug_testing.deviations import ConformanceBase
+    from streamplug_testing.encoding import EncodingTests
+    from streamplug_testing.engine import EngineTests
+    from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
+    from streamplug_testing.format import FormatTests
+    from streamplug_testing.isolation import isolated_plugins
+    from streamplug_testing.plugin import PluginTests
+    from streamplug_testing.shuffle import ShuffleTests
+    from streamplug_testing.storage import StorageTests
 
 _HOME = {
     "AnswerTests": "answers",

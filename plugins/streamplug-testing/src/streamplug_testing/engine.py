@@ -19,9 +19,9 @@ from streamplug.interfaces import Engine
 from streamplug.jobs import Columns, Output, convert, process
 from streamplug.plugin import resolve
 from streamplug.plugin.location import open_storage
-from streamplug.testing.deviations import ConformanceBase
 from streamplug.write import Writer, write_parts
 from streamplug.write.part import PLAN_NAME
+from streamplug_testing.deviations import ConformanceBase
 
 _PATIENCE = 60.0
 """Seconds that a call waits at most for another one, or for the test."""

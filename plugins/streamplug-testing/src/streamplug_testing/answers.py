@@ -17,8 +17,8 @@ import pytest
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.interfaces import Storage
-from streamplug.testing.deviations import ConformanceBase
-from streamplug.testing.parts import parts_of
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.parts import parts_of
 
 OPERATIONS: Mapping[str, Callable[[Storage, Path], object]] = {
     "read": lambda storage, _: storage.read("k"),

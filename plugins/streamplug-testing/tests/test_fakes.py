@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
+from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import AccessDenied, NotFound, Transient
-from streamplug.testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
-from streamplug.testing.storage import StorageTests
 
 
 class Wrapped(StorageTests):
@@ -50,7 +50,7 @@ def inner(tmp_path):
 
 def test_latency_waits_once_per_operation(inner, monkeypatch):
     waits = []
-    monkeypatch.setattr("streamplug.testing.fakes.time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr("streamplug_testing.fakes.time", SimpleNamespace(sleep=waits.append))
     storage = LatencyStorage(inner, 0.05)
     assert storage.read_ranges("k", [(i, i + 1) for i in range(10)])[9] == b"9"
     assert waits == [0.05]

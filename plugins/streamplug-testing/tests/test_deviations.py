@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from streamplug.testing.deviations import ConformanceBase
+from streamplug_testing.deviations import ConformanceBase
 
 pytest_plugins = ["pytester"]
 
@@ -70,7 +69,7 @@ def test_a_deviating_test_must_fail(pytester):
         """
         import pytest
         from hypothesis import given, strategies
-        from streamplug.testing.deviations import ConformanceBase
+        from streamplug_testing.deviations import ConformanceBase
 
         class Suite(ConformanceBase):
             @pytest.fixture

@@ -30,7 +30,7 @@ class _Wrapper(Storage):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:  # noqa: ARG002
+    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:
         return call()
 
     def read(self, key: str) -> bytes:
@@ -90,7 +90,7 @@ class LatencyStorage(_Wrapper):
         super().__init__(inner)
         self.seconds = seconds
 
-    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:  # noqa: ARG002
+    def _around(self, operation: str, key: str, call: Callable[[], T]) -> T:
         time.sleep(self.seconds)
         return call()
 

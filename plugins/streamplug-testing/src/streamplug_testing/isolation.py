@@ -38,7 +38,7 @@ def isolated_plugins(*plugins: object, **providers: Iterable[Provider]) -> Itera
             mock.patch.object(discovery, "entry_points", return_value=points),
             mock.patch.dict(os.environ, environment, clear=True),
         ):
-            _set_registrations({kind: {} for kind in KINDS})
+            _set_registrations({})
             yield
     finally:
         _set_registrations(saved)
@@ -80,6 +80,7 @@ def _with_hooks(providers: dict[str, Iterable[Provider]]) -> object:
 
 
 def _set_registrations(wanted: registry.Registrations) -> None:
-    for kind, classes in wanted.items():
-        registry._registered[kind].clear()
-        registry._registered[kind].update(classes)
+    for kind, names in registry.registrations().items():
+        for name in names:
+            registry.unregister(kind, name)
+    registry.restore(wanted)
