@@ -63,7 +63,7 @@ class Counting(AnyFsspec):
 def counting(monkeypatch):
     monkeypatch.setattr(Counting, "calls", Counter())
     monkeypatch.setattr(Counting, "failures", Counter())
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
     register_storage("counting", Counting)
     yield Counting
     unregister("storage", "counting")

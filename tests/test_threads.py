@@ -13,7 +13,7 @@ from streamplug_testing.http import serving
 from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
-from streamplug.fetch.makers import Makers
+from streamplug.transfer.decode_pool import Makers
 
 SIZE, BATCH = 200, 8
 
@@ -123,7 +123,7 @@ def test_less_than_no_threads_are_refused(root):
 
 
 def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.makers._WORTH", 600.0)
+    monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 600.0)
     monkeypatch.setattr("streamplug.block._ROWS_OF_BATCHES", BATCH)
     expected, started = ids(make(root).batches()), []
     monkeypatch.setattr(Makers, "add", lambda *_: started.append(1))
@@ -132,7 +132,7 @@ def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
 
 
 def test_threads_take_over_what_takes_long_and_are_asked_again(monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.makers._WORTH", 0.0)
+    monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 0.0)
     makers = Makers(lambda block: [block], 2)
     here, there = [], []
     for block in range(40):

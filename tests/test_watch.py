@@ -20,7 +20,6 @@ from streamplug import Callback, MDSWriter, World, register_callback
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
-from streamplug.fetch import Observer, retry
 from streamplug.interfaces import (
     Cached,
     EpochBegun,
@@ -35,6 +34,8 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.registry import unregister
 from streamplug.stream import Stream
+from streamplug.transfer import retry
+from streamplug.transfer.observer import Observer
 
 SIZE, SHARDS = 100, 10
 EACH = SIZE // SHARDS
@@ -249,7 +250,7 @@ def flaky(monkeypatch, folder):
 
 
 def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):
-    with caplog.at_level(logging.WARNING, "streamplug.fetch"):
+    with caplog.at_level(logging.WARNING, "streamplug.transfer"):
         dataset = make()
         list(dataset)
     retried = noted.of(Retried)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
-from streamplug.fetch import ShardStore
 from streamplug.open_stream import OpenStream
 from streamplug.summary import ShownDataset
 from streamplug.types import Int64

@@ -12,10 +12,12 @@ import numpy as np
 
 from streamplug import advice
 from streamplug.errors import StreamplugError
-from streamplug.fetch import Limits, Needs, Observer, made_ahead, prefetched
 from streamplug.open_stream import OpenStream
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Samples
+from streamplug.transfer.decode_pool import made_ahead
+from streamplug.transfer.observer import Observer
+from streamplug.transfer.prefetch import Limits, Needs, prefetched
 from streamplug.types import Int64, World
 
 T = TypeVar("T")

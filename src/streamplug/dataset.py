@@ -13,7 +13,6 @@ from streamplug.block import Block, Source, planned
 from streamplug.clock import Loop
 from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.explain import Use, explain, where
-from streamplug.fetch import Observer
 from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.mixing import Sampling, make_run, streams_of
 from streamplug.open_stream import contents_of
@@ -22,6 +21,7 @@ from streamplug.plan import Contents
 from streamplug.plugin.registry import blank, registrations, restore
 from streamplug.read import chosen, chosen_one
 from streamplug.stream import Stream, read_all
+from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
 from streamplug.watch import Watch, callbacks_of, in_worker
 

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
-from streamplug.fetch import DOWNLOAD_TIMEOUT, RangeStore, ShardStore, patient, source_of
 from streamplug.index import Index, check_agreement, shards_digest
 from streamplug.plan import Contents
 from streamplug.read import OpenShards, RangeShards, Reader, Samples
+from streamplug.scan.multifile_storage import source_of
+from streamplug.transfer.options import DOWNLOAD_TIMEOUT
+from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.timeout import patient
 from streamplug.types import Int64
 
 if TYPE_CHECKING:

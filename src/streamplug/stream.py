@@ -10,37 +10,13 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
+from streamplug.cache.identity import take_into_use
+from streamplug.cache.limit import limit_bytes
+from streamplug.cache.offline import has_index, open_copy, report_offline, selection_of
+from streamplug.cache.store import ShardStore
+from streamplug.cache.user_cache import source_cache_dir, unnamed_cache_dir
 from streamplug.config import Configurable, check_flags, check_seconds, whole_number
 from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
-from streamplug.fetch import (
-    DOWNLOAD_TIMEOUT,
-    PROBE_RETRIES,
-    Deriver,
-    FetchOptions,
-    FileSet,
-    ListInsteadError,
-    Observer,
-    RangeStore,
-    ScanProgress,
-    ShardStore,
-    file_set,
-    has_index,
-    is_file,
-    limit_bytes,
-    open_copy,
-    open_index,
-    patient,
-    probed,
-    read_index,
-    report_offline,
-    selection_of,
-    source_of,
-    take_into_use,
-    translation,
-    unavailable,
-)
-from streamplug.fetch.observe import observing
-from streamplug.fetch.user_cache import source_cache_dir, unnamed_cache_dir
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Decoder, Format, Storage
 from streamplug.interfaces.storage import public_url
@@ -49,7 +25,20 @@ from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import make, needed_by
 from streamplug.read import decoded_by
+from streamplug.scan.file_lists import ListInsteadError
+from streamplug.scan.glob import FileSet, file_set
+from streamplug.scan.index_finder import open_index, read_index
+from streamplug.scan.index_import import translation
+from streamplug.scan.listing import is_file
+from streamplug.scan.multifile_storage import source_of
+from streamplug.scan.progress import ScanProgress
+from streamplug.scan.scan_cache import Deriver
 from streamplug.shown import ShownStream
+from streamplug.transfer.observer import Observer, observing
+from streamplug.transfer.options import DOWNLOAD_TIMEOUT, FetchOptions
+from streamplug.transfer.probe import PROBE_RETRIES, probed, unavailable
+from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.timeout import patient
 
 __all__ = ["Stream", "read_all"]
 

@@ -11,14 +11,14 @@ from typing import cast
 
 import numpy as np
 
+from streamplug.cache.store import ShardStore
 from streamplug.errors import StreamplugError
-from streamplug.fetch import ShardStore
-from streamplug.fetch.files import check_file
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import Disagreement, Index, shard_disagreements
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.mapped import MappedFiles
 from streamplug.stream import Stream
+from streamplug.transfer.disk_errors import check_file
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import FileInfo
 
 _ROWS = 1024

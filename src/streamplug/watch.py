@@ -10,11 +10,11 @@ from typing import Any
 
 from streamplug.block import Block
 from streamplug.errors import ConfigError
-from streamplug.fetch import Observer
 from streamplug.interfaces import Callback
 from streamplug.interfaces.callback import EpochBegun, EpochEnded, Stats
 from streamplug.plugin.registry import make
 from streamplug.progress import FetchProgress, interactive
+from streamplug.transfer.observer import Observer
 from streamplug.types import World
 
 

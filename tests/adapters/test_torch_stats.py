@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402, TID251
 
 from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
-from streamplug.fetch import open_index  # noqa: E402
-from streamplug.fetch.observe import retried  # noqa: E402
 from streamplug.interfaces import EpochBegun, EpochEnded, Fetched  # noqa: E402
+from streamplug.scan.index_finder import open_index  # noqa: E402
+from streamplug.transfer.observer import retried  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),

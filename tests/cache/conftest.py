@@ -105,7 +105,7 @@ def write() -> Callable[..., int]:
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from streamplug import block
 from streamplug.dataset import StreamingDataset
-from streamplug.fetch import Limits
+from streamplug.transfer.prefetch import Limits
 from streamplug.types import World
 
 TASK = globals()["TASK"]

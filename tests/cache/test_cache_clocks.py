@@ -9,11 +9,11 @@ import time
 
 import pytest
 
+from streamplug.cache.quota import Room
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import Transient
-from streamplug.fetch.locks import STATE_DIR, cache_lock, slot_of
-from streamplug.fetch.retry import retrying
-from streamplug.fetch.room import Room
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock, slot_of
+from streamplug.transfer.retry import retrying
 
 FIRST, DAY = "shard.00000.mds", 86400
 SHARDS = 12
@@ -149,7 +149,7 @@ def test_a_server_that_is_slow_is_not_given_up(place, clock):
 
 def test_retries_and_their_pauses_are_as_many_and_as_long(clock, monkeypatch):
     slept, calls = [], []
-    monkeypatch.setattr("streamplug.fetch.retry.sleep", slept.append)
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", slept.append)
 
     def fail():
         calls.append(1)

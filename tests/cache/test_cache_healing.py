@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from streamplug.cache import store as store_module
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import (
     AccessDenied,
@@ -21,9 +23,7 @@ from streamplug.errors import (
     StorageError,
     Transient,
 )
-from streamplug.fetch import Limits
-from streamplug.fetch import store as store_module
-from streamplug.fetch.user_cache import source_cache_dir
+from streamplug.transfer.prefetch import Limits
 
 FIRST = "shard.00000.mds"
 

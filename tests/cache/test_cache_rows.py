@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import DecodeError, StorageError
-from streamplug.fetch.user_cache import source_cache_dir
 
 COUNT, ROWS = 24, 8
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tenacity.wait import wait_base
 
-from streamplug.fetch import retry
+from streamplug.transfer import retry
 from streamplug.types import World
 
 TASK = globals()["TASK"]

@@ -15,7 +15,7 @@ from streamplug.errors import (
     NotFound,
     Transient,
 )
-from streamplug.fetch.download import StalledError
+from streamplug.transfer.download import StalledError
 
 FAULTS = [
     ("reset", Transient, "ServerDisconnectedError: the connection failed"),

@@ -35,7 +35,7 @@ import gc, json, os, sys, time
 from pathlib import Path
 import torch
 from streamplug import StreamingDataLoader, StreamingDataset
-from streamplug.fetch.makers import Makers
+from streamplug.transfer.decode_pool import Makers
 
 Makers.worthwhile = property(lambda self: self._threads > 0)  # even for what takes no time
 torch.set_num_threads(1)

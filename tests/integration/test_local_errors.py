@@ -13,9 +13,9 @@ import pytest
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import AccessDenied, NotFound, StorageError
-from streamplug.fetch.files import local_errors, output_errors
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.transfer.disk_errors import local_errors, output_errors
+from streamplug.transfer.tempdir import TemporaryDirectory
 
 LARGE = 700_000
 

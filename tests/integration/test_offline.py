@@ -32,10 +32,10 @@ from streamplug.errors import (
     Transient,
     UnknownNameError,
 )
-from streamplug.fetch import probe
 from streamplug.interfaces import Column, Format, Scanned, ShardReader
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.transfer import probe
 
 COUNT = 60
 
@@ -65,7 +65,7 @@ class Remote(AnyFsspec):
 
 @pytest.fixture(autouse=True)
 def remote(monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
     monkeypatch.setattr(probe, "_stalled", {})
     monkeypatch.setattr(Remote, "failure", None)
     monkeypatch.setattr(Remote, "requests", 0)

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
 
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
-from streamplug.fetch.makers import Makers  # noqa: E402
+from streamplug.transfer.decode_pool import Makers  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),

@@ -15,7 +15,7 @@ from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import CorruptShardError, NotFound, StorageError
-from streamplug.fetch import ranged
+from streamplug.transfer import ranges as ranged
 
 pytest.importorskip("aiohttp")
 

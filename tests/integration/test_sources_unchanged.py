@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset, TokenBlocks, TokenDataset
-from streamplug.fetch.user_cache import source_cache_dir
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.verify import verify
 
 COUNT = 40

@@ -13,9 +13,9 @@ from tenacity import wait_none
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import Transient
-from streamplug.fetch import indexes
-from streamplug.fetch.companions import build_companion
 from streamplug.index import COMPANION_NAME, INDEX_NAME
+from streamplug.scan import index_finder as indexes
+from streamplug.scan.companions import build_companion
 
 pytest.importorskip("aiohttp")
 
@@ -25,7 +25,7 @@ SHARD = "shard.00001.mds"
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
     with MDSWriter(
         out=tmp_path / "www/set", columns={"n": "int", "b": "bytes"}, size_limit=1 << 14
     ) as out:

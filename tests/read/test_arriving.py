@@ -11,10 +11,10 @@ import pytest
 from streamplug import MDSWriter, Stream
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import StorageError, Transient
-from streamplug.fetch import RangeStore
-from streamplug.fetch.workers import Workers
 from streamplug.read import RangeShards, Reader
 from streamplug.read.arriving import _PREPARED
+from streamplug.transfer.pool import Workers
+from streamplug.transfer.range_reader import RangeStore
 
 
 class Gated(AnyFsspec):
@@ -131,7 +131,7 @@ def test_heads_come_ahead_of_samples_and_once(many):
 
 
 def test_a_head_that_is_lost_is_tried_as_often_as_was_said(many, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry.sleep", lambda _: None)
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
     reader, storage = counting(many, retries=2, lost=("shard.00002.mds",))
     with pytest.raises(Transient, match=r"shard\.00002\.mds is lost; gave up after 3 attempts"):
         reader.rows(np.arange(0, 1600, 20))

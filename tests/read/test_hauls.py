@@ -12,11 +12,11 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 from streamplug import Stream
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
-from streamplug.fetch import RangeStore
-from streamplug.fetch.observe import Observer
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
 from streamplug.read.pieces import Piece, hauls
+from streamplug.transfer.observer import Observer
+from streamplug.transfer.range_reader import RangeStore
 
 
 class Joining(AnyFsspec):
@@ -46,7 +46,7 @@ class Joining(AnyFsspec):
 
 @pytest.fixture(autouse=True)
 def neither_pauses_nor_guesses(monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry.sleep", lambda _: None)
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
     monkeypatch.setattr("streamplug.read.heads._LUCK", 0)
 
 
@@ -147,7 +147,7 @@ def test_what_cannot_pass_is_asked_for_once(many):
 
 def test_pauses_are_those_that_the_server_asks_for(many, monkeypatch):
     slept = []
-    monkeypatch.setattr("streamplug.fetch.retry.sleep", slept.append)
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", slept.append)
 
     def busy(text):
         error = Transient(text)
@@ -254,7 +254,7 @@ def test_the_head_of_another_is_not_waited_for(many, monkeypatch):
         retrying.set()
         assert over.wait(30)
 
-    monkeypatch.setattr("streamplug.fetch.retry.sleep", pause)
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", pause)
     reader, _ = opened(many, Joining(str(many), ("shard.00001.mds",)), retries=1)
     ids = one_of_each(reader)[:8]
     thread = threading.Thread(target=reader.ensure, args=reader.needs(ids))

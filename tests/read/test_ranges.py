@@ -17,10 +17,10 @@ from streamplug.builtin.formats import mds_guess
 from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
-from streamplug.fetch import RangeStore
-from streamplug.fetch.spans import coalesced, located
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import OpenShards, RangeShards, Reader, heads, pieces, ranges
+from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.spans import coalesced, located
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 FIXED = {"id": "int", "pixels": "ndarray:uint8:4"}
@@ -504,7 +504,7 @@ def test_a_format_that_points_outside_the_file_does_no_harm(tmp_path, monkeypatc
 
 
 def test_failed_requests_are_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", lambda state: 0)
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", lambda state: 0)
     folder = write(tmp_path)
     index = Stream(local=str(folder)).open().index
     flaky = FlakyStorage(AnyFsspec(str(folder)), fail_every=2)

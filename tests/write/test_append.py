@@ -9,7 +9,7 @@ import pytest
 
 from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
 from streamplug.errors import ConfigError, EncodeError, NotFound, WriterError
-from streamplug.fetch.companions import build_companion
+from streamplug.scan.companions import build_companion
 
 COLUMNS = {"n": "int", "text": "str"}
 

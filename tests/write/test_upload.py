@@ -32,7 +32,7 @@ class Far(AnyFsspec):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
 
 
 @pytest.fixture

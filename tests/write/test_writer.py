@@ -441,7 +441,7 @@ class Upload(AnyFsspec):
 
 @pytest.fixture
 def storage(monkeypatch):
-    monkeypatch.setattr("streamplug.fetch.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
     monkeypatch.setattr(Upload, "keys", [], raising=False)
     register_storage("uploads", Upload)
     yield Upload

@@ -13,6 +13,7 @@ from PIL import Image
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.cli import main
 from streamplug.errors import (
     CacheConflictError,
@@ -22,11 +23,10 @@ from streamplug.errors import (
     InvalidIndexError,
     NotFound,
 )
-from streamplug.fetch import bundling
-from streamplug.fetch.patterns import FileSet
-from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.interfaces import Encoding, FileSelection
 from streamplug.plugin.location import open_storage
+from streamplug.scan import multifile_shards as bundling
+from streamplug.scan.glob import FileSet
 from streamplug.verify import verify
 
 

@@ -16,6 +16,7 @@ from streamplug_testing.equality import same
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.cli import main
 from streamplug.errors import (
     ConfigError,
@@ -24,7 +25,6 @@ from streamplug.errors import (
     EncodeError,
     InvalidIndexError,
 )
-from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.interfaces import Encoding
 
 COUNT = 40

@@ -21,10 +21,10 @@ from streamplug.errors import (
     InvalidIndexError,
     UnknownNameError,
 )
-from streamplug.fetch import indexes
-from streamplug.fetch.companions import build_companion, check_companion
 from streamplug.index import parse_index
 from streamplug.interfaces import Encoding
+from streamplug.scan import index_finder as indexes
+from streamplug.scan.companions import build_companion, check_companion
 
 COLUMNS = {"id": "int", "text": "str", "ratio": "float"}
 WRITERS = {

@@ -20,10 +20,11 @@ from streamplug_text.quotes import record_ends
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, CorruptShardError, DataError, InvalidIndexError
-from streamplug.fetch import scanning, temporary
 from streamplug.index.builder import make_encoding
 from streamplug.interfaces import ShardFile, ShardInfo
 from streamplug.plugin import make
+from streamplug.scan import scanner as scanning
+from streamplug.transfer import tempdir as temporary
 from streamplug.types import FileInfo
 
 thorough = settings(max_examples=150)

@@ -17,9 +17,9 @@ from streamplug_text import CSVWriter, JSONLWriter
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cli import main
 from streamplug.errors import CacheConflictError, CorruptShardError, DecodeError, NotFound
-from streamplug.fetch import scanning
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import known
+from streamplug.scan import scanner as scanning
 
 COUNT = 40
 
@@ -175,7 +175,7 @@ def test_files_are_looked_through_once(files, kind, monkeypatch):
         looked.append(found.stored.key)
         return look(format_, found, *rest)
 
-    monkeypatch.setattr("streamplug.fetch.derived.look_through", noting)
+    monkeypatch.setattr("streamplug.scan.scan_cache.look_through", noting)
     for _ in range(2):
         assert len(opened(kind, f"{files}/a")) == 2 * COUNT
     assert sorted(looked) == [f"x-00.{kind}", f"x-01.{kind}"]

@@ -11,7 +11,7 @@ import pytest
 from streamplug_testing.http import serving
 
 from streamplug import StreamingDataset
-from streamplug.fetch.user_cache import source_cache_dir
+from streamplug.cache.user_cache import source_cache_dir
 
 SIZE = 1 << 20
 COUNT = 12

@@ -11,7 +11,7 @@ from streamplug_testing.http import serving
 
 from streamplug import Stream, StreamingDataset
 from streamplug.errors import InvalidIndexError
-from streamplug.fetch.scan_index import scan_index
+from streamplug.scan.index_writer import scan_index
 from streamplug.verify import verify
 
 SIZES = {"a": 5, "b": 3}

@@ -15,9 +15,9 @@ from streamplug_webdataset.names import split_name
 
 from streamplug import StreamingDataset
 from streamplug.errors import CorruptShardError, DecompressError, StorageError
-from streamplug.fetch import scanning
 from streamplug.interfaces import ScanFile, ShardFile, ShardInfo
 from streamplug.plugin import make
+from streamplug.scan import scanner as scanning
 from streamplug.types import FileInfo
 
 FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)

@@ -23,9 +23,9 @@ from streamplug.errors import (
     OutputExistsError,
     UnsafeTypeError,
 )
-from streamplug.fetch import scanning
-from streamplug.fetch.scan_index import scan_index
 from streamplug.plugin import make
+from streamplug.scan import scanner as scanning
+from streamplug.scan.index_writer import scan_index
 
 COUNT = 30
 

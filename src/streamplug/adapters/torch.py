@@ -26,8 +26,8 @@ from streamplug.adapters.numbers import plain
 from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
 from streamplug.config import Configurable, detect_world
 from streamplug.errors import ConfigError
-from streamplug.fetch import observe
 from streamplug.summary import ShownLoader
+from streamplug.transfer import observer as observe
 from streamplug.types import ColumnValues, Sample, World
 
 _WORTH_AN_ARENA = 1 << 14

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from streamplug.cli.storage_options import storage_options
 from streamplug.errors import ConfigError
-from streamplug.fetch.companions import build_companion, check_companion
-from streamplug.fetch.scan_index import scan_index
+from streamplug.scan.companions import build_companion, check_companion
+from streamplug.scan.index_writer import scan_index
 
 _ACTIONS = {"build": build_companion, "check": check_companion}
 

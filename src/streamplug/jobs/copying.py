@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError
-from streamplug.fetch import read_index
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Encoding
 from streamplug.jobs.mapping import Mapped, check_writable, mapped, with_key
@@ -22,6 +21,7 @@ from streamplug.jobs.stored import PassingOn, decoded
 from streamplug.jobs.table import Batch, Table, stored_bytes
 from streamplug.jobs.time_values import Convert, conversion
 from streamplug.plugin.location import local_path, open_storage, places_of
+from streamplug.scan.index_finder import read_index
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug.write import write_parts

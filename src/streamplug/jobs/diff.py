@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.jobs.orders import InOrder
 from streamplug.jobs.settings import Place, Report, silent
 from streamplug.jobs.sources import streams
 from streamplug.jobs.stored import same_encoding
 from streamplug.jobs.table import Table, near
 from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
 
 
 @dataclass(frozen=True, slots=True)

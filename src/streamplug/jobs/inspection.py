@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import Index
 from streamplug.jobs.mapping import format_name
 from streamplug.jobs.printing import as_lines
@@ -17,6 +16,7 @@ from streamplug.jobs.settings import Place
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import raw_sizes, stored_bytes
 from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
 
 
 @dataclass(frozen=True, slots=True)

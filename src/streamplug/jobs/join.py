@@ -10,7 +10,6 @@ import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.jobs.copying import Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.keys import Keyed, evaluated, numbered, sorted_keys
@@ -20,6 +19,7 @@ from streamplug.jobs.settings import ALL, Columns, Output, Place, Report, Writte
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 
 _AT_ONCE = 1 << 16

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.jobs.copying import Change, Input, columns_for, copy
 from streamplug.jobs.expressions import Expression
 from streamplug.jobs.keys import evaluated
@@ -18,6 +17,7 @@ from streamplug.jobs.settings import Columns, Output, Report, Sources, Written
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
 from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamplug.config import check_names
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.jobs.jsonlines import lines, readable
 from streamplug.jobs.orders import InOrder
 from streamplug.jobs.settings import Columns, Sources
 from streamplug.jobs.sources import streams
 from streamplug.jobs.table import Table, near
+from streamplug.transfer.tempdir import TemporaryDirectory
 
 
 def as_lines(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import Index
 from streamplug.jobs.inspection import Inspected, describe
 from streamplug.jobs.looked import KEPT, ColumnSurvey, Looked, Values
@@ -17,6 +16,7 @@ from streamplug.jobs.sources import streams
 from streamplug.jobs.spread import Spread, spread
 from streamplug.jobs.table import near, raw_sizes
 from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 
 _CELLS = 720

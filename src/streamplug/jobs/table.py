@@ -14,7 +14,6 @@ import xxhash
 from streamplug.block import Block, Source
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
-from streamplug.fetch import Observer
 from streamplug.index import Index
 from streamplug.interfaces import Column
 from streamplug.jobs.orders import Order
@@ -22,6 +21,7 @@ from streamplug.jobs.stored import as_stored
 from streamplug.open_stream import read_all
 from streamplug.plugin.location import local_path
 from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, World
 
 Batch = dict[str, ColumnValues]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from streamplug.fetch.workers import Job, Workers
 from streamplug.read.pieces import Haul, Piece
+from streamplug.transfer.pool import Job, Workers
 
 _AT_ONCE = 64
 """Pieces that are fetched at once."""

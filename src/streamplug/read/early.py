@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.fetch.spans import located
+from streamplug.transfer.spans import located
 from streamplug.types import Bytes1D, Int64
 
 _NONE = np.empty((0, 2), np.int64)

@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError
-from streamplug.fetch import RangeStore
-from streamplug.fetch.ranged import CutShortError
-from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.interfaces import ShardHead, ShardInfo
 from streamplug.plugin_kit.cancellation import check
 from streamplug.read.early import Early
+from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.ranges import CutShortError
+from streamplug.transfer.spans import coalesced
 from streamplug.types import Bytes1D, Int64
 
 GAP = 32 << 10

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.fetch.spans import located
 from streamplug.read.memory import spanned
+from streamplug.transfer.spans import located
 from streamplug.types import Bytes1D, Int64
 
 _FIRST = np.zeros(1, np.int64)

@@ -12,10 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
-from streamplug.fetch import RangeStore
-from streamplug.fetch.files import errors_of
-from streamplug.fetch.ranged import CutShortError
-from streamplug.fetch.spans import coalesced
 from streamplug.index import Index
 from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
@@ -25,6 +21,10 @@ from streamplug.read.heads import GAP, NO_ROWS, Heads, Naming, unnamed
 from streamplug.read.mapped import MappedFiles
 from streamplug.read.pieces import Haul, Piece
 from streamplug.read.shards import OpenShard, Wanted
+from streamplug.transfer.disk_errors import errors_of
+from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.ranges import CutShortError
+from streamplug.transfer.spans import coalesced
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _KNOWN = 1024

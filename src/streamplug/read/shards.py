@@ -13,12 +13,12 @@ from weakref import WeakMethod, WeakSet
 
 import numpy as np
 
+from streamplug.cache.store import ShardStore
 from streamplug.errors import CorruptShardError, DataError, StorageError
-from streamplug.fetch import ShardStore
-from streamplug.fetch.files import local_errors
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
 from streamplug.read.mapped import MappedFiles
+from streamplug.transfer.disk_errors import local_errors
 from streamplug.types import Sample
 
 MAX_OPEN = 512

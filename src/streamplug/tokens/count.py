@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
-from streamplug.fetch.workers import run_all
 from streamplug.index import Schema
 from streamplug.interfaces import Column, Vectors
 from streamplug.open_stream import OpenStream
 from streamplug.tokens.ends import Ends, Even, Listed
 from streamplug.tokens.kept import Kept
+from streamplug.transfer.pool import run_all
 from streamplug.types import Int64
 
 _AT_ONCE = 32

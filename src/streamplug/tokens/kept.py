@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 from xxhash import xxh3_128, xxh64
 
+from streamplug.cache.staging import arriving
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import InvalidIndexError
-from streamplug.fetch.files import local_errors
-from streamplug.fetch.locks import STATE_DIR, cache_lock, file_lock
-from streamplug.fetch.scratch import arriving
-from streamplug.fetch.user_cache import source_cache_dir
 from streamplug.index.mapped import MappedFile
 from streamplug.open_stream import OpenStream
 from streamplug.plugin.location import local_path
+from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 from streamplug.types import Int64
 
 _MARK = b"streamplug.kept1"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamplug.errors import ConfigError, NotFound, WriterError
-from streamplug.fetch.retry import retrying
 from streamplug.index import COMPANION_NAME, INDEX_NAME, Schema, index_bytes, parse_index
 from streamplug.interfaces import Format, Storage
+from streamplug.transfer.retry import retrying
 
 _NUMBER = re.compile(r"shard\.([0-9]+)\.")
 

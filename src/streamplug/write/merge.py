@@ -8,8 +8,6 @@ from os import PathLike, fspath
 from typing import Any
 
 from streamplug.errors import ConfigError, NotFound
-from streamplug.fetch import DOWNLOAD_TIMEOUT, patient
-from streamplug.fetch.retry import retrying
 from streamplug.index import (
     COMPANION_NAME,
     INDEX_NAME,
@@ -20,6 +18,9 @@ from streamplug.index import (
 )
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
+from streamplug.transfer.options import DOWNLOAD_TIMEOUT
+from streamplug.transfer.retry import retrying
+from streamplug.transfer.timeout import patient
 
 Place = str | PathLike[str] | tuple[str | PathLike[str], str]
 """A local path, a URL, or a pair of both."""

@@ -19,14 +19,14 @@ import xxhash
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
-from streamplug.fetch.locks import lock_if_free
-from streamplug.fetch.temporary import make_temporary_home
 from streamplug.hashing import chosen_hashes
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
+from streamplug.transfer.file_lock import lock_if_free
+from streamplug.transfer.tempdir import make_temporary_home
 from streamplug.write.merge import merge_index
 from streamplug.write.part import PLAN_NAME, Make, PartTask, forget_attempts, part_folder
 from streamplug.write.replaced import remove_set

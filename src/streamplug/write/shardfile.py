@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamplug.fetch.files import output_errors, partial_file
 from streamplug.hashing import digests
 from streamplug.interfaces import Compression
+from streamplug.transfer.disk_errors import output_errors, partial_file
 from streamplug.types import Buffer, FileInfo
 
 _AT_ONCE = 1 << 18

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.index import COMPANION_NAME, INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage, places_of
+from streamplug.transfer.tempdir import TemporaryDirectory
 
 _MAX_NAMES_IN_ERROR = 3
 """Files that an error about a directory names."""

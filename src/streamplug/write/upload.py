@@ -6,8 +6,8 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from streamplug.fetch.retry import retrying
 from streamplug.interfaces import Storage
+from streamplug.transfer.retry import retrying
 
 
 class Uploader:

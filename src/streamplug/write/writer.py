@@ -15,13 +15,13 @@ import numpy as np
 
 from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
-from streamplug.fetch.files import partial_file
 from streamplug.hashing import chosen_hashes
 from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, index_bytes
 from streamplug.interfaces import Compression, Format, Piece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
+from streamplug.transfer.disk_errors import partial_file
 from streamplug.types import Int64
 from streamplug.write.columns import encoder, make_columns
 from streamplug.write.existing import Existing

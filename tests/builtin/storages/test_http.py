@@ -16,10 +16,10 @@ from streamplug_testing.storage import READS, StorageTests
 
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.fetch.workers import Workers
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit import event_loop as loops
 from streamplug.plugin_kit.cancellation import Cancelled
+from streamplug.transfer.pool import Workers
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

@@ -13,7 +13,7 @@ from typing import Any
 
 from streamplug.config import detect_world, whole_number
 from streamplug.errors import ConfigError
-from streamplug.fetch.patterns import expanded
+from streamplug.scan.glob import expanded
 from streamplug.types import World
 from streamplug_webdataset.stages import Own, Stage
 

@@ -6,9 +6,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from streamplug.fetch.locks import LONGEST_PAUSE
-from streamplug.fetch.room import MORE
+from streamplug.cache.quota import MORE
 from streamplug.read.shards import USED_SECONDS
+from streamplug.transfer.file_lock import LONGEST_PAUSE
 from streamplug_simulate.model.events import Events
 from streamplug_simulate.model.network import Link
 from streamplug_simulate.model.open_shards import Opened

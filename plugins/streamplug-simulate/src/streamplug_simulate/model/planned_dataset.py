@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from streamplug.block import Block, Source, planned
+from streamplug.cache.limit import limit_bytes
 from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.fetch import Limits, RangeStore, limit_bytes
-from streamplug.fetch.temporary import TemporaryDirectory
 from streamplug.open_stream import OpenStream, read_all
 from streamplug.plan import Contents, Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import Samples
 from streamplug.run import Run
 from streamplug.stream import Stream
+from streamplug.transfer.prefetch import Limits
+from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64, World
 from streamplug_simulate.model.scenario import Assumed
 from streamplug_simulate.model.shards import Shards

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamplug.fetch.ranged import AT_ONCE, LARGE, PART
 from streamplug.index import Index
+from streamplug.transfer.ranges import AT_ONCE, LARGE, PART
 from streamplug.types import Int64
 
 

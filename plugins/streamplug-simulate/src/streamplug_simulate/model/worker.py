@@ -1,4 +1,4 @@
-"""Worker: one process that reads, as `streamplug.fetch.prefetched` does, on a clock of its own."""
+"""Worker: one process that reads, as `streamplug.transfer.prefetch` does, on a clock of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
 from streamplug.block import Block
-from streamplug.fetch import Limits, Needs, Window
+from streamplug.transfer.prefetch import Limits, Needs, Window
 from streamplug_simulate.model.events import Events
 from streamplug_simulate.model.node_cache import Node, Threads
 from streamplug_simulate.model.planned_dataset import Weighed

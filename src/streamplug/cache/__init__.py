@@ -1,0 +1,1 @@
+"""The local cache of shards: admission, quota, eviction, staging files, identity, offline copies."""

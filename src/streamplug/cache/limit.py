@@ -1,0 +1,45 @@
+"""Reads what users write as the limit of a cache."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+from streamplug.config import parse_bytes
+from streamplug.errors import ConfigError
+from streamplug.transfer.disk_errors import local_errors
+
+_PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
+
+
+def limit_bytes(value: float | str, directory: Path) -> int:
+    """Return the bytes that a limit allows.
+
+    Args:
+        value: A number of bytes, text such as ``"10gb"``, or ``"50%"`` of the whole disk.
+        directory: Lies on that disk, or will.
+
+    Raises:
+        ConfigError: If it means nothing, or nothing may be kept.
+    """
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        limit = parse_bytes(value, "cache_limit")
+    else:
+        share = Fraction(match[1]) / 100
+        if share > 1:
+            raise ConfigError(f"cache_limit={value!r}: a disk has no more than 100%")
+        limit = int(share * _disk(directory))
+    if limit < 1:
+        raise ConfigError(f"cache_limit={value!r}: must be more than 0; None is no limit")
+    return limit
+
+
+def _disk(directory: Path) -> int:
+    near = directory.absolute()
+    while not near.exists() and near != near.parent:
+        near = near.parent
+    with local_errors(near):
+        return shutil.disk_usage(near).total

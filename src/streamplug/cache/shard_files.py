@@ -1,0 +1,84 @@
+"""The files of shards: their sizes and inodes, and how they are decompressed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from streamplug.errors import CorruptShardError, DataError, NotFound
+from streamplug.index import Index
+from streamplug.interfaces import Compression, ShardFile
+from streamplug.plugin.registry import make, needed_by
+from streamplug.transfer.ranges import open_interruptible
+
+
+def packed(file: ShardFile) -> bool:
+    """Say whether a raw file is made of another one."""
+    return file.zip is not None and file.zip.basename != file.raw.basename
+
+
+def has_zip(directory: Path, file: ShardFile) -> bool:
+    """Say whether the compressed file that a raw one is unpacked from is in a directory."""
+    try:
+        return (
+            file.zip is not None
+            and packed(file)
+            and (directory / file.zip.basename).stat().st_size == file.zip.bytes
+        )
+    except FileNotFoundError:
+        return False
+
+
+def room_of(file: ShardFile) -> int:
+    """Return the bytes that a file takes, raw and compressed."""
+    return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
+
+
+def largest(index: Index) -> tuple[int, int]:
+    """Return how many bytes the files of the largest shard take, and which one that is."""
+    sizes = np.zeros(len(index), np.int64)
+    for table in index.tables.values():
+        sizes += table.bytes
+    shard = int(sizes.argmax())
+    return int(sizes[shard]), shard
+
+
+def inode(path: Path) -> int | None:
+    """Return the inode of a file; None if it does not exist."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def missing_file(path: Path, size: int) -> CorruptShardError | NotFound:
+    """Return the error for a file of a data set read in place that is missing, or not of its size."""
+    if path.exists():
+        return CorruptShardError(
+            f"{path} has {path.stat().st_size} bytes, the index says {size}; "
+            "it was cut short or replaced, write or copy it again"
+        )
+    return NotFound(f"{path} does not exist; pass remote= if the set lies elsewhere")
+
+
+def decompress(stored: Path, raw: Path, spec: str | None, size: int, where: str) -> None:
+    """Decompress a file.
+
+    Args:
+        stored: The compressed file.
+        raw: The file to write.
+        spec: Spec of the compression; None if there is none.
+        size: Bytes that the raw file may have.
+        where: What errors call the compressed file.
+
+    Raises:
+        DataError: If it is damaged.
+    """
+    with needed_by(where):
+        codec: Compression = make("compression", spec or "none")
+    with open_interruptible(stored) as source, raw.open("wb") as target:
+        try:
+            codec.decompress_stream(source, target, max_size=size)
+        except DataError as error:
+            raise type(error)(f"{where}: {error}; write or copy it again") from error

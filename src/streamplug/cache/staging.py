@@ -1,0 +1,89 @@
+"""Temporary files of a cache: who made them, how large they will be, and whether they still matter.
+
+They lie together in ``.streamplug/tmp``, named ``SLOT-BYTES-CHANCE``: SLOT is the lock that their maker
+holds, so that whoever can take that lock knows that the maker is dead; BYTES
+is what is set aside for them, and 0 for files that hold something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from streamplug.transfer.file_lock import STATE_DIR, lock_if_free, slot_of, slot_path
+
+_FOLDER = "tmp"
+
+
+@contextmanager
+def scratch(directory: Path, name: str) -> Iterator[Path]:
+    """Yield a path for a temporary file that is gone afterwards.
+
+    No two are the same: what a download that was given up still writes does no harm. Nor is there a file
+    yet: some file systems write what replaces one to the disk at once, as if its loss would matter.
+
+    Args:
+        directory: The cache.
+        name: The file of it whose `cache_lock` is held.
+    """
+    part = _path(directory, name, 0)
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def promised(directory: Path, name: str, size: int) -> Path:
+    """Make an empty file that says that `size` bytes are set aside for what `name` is the lock of."""
+    part = _path(directory, name, size)
+    part.touch()
+    return part
+
+
+def _path(directory: Path, name: str, size: int) -> Path:
+    folder = directory / STATE_DIR / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{slot_of(name):03d}-{size}-{token_hex(8)}"
+
+
+def renewed(promise: Path, size: int) -> Path:
+    """Let a promise be of another size."""
+    slot, _, chance = promise.name.split("-")
+    with suppress(FileNotFoundError):  # someone has removed the directory
+        return promise.rename(promise.with_name(f"{slot}-{size}-{chance}"))
+    return promise
+
+
+@contextmanager
+def arriving(directory: Path, name: str, target: Path) -> Iterator[Path]:
+    """Yield a temporary path as `scratch` does; on success it becomes `target`."""
+    with scratch(directory, name) as part:
+        yield part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.replace(target)
+
+
+def sweep(directory: Path) -> int:
+    """Remove the temporary files of dead processes; return how many bytes live ones set aside."""
+    slots: dict[int, list[tuple[Path, int]]] = {}
+    folder = directory / STATE_DIR / _FOLDER
+    try:
+        paths = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    for path in paths:
+        fields = path.name.split("-")
+        if len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
+            slots.setdefault(int(fields[0]), []).append((path, int(fields[1])))
+    aside = 0
+    for slot, files in slots.items():
+        with lock_if_free(slot_path(directory, slot)) as free:
+            for path, size in files:
+                if free:
+                    with suppress(OSError):
+                        path.unlink()
+                else:
+                    aside += size
+    return aside

@@ -1,0 +1,400 @@
+"""Makes the raw files of a shard ready on the local disk: downloaded, checked, decompressed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+from weakref import WeakMethod
+
+from streamplug.cache.quota import Admit, Keep, Room
+from streamplug.cache.shard_files import (
+    decompress,
+    has_zip,
+    inode,
+    largest,
+    missing_file,
+    packed,
+    room_of,
+)
+from streamplug.cache.staging import scratch
+from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
+from streamplug.index import Index
+from streamplug.interfaces import ShardFile, Storage
+from streamplug.interfaces.callback import Cached, Healed
+from streamplug.plugin_kit.cancellation import sleep
+from streamplug.plugin_kit.disk import FULL
+from streamplug.transfer.disk_errors import check_file, errors_of_shard, local_errors
+from streamplug.transfer.download import download
+from streamplug.transfer.file_lock import cache_lock
+from streamplug.transfer.observer import Observer, emit, fetching, observing
+from streamplug.transfer.options import FetchOptions
+from streamplug.transfer.probe import check_online
+from streamplug.types import FileInfo
+
+_PAUSES = (0.0, 0.1, 0.5)  # before a shard is fetched anew that the local disk refused, in seconds
+_LOG = logging.getLogger("streamplug.cache")
+
+
+class ShardStore:
+    """The local files of one stream's shards.
+
+    A raw file that is there is whole: files get their final name only after they were checked.
+    Several processes may share one directory; of those that want a shard, one fetches it. With a
+    limit, a file may be gone at any time: then it is fetched again.
+
+    Attributes:
+        when_full: A method that lets go of files that were evicted, called when the disk is full.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        local: Path,
+        remote: Storage | None,
+        options: FetchOptions,
+        observer: Observer | None = None,
+        *,
+        derived: Path | None = None,
+        unpacked: Path | None = None,
+        offline: bool = False,
+    ) -> None:
+        """Keep the shards of an index in a directory.
+
+        Args:
+            index: Describes them.
+            local: The directory; without a remote, the data set itself, which is only read.
+            remote: Where they are downloaded from.
+            options: How.
+            observer: Told of it.
+            derived: The directory of files that were made from others, if there are any.
+            unpacked: Directory for shards that are decompressed without a remote, below the root of
+                `options`; None for `local`.
+            offline: Whether the remote could not be reached when the data set was opened: until it can
+                be, nothing is removed that could not be fetched again.
+        """
+        self.derived = derived
+        self._unpacked = unpacked or local
+        # Raw files of a data set read in place that are damaged while their compressed ones are not.
+        self._ignored: set[str] = set()
+        self._offline = offline
+        self._observer = observer
+        self._index = index
+        self._local = local
+        self._remote = remote
+        self._options = options
+        self._room = Room(options.root or local, options.cache_limit)
+        self._checked: set[str] = set()
+        self.when_full: WeakMethod[Callable[[], None]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "when_full": None}
+
+    @property
+    def fetches(self) -> bool:
+        """Whether shards may have to be downloaded or decompressed."""
+        return self._remote is not None or self._index.compressed
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that shards may take in the cache, or None for any number."""
+        return self._room.limit
+
+    def begin(self) -> None:
+        """Check the limit, and remove what dead processes have left in the cache.
+
+        Raises:
+            ConfigError: If the largest shard does not fit into the limit.
+        """
+        if self.limit is not None and len(self._index):
+            size, shard = largest(self._index)
+            if size > self.limit:
+                raise ConfigError(
+                    f"cache_limit={self.limit}: shard {shard} of {self._where('')} alone takes "
+                    f"{size} bytes, and every process that reads needs one or more; raise it"
+                )
+        if self.fetches:
+            directories = {self._local if self._remote is not None else self._unpacked}
+            for directory in directories | {self._room.root}:
+                with suppress(OSError):  # whoever cannot write there has left nothing
+                    Room(directory, None).tidy()
+
+    def ensure(self, shard: int, opened: dict[str, BinaryIO] | None = None) -> Mapping[str, Path]:
+        """Return the paths of a shard's raw files by role, fetching them if need be.
+
+        Args:
+            shard: Which one.
+            opened: Takes those files that were fetched, open and by role, for the caller to close: others
+                may evict them before a caller who has only their paths could open them.
+
+        Raises:
+            StorageError: If a file cannot be downloaded.
+            DataError: If a file is damaged.
+        """
+        info = self._index.shard(shard)
+        size = sum(map(room_of, info.files.values()))
+        with local_errors(self._local, size), observing(self._observer), errors_of_shard(shard):
+            return {
+                role: self._made(file) or self._ensure_file(shard, file, Keep(role, opened))
+                for role, file in info.files.items()
+            }
+
+    def touch(self, paths: Sequence[Path]) -> bool:
+        """Note that files are being used, if there is a limit; returns whether they are still there."""
+        if self.limit is None:
+            return True
+        try:
+            for path in paths:
+                if self._remote is not None or path.is_relative_to(self._unpacked):
+                    os.utime(path)
+        except FileNotFoundError:
+            return False
+        except OSError:  # without leave to, they go sooner than they might
+            pass
+        return True
+
+    def discard(self, shard: int, seen: Mapping[str, int]) -> bool:
+        """Remove files of a shard that turned out to be damaged, so that they are fetched again.
+
+        Args:
+            shard: Which one.
+            seen: The inodes of its damaged files by role. Others have been fetched since.
+
+        Returns:
+            Whether they can be fetched again; those that cannot are never removed.
+        """
+        files = self._index.shard(shard).files
+        if self._remote is None and not all(packed(file) for file in files.values()):
+            return False
+        if self._offline and not all(has_zip(self._local, file) for file in files.values()):
+            return False  # it may be the only copy that there is
+        with local_errors(self._local), observing(self._observer):
+            for role, file in files.items():
+                if self._made(file):
+                    continue
+                path = self._raw_path(file)
+                if self._in_source(path):
+                    if inode(path) == seen.get(role):
+                        self._ignored.add(file.raw.basename)
+                    continue
+                with cache_lock(self._room.root, self._name(path)):
+                    if inode(path) == seen.get(role):
+                        path.unlink(missing_ok=True)
+                        emit(Healed(str(path)))
+                        online = self._remote is not None and not self._offline
+                        if online and file.zip is not None:
+                            (self._local / file.zip.basename).unlink(missing_ok=True)
+        return True
+
+    def evict(self, shard: int) -> None:
+        """Remove the files of a shard from the cache; they are fetched again when they are needed.
+
+        Raises:
+            ConfigError: If there is no cache: what is there is the data set itself.
+        """
+        if self._remote is None:
+            raise ConfigError(
+                f"shard {shard} of {self._local}: the data set is read where it lies, and nothing of it "
+                "is ever removed; give remote= and local= to read it through a cache"
+            )
+        with local_errors(self._local), observing(self._observer):
+            for file in self._index.shard(shard).files.values():
+                path = self._local / file.raw.basename
+                with cache_lock(self._room.root, self._name(path)):
+                    stored = [self._local / file.zip.basename] if file.zip is not None else []
+                    self._room.remove([path, *stored])
+        self._let_go()  # its room on the disk is free when nobody has it open any more
+
+    def _let_go(self) -> None:
+        let_go = self.when_full() if self.when_full is not None else None
+        if let_go is not None:
+            let_go()
+
+    # -- one file -----------------------------------------------------------------
+
+    def _made(self, file: ShardFile) -> Path | None:
+        """Return the path of a file that was made from others, if it is one."""
+        path = None if self.derived is None else self.derived / file.raw.basename
+        return path if path is not None and self._ready(path, file) else None
+
+    def _ensure_file(self, shard: int, file: ShardFile, keep: Keep) -> Path:
+        path = self._raw_path(file)
+        if self._ready(path, file) and self._sound(shard, file, path):
+            self._tell_cached(path, file)
+            return path
+        if self._remote is None and file.zip is None:
+            raise missing_file(path, file.raw.bytes)
+        with cache_lock(self._room.root, self._name(path)):
+            if not self._ready(path, file):  # nobody else fetched it meanwhile
+                if self._offline and not has_zip(self._local, file):
+                    self._check_online(file)
+                self._fetch(shard, file, path, keep)
+            else:
+                self._tell_cached(path, file)
+        return path
+
+    def _raw_path(self, file: ShardFile) -> Path:
+        """Return where a raw file is, or will be."""
+        path = self._local / file.raw.basename
+        if self._remote is None and file.zip is not None and self._unpacked != self._local:
+            name = file.raw.basename
+            if name in self._ignored or not self._ready(path, file):
+                return self._unpacked / name
+        return path
+
+    def _in_source(self, path: Path) -> bool:
+        """Say whether a file is part of a data set that is read in place, which is never changed."""
+        apart = self._remote is None and self._unpacked != self._local
+        return apart and not path.is_relative_to(self._unpacked)
+
+    def _tell_cached(self, path: Path, file: ShardFile) -> None:
+        if self._remote is not None:  # else there is no cache
+            emit(Cached(str(path), file.raw.bytes))
+
+    def _ready(self, path: Path, file: ShardFile) -> bool:
+        try:
+            return path.stat().st_size == file.raw.bytes
+        except FileNotFoundError:
+            return False
+
+    def _sound(self, shard: int, file: ShardFile, path: Path) -> bool:
+        """Check, once in a process and if asked to, a file that was there already.
+
+        Returns:
+            False if it is gone, because it was damaged, or evicted.
+        """
+        name, algorithm = file.raw.basename, self._options.validate_hash
+        if algorithm is None or name in self._checked:
+            return True
+        try:
+            seen = path.stat().st_ino
+            check_file(path, file.raw, algorithm, str(path))
+        except FileNotFoundError:
+            return False
+        except CorruptShardError as error:
+            if not self.discard(shard, dict.fromkeys(self._roles(shard, name), seen)):
+                raise
+            _LOG.warning("%s: fetching it again", error)
+            return False
+        self._checked.add(name)
+        return True
+
+    def _roles(self, shard: int, name: str) -> list[str]:
+        files = self._index.shard(shard).files
+        return [role for role, file in files.items() if file.raw.basename == name]
+
+    # -- fetching, under the lock ---------------------------------------------------
+
+    def _fetch(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
+        for pause in _PAUSES:
+            try:
+                self._bring(shard, file, path, keep)
+                break
+            except OSError as error:
+                if isinstance(error, StreamplugError) or not self._mended(error, file):
+                    raise
+                sleep(pause)
+        else:
+            self._bring(shard, file, path, keep)
+        if self._options.validate_hash is not None:
+            self._checked.add(file.raw.basename)
+
+    def _mended(self, error: OSError, file: ShardFile) -> bool:
+        """Say whether what the system refused may work now: there is more room, or a new directory."""
+        if error.errno in FULL and self.limit is not None:
+            self._room.shrink(room_of(file))
+            # What was evicted takes room for as long as anybody has it open; others need some time.
+            self._let_go()
+            return True
+        return isinstance(error, FileNotFoundError)
+
+    def _bring(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
+        name, root = self._name(path), self._room.root
+        if self._remote is None:
+            with self._room.reserved(name, file.raw.bytes) as give:
+                self._unpack_local(shard, file, path, keep.admitting(give, path))
+            return
+        with self._room.reserved(name, room_of(file)) as give, scratch(root, name) as part:
+            admit = keep.admitting(give, path)
+            if file.zip is None:
+                self._download(file.raw, part)
+                admit(part, path)
+                return
+            # One may be there without keep_zip=, too: of a copy of the data set.
+            kept = self._local / file.zip.basename
+            if packed(file) and self._unpack_kept(shard, file, kept, path, admit):
+                return
+            self._download(file.zip, part)
+            self._unpack(shard, file, part, path, admit)
+            if self._options.keep_zip and packed(file):
+                admit(part, kept)
+
+    def _download(self, file: FileInfo, part: Path) -> None:
+        remote, options = self._remote, self._options
+        if remote is not None:
+            where = self._where(file.basename)
+            with fetching(where, file.bytes):
+                download(
+                    remote,
+                    file,
+                    part,
+                    retries=options.retries,
+                    timeout=options.timeout,
+                    check_copy=lambda copy: check_file(copy, file, options.validate_hash, where),
+                )
+
+    def _check_online(self, file: ShardFile) -> None:
+        """Check that a remote can be reached that could not be, before room is made for what it has."""
+        if self._remote is not None:
+            name = (file.zip or file.raw).basename
+            check_online(self._remote, name, self._local, self._options.timeout)
+            _LOG.info("%s can be reached again", self._remote.url)
+            self._offline = False
+
+    def _unpack_kept(
+        self, shard: int, file: ShardFile, kept: Path, path: Path, admit: Admit
+    ) -> bool:
+        """Unpack a compressed file that stayed in the cache, if there is one; a damaged one goes."""
+        try:
+            if file.zip is None or kept.stat().st_size != file.zip.bytes:
+                return False
+            self._unpack(shard, file, kept, path, admit)
+        except FileNotFoundError:  # there is none, or it was evicted just now
+            return False
+        except DataError as error:
+            if self._offline:
+                self._check_online(file)
+            _LOG.warning("%s, as kept in %s: downloading it again", error, kept)
+            kept.unlink(missing_ok=True)
+            emit(Healed(str(kept)))
+            return False
+        return True
+
+    def _unpack_local(self, shard: int, file: ShardFile, path: Path, admit: Admit) -> None:
+        """Unpack a compressed file of a data set that is read in place."""
+        stored = file.zip or file.raw
+        source = self._local / stored.basename
+        if not source.exists():
+            raise missing_file(source, stored.bytes)
+        check_file(source, stored, self._options.validate_hash, self._where(stored.basename))
+        self._unpack(shard, file, source, path, admit)
+
+    def _unpack(self, shard: int, file: ShardFile, stored: Path, path: Path, admit: Admit) -> None:
+        where = self._where((file.zip or file.raw).basename)
+        spec = self._index.schema(shard).compression
+        with scratch(self._room.root, self._name(path)) as part:
+            decompress(stored, part, spec, file.raw.bytes, where)
+            check_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
+            admit(part, path)
+
+    def _name(self, path: Path) -> str:
+        """Return what the locks call a file."""
+        root = self._room.root
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+    def _where(self, basename: str) -> str:
+        remote = self._remote
+        return str(self._local / basename) if remote is None else remote.url_of(basename)

@@ -1,0 +1,108 @@
+"""The user's cache directory: what is kept of data sets that are read in place, outside of them.
+
+It is ``STREAMPLUG_CACHE_DIR``, else ``streamplug`` in ``XDG_CACHE_HOME``, else ``~/.cache/streamplug``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import suppress
+from hashlib import blake2s
+from pathlib import Path
+
+from streamplug.errors import StorageError
+from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.transfer.tempdir import check_own, make_temporary_home, temporary_home
+
+CACHE_DIR_VARIABLE = "STREAMPLUG_CACHE_DIR"
+"""Environment variable with the directory for all caches that no `local=` names a place for."""
+
+_MAX_LABEL = 40
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def user_cache_dir() -> Path:
+    """Return the cache directory of this user, which exists and can be written to.
+
+    Where the usual one cannot, as without a home directory, it is one among temporary files.
+
+    Raises:
+        StorageError: If the directory that the environment names cannot be written to, or there is no
+            room for one among temporary files.
+        AccessDenied: If others could change what is in the one among temporary files.
+    """
+    chosen = _chosen_dir()
+    if chosen is not None:
+        try:
+            chosen.mkdir(parents=True, exist_ok=True)
+            _check_writable(chosen)
+        except OSError as error:
+            raise StorageError(
+                f"{CACHE_DIR_VARIABLE}={chosen}: {error.strerror or error}; name a directory that can be "
+                "written to"
+            ) from error
+        return chosen
+    with suppress(OSError, RuntimeError):  # no home directory, or one that is another user's
+        usual = _usual_dir()
+        usual.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_own(usual.resolve())
+        _check_writable(usual)
+        return usual
+    return unnamed_cache_dir()
+
+
+def source_cache_dir(url: str) -> Path:
+    """Return the directory, in the user's cache directory, for what is kept of one data set.
+
+    Args:
+        url: Where the data set lies, without credentials.
+
+    Raises:
+        StorageError: If there is no directory that can be written to.
+    """
+    label = _UNSAFE.sub("-", url.rstrip("/").rpartition("/")[2])[-_MAX_LABEL:].lstrip("-.")
+    digest = blake2s(url.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    return user_cache_dir() / (f"{label}-{digest}" if label else digest)
+
+
+def unnamed_cache_dir(*, make: bool = True) -> Path:
+    """Return the directory for shards of remote data sets that no `local=` was given for.
+
+    It is ``STREAMPLUG_CACHE_DIR``, or else a directory of this user's alone among temporary files.
+
+    Args:
+        make: Whether to make and check it.
+
+    Raises:
+        AccessDenied: If others could change what is put there.
+        StorageError: If it cannot be made.
+    """
+    chosen = _chosen_dir()
+    if chosen is not None:
+        return user_cache_dir() if make else chosen
+    return (make_temporary_home() if make else temporary_home()) / "kept"
+
+
+def _chosen_dir() -> Path | None:
+    chosen = os.environ.get(CACHE_DIR_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else None
+
+
+def _usual_dir() -> Path:
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification has relative paths ignored.
+    root = Path(caches) if Path(caches).is_absolute() else Path.home() / ".cache"
+    return root / "streamplug"
+
+
+def _check_writable(directory: Path) -> None:
+    with tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+def scan_folder(base: Path, url: str) -> Path:
+    """Return where the files are that were made with an index, below a cache or where that is read-only."""
+    own = base / STATE_DIR / "scan"
+    return own if own.is_dir() else source_cache_dir(url) / STATE_DIR / "scan"

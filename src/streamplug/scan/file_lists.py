@@ -1,0 +1,159 @@
+"""Lists that other libraries write: which files a set has, and how many samples are in each."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streamplug.errors import ConfigError, InvalidIndexError, NotFound, StreamplugError
+from streamplug.index.basename import safe_basename
+from streamplug.interfaces import Format, ListedFile, Storage
+from streamplug.plugin.location import is_url
+from streamplug.scan.glob import FileSet, is_glob
+from streamplug.scan.listing import Found
+from streamplug.transfer.retry import retrying
+
+_ADVICE = "write the list again, or name the files themselves in remote="
+
+
+class ListInsteadError(NotFound):
+    """There is an index.json, but it is a list of another library."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a list says of its files, which is compared with what they are.
+
+    Attributes:
+        where: The list.
+        files: What it says, by the key of each file.
+    """
+
+    where: str = ""
+    files: Mapping[str, ListedFile] = field(default_factory=dict)
+
+    def marks(self) -> list[str]:
+        """Return what tells these claims from others; nothing where there are none."""
+        return [f"{key}: {said.samples}" for key, said in self.files.items()]
+
+    def check_size(self, found: Found, url: str) -> None:
+        """Check the size of a file.
+
+        Raises:
+            InvalidIndexError: If it differs.
+        """
+        said = self.files.get(found.stored.key)
+        if said is not None and said.size is not None and said.size != found.stored.size:
+            raise InvalidIndexError(
+                f"{url} has {found.stored.size} bytes, {self.where} says {said.size}; {_ADVICE}"
+            )
+
+    def check_samples(self, found: Found, samples: int, url: str) -> None:
+        """Check the number of samples that were found in a file.
+
+        Raises:
+            InvalidIndexError: If it differs.
+        """
+        said = self.files.get(found.stored.key)
+        if said is not None and said.samples != samples:
+            raise InvalidIndexError(
+                f"{url} has {samples} samples, {self.where} says {said.samples}; {_ADVICE}"
+            )
+
+
+def resolved(
+    storage: Storage, files: FileSet, format_: Format, retries: int
+) -> tuple[FileSet, Claims]:
+    """Return which files are meant where that is said by a list, and what else it says.
+
+    Args:
+        storage: That of the root.
+        files: Which are meant: those of a list if it names one, or is a directory in which there is one.
+        format_: Their format, which reads lists.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        ConfigError: If one is no list, or names files that are elsewhere.
+        InvalidIndexError: If it is damaged.
+        StorageError: If it cannot be had.
+    """
+    if files.whole:
+        for name in format_.lists():
+            try:
+                return _read(storage, files.root, name, format_, retries)
+            except NotFound:
+                continue
+        return files, Claims()
+    lists = [part for part in files.parts if part and not is_glob(part) and format_.is_list(part)]
+    if not lists:
+        return files, Claims()
+    if len(files.parts) > 1:
+        raise ConfigError(
+            f"{storage.url_of(lists[0])} is a list of files, and not all that is named; give each list a "
+            "stream of its own in streams="
+        )
+    return _read(storage, files.root, lists[0], format_, retries)
+
+
+def _read(
+    storage: Storage, root: str, name: str, format_: Format, retries: int
+) -> tuple[FileSet, Claims]:
+    where = storage.url_of(name)
+    content = retrying(lambda: storage.read(name), retries)
+    try:
+        listed = format_.listed(name, content)
+    except StreamplugError as error:
+        raise type(error)(f"{where}: {error}") from error
+    if listed is None:
+        raise ConfigError(
+            f"{where} is no list of files that this format knows; for a data set, name its directory"
+        )
+    claims: dict[str, ListedFile] = {}
+    keys = [_key(each.name, storage.url, where) for each in listed]
+    for key, each in zip(keys, listed):
+        first = claims.setdefault(key, each)
+        if (first.samples, first.size) != (each.samples, each.size):
+            raise InvalidIndexError(
+                f"{where} names {each.name!r:.200} more than once, and says different things of it: "
+                f"{_said(first)}, and {_said(each)}; {_ADVICE}"
+            )
+    if not claims:
+        raise InvalidIndexError(f"{where} names no files")
+    return FileSet(root, tuple(keys)), Claims(where, claims)
+
+
+def _said(file: ListedFile) -> str:
+    size = "" if file.size is None else f" in {file.size} bytes"
+    return f"{file.samples} samples{size}"
+
+
+def _key(name: str, root: str, where: str) -> str:
+    """Return the path of a listed file below the root."""
+    name = name.removeprefix("file://").removeprefix("./")
+    if name.startswith("/"):
+        name, root = os.path.normpath(name), os.path.normpath(root)
+    if name.startswith("/") or is_url(name):
+        if not name.startswith(f"{root.rstrip('/')}/"):
+            raise ConfigError(
+                f"{where} names {name!r:.200}, which is not below its directory; name the files in remote="
+            )
+        name = name[len(root.rstrip("/")) + 1 :]
+    try:
+        if is_glob(name):
+            raise InvalidIndexError("a glob")
+        return safe_basename(name, "file")
+    except InvalidIndexError:
+        raise InvalidIndexError(
+            f"{where} names {name!r:.200}, which is no file below its directory"
+        ) from None
+
+
+def check_found(claims: Claims, found: Sequence[Found], storage: Storage) -> None:
+    """Check the sizes of files against what a list says.
+
+    Raises:
+        InvalidIndexError: If one differs.
+    """
+    for each in found:
+        claims.check_size(each, storage.url_of(each.stored.key))

@@ -1,0 +1,66 @@
+"""The index.json of another library, turned into one of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
+from streamplug.index import INDEX_NAME, index_bytes
+from streamplug.interfaces import Format, SetFiles, Storage
+from streamplug.scan.file_lists import ListInsteadError
+from streamplug.scan.listing import stat_files
+from streamplug.transfer.retry import retrying
+
+Translate = Callable[[bytes], bytes]
+"""Takes the content of an index.json, returns that of ours."""
+
+
+def translation(format_: Format, storage: Storage, retries: int) -> Translate | None:
+    """Return what translates the index.json of a set; None if its format knows no other than ours.
+
+    Args:
+        format_: That of the stream.
+        storage: Where the set lies.
+        retries: How often a failed request is tried again.
+    """
+    if type(format_).foreign is Format.foreign and type(format_).listed is Format.listed:
+        return None
+
+    def translate(data: bytes) -> bytes:
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):  # whoever parses it says what is wrong
+            return data
+        if isinstance(document, dict) and "shards" in document:
+            return data
+        where = storage.url_of(INDEX_NAME)
+        try:
+            if format_.listed(INDEX_NAME, data) is not None:
+                raise ListInsteadError(f"{where} is a list of files")
+            entries = format_.foreign(document, _Files(storage, retries))
+        except ListInsteadError:
+            raise
+        except NotFound as error:  # or it would seem that there is no index.json
+            raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
+        except StreamplugError as error:
+            raise type(error)(f"{where}: {error}") from error.__cause__
+        except Exception as error:  # whatever a format runs into that takes it for a whole one
+            raise InvalidIndexError(
+                f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
+            ) from error
+        return data if entries is None else index_bytes(entries, {})
+
+    return translate
+
+
+class _Files(SetFiles):
+    def __init__(self, storage: Storage, retries: int) -> None:
+        self._storage, self._retries = storage, retries
+
+    def sizes(self, names: Sequence[str]) -> Mapping[str, int]:
+        found = stat_files(self._storage, names, self._retries)
+        return {name: file.size for name, file in found.items()}
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        return retrying(lambda: self._storage.read_range(name, start, stop), self._retries)

@@ -1,0 +1,112 @@
+"""Writes an index.json for files that have none, beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.index import INDEX_NAME, index_bytes, parse_index
+from streamplug.interfaces import Format, Storage
+from streamplug.plugin.location import local_path, open_storage
+from streamplug.plugin.registry import make
+from streamplug.scan.glob import file_set
+from streamplug.scan.listing import is_file, raw_name
+from streamplug.scan.scan_cache import Deriver
+from streamplug.transfer.retry import retrying
+from streamplug.transfer.tempdir import TemporaryDirectory
+
+_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an index.json that was written says.
+
+    Attributes:
+        url: Where it is.
+        shards: Number of shards.
+        samples: Number of samples.
+        columns: Encoding of each column by its name.
+    """
+
+    url: str
+    shards: int
+    samples: int
+    columns: Mapping[str, str]
+
+
+def scan_index(
+    location: str,
+    format: str,  # noqa: A002 - the word that users know
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    exist_ok: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> Summary:
+    """Look through files, and write an index.json beside them, so that they are a data set for everybody.
+
+    Args:
+        location: URL or path of their directory, or of themselves with ``*`` and ``{…}``.
+        format: Their format.
+        storage_options: Settings of their storage, which is written to.
+        exist_ok: Whether to replace an index.json that is there.
+        report: Told what is being done.
+
+    Raises:
+        OutputExistsError: If there is an index.json and not `exist_ok`.
+        StorageError: If a file cannot be had or written.
+        DataError: If a file is damaged.
+    """
+    format_: Format = make("format", format)
+    endings = format_.endings()
+    files = file_set(location, lambda name: is_file(name, format_))
+    storage, near = open_storage(files.root, storage_options), local_path(files.root)
+    if storage.exists(INDEX_NAME) and not exist_ok:
+        raise OutputExistsError(
+            f"{storage.url_of(INDEX_NAME)} is there already; pass exist_ok=True (--force) to replace it"
+        )
+    with TemporaryDirectory() as folder:
+        deriver = Deriver(storage, near, format, _RETRIES)
+        made = deriver.derive(
+            files,
+            folder,
+            lambda done, total: report(f"{done} of {total} files looked through"),
+        )
+        entries = json.loads(made.data)["shards"]
+        written: set[str] = set()
+        for entry in entries:
+            _rename(entry, endings)
+            for role in _made(entry):
+                name = entry[f"raw_{role}"]["basename"]
+                target = f"{entry['raw_data']['basename']}.{role}"
+                if target not in written:  # a file that is listed twice has one
+                    report(f"writing {storage.url_of(target)}")
+                    _write(storage, target, made.folder / name)
+                    written.add(target)
+                entry[f"raw_{role}"]["basename"] = target
+        data = index_bytes(entries, {})
+        index = parse_index(data, storage.url_of(INDEX_NAME))
+        retrying(lambda: storage.write(INDEX_NAME, data), _RETRIES)
+    columns = {column.name: column.spec for s in index.schemas for column in s.columns}
+    return Summary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
+
+
+def _rename(entry: Mapping[str, Any], endings: Sequence[str]) -> None:
+    """Give an entry's raw file the name that goes with that of the stored one."""
+    if entry["zip_data"] is not None:
+        found = raw_name(entry["zip_data"]["basename"], endings)
+        if found is None:
+            raise ConfigError(f"{entry['zip_data']['basename']} is no data file")
+        entry["raw_data"]["basename"] = found[0]
+
+
+def _made(entry: Mapping[str, Any]) -> list[str]:
+    return [key[4:] for key in entry if key.startswith("raw_") and key != "raw_data"]
+
+
+def _write(storage: Storage, name: str, path: Path) -> None:
+    retrying(lambda: storage.upload(path, name), _RETRIES)

@@ -1,0 +1,172 @@
+"""Finds the files of a data set that has no index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from os.path import isdir
+
+from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.index import INDEX_NAME
+from streamplug.interfaces import Format, Storage
+from streamplug.plugin.location import local_path
+from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
+from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.transfer.pool import run_all
+from streamplug.transfer.retry import retrying
+from streamplug.types import ObjectInfo
+
+_AT_ONCE = 16
+_FEW = 64
+"""Files up to which each is asked for by its name, rather than listing all that begin alike."""
+
+_COMPRESSIONS = {"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zstd", "lz4": "lz4", "br": "br"}
+_SHORT = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A stored data file.
+
+    Attributes:
+        stored: The file.
+        raw: Its name when it is not compressed.
+        compression: What it is compressed by, or None.
+    """
+
+    stored: ObjectInfo
+    raw: str
+    compression: str | None
+
+
+def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None:
+    """Return what a file is called raw, and its compression; None if it is no data file.
+
+    >>> raw_name("a/b.tgz", ["tar"]), raw_name("b.tar", ["tar"]), raw_name("b.tar.places", ["tar"])
+    (('a/b.tar', 'gz'), ('b.tar', None), None)
+    """
+    dotted = tuple(f".{ending}" for ending in endings)
+    if name.endswith(dotted):
+        return name, None
+    stem, _, last = name.rpartition(".")
+    if last in _SHORT and _SHORT[last][0] in endings:
+        return f"{stem}.{_SHORT[last][0]}", _SHORT[last][1]
+    if last in _COMPRESSIONS and stem.endswith(dotted):
+        return stem, _COMPRESSIONS[last]
+    return None
+
+
+def is_file(location: str, format_: Format) -> bool:
+    """Say whether a location is a data file, or a list of such, rather than a directory."""
+    return raw_name(location, format_.endings()) is not None or format_.is_list(location)
+
+
+def find_files(
+    storage: Storage, files: FileSet, endings: Sequence[str], retries: int
+) -> list[Found]:
+    """Return the data files that are meant, in their order: as given, and by name where that leaves it open.
+
+    A file is returned as often as it is listed: each name, glob and directory adds all that it stands for.
+
+    Args:
+        storage: That of the root.
+        files: Which.
+        endings: How the names of raw files may end, without a dot.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        NotFound: If a file does not exist, or there are none.
+        ConfigError: If two would have one name.
+    """
+    named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
+    known = stat_files(storage, named, retries)
+    found: list[Found] = []
+    by_raw_name: dict[str, Found] = {}
+    for part in files.parts:
+        objects = [known[part]] if part in known else _listed(storage, part, retries)
+        for stored in objects:
+            name = raw_name(stored.key, endings)
+            if name is None and part in known:
+                raise ConfigError(
+                    f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
+                    "and a compression's ending"
+                )
+            if name is not None:
+                each = Found(stored, *name)
+                other = by_raw_name.setdefault(each.raw, each)
+                if other.stored.key != stored.key:
+                    raise ConfigError(
+                        f"{storage.url_of(stored.key)} and {other.stored.key} would be one "
+                        "file; name those that are meant"
+                    )
+                found.append(each)
+    if not found:
+        raise NotFound(
+            f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
+            + ("" if files.whole else f" among {', '.join(files.parts)[:200]}")
+            + "; check remote=, local= and split=; below directories, a glob such as **/*."
+            + f"{endings[0]} finds files"
+        )
+    return found
+
+
+def _dotted(endings: Sequence[str]) -> str:
+    return " or ".join(f".{ending}" for ending in endings)
+
+
+def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
+    """Yield the files in a directory, or that match a glob."""
+    glob = matcher(part if is_glob(part) else f"{part}*")
+    start = literal(part)
+    for each in retrying(lambda: list(storage.list(start)), retries):
+        parts = each.key.split("/")
+        if may_hold(part, each.key):
+            check_no_links(storage, [each.key])
+        if glob.fullmatch(each.key) and STATE_DIR not in parts and parts[-1] != INDEX_NAME:
+            yield each
+
+
+def check_no_links(storage: Storage, names: Iterable[str]) -> None:
+    """Refuse links to directories, which are listed as if they were files: what is in them would lack.
+
+    Raises:
+        ConfigError: If one of the names is that of such a link.
+    """
+    near = local_path(storage.url)
+    for name in names if near is not None else ():
+        path = f"{near}/{name}"
+        if isdir(path):  # noqa: PTH112 - for each of many files
+            raise ConfigError(
+                f"{path} is a link to a directory, into which is not looked; have the directory itself "
+                "there, or name what is meant with wildcards in remote="
+            )
+
+
+def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
+    """Return what a storage says of some files, by their names.
+
+    Raises:
+        StorageError: If it does not say, or one does not exist.
+    """
+    known: dict[str, ObjectInfo] = {}
+    if len(names) > _FEW:
+        try:
+            listed = retrying(lambda: list(storage.list(_start(names))), retries)
+            known = {each.key: each for each in listed}
+        except StorageError:  # some servers list nothing
+            known = {}
+    wanted = set(names)
+
+    def look(name: str) -> None:
+        known[name] = retrying(lambda: storage.stat(name), retries)
+
+    run_all([partial(look, name) for name in sorted(wanted - known.keys())], _AT_ONCE)
+    return {name: known[name] for name in wanted}
+
+
+def _start(names: Sequence[str]) -> str:
+    """Return what all names begin with."""
+    first, last = min(names), max(names)
+    length = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))
+    return first[:length]

@@ -1,0 +1,126 @@
+"""Makes shards of the files of a tree: each is some files in a row, of which nothing is copied or moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import xxhash
+
+from streamplug.errors import NotFound
+from streamplug.index import COMPANION_NAME, INDEX_NAME
+from streamplug.interfaces import FileSelection, Storage
+from streamplug.plugin_kit.manifest import Bundle
+from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
+from streamplug.scan.listing import check_no_links
+from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.transfer.retry import retrying
+from streamplug.types import ObjectInfo
+
+BUNDLES = "_bundles/"
+"""What the names of such shards begin with, and of what is kept beside the files of a set with an index."""
+
+_MOST_FILES = 256
+_MOST_BYTES = 32 << 20
+"""Bytes of several files together; a larger file is a shard of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files below a location that are meant.
+
+    Attributes:
+        files: They, by name.
+        counts: How often each is listed.
+        digest: Of their names, sizes and versions, and how often they are listed.
+    """
+
+    files: Sequence[ObjectInfo]
+    counts: Sequence[int]
+    digest: str
+
+    def repeated(self, chosen: FileSelection) -> FileSelection:
+        """Return samples that come as often as their files are listed: all of them, then all again."""
+        most = max((self.counts[number] for number in chosen.numbers), default=0)
+        if most < 2:
+            return chosen
+        places = [
+            place
+            for times in range(most)
+            for place, number in enumerate(chosen.numbers)
+            if self.counts[number] > times
+        ]
+        labels = chosen.labels
+        return replace(
+            chosen,
+            numbers=[chosen.numbers[place] for place in places],
+            labels=None if labels is None else [labels[place] for place in places],
+        )
+
+
+def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
+    """List the files that are meant.
+
+    Raises:
+        NotFound: If there are none.
+        ConfigError: If one is a link to a directory.
+    """
+    found: dict[str, ObjectInfo] = {}
+    counts: Counter[str] = Counter()
+    for part in files.parts:
+        start = literal(part) if is_glob(part) else part
+        for each in retrying(partial(_listed, storage, start), retries):
+            if _meant(each.key, part):
+                found[each.key] = each
+                counts[each.key] += 1
+            elif is_glob(part) and may_hold(part, each.key):
+                check_no_links(storage, [each.key])
+    check_no_links(storage, found)
+    if not found:
+        raise NotFound(
+            f"{storage.url}: there are no files"
+            + ("" if files.whole else f" that match {', '.join(files.parts)[:200]}")
+            + "; check remote=, local= and split="
+        )
+    chosen = [found[key] for key in sorted(found)]
+    digest = xxhash.xxh3_128()
+    for each in chosen:
+        digest.update(f"{each.key}\0{each.size}\0{each.version}\0".encode(errors="surrogateescape"))
+    often = [counts[each.key] for each in chosen]
+    if max(often) > 1:
+        digest.update(f"{often}".encode())
+    return Tree(chosen, often, digest.hexdigest())
+
+
+def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
+    return list(storage.list(start))
+
+
+def _meant(key: str, part: str) -> bool:
+    parts = key.split("/")
+    if key in (INDEX_NAME, COMPANION_NAME) or key.startswith(BUNDLES) or STATE_DIR in parts:
+        return False
+    if not parts[-1]:  # stands for a directory
+        return False
+    if is_glob(part):
+        return matcher(part).fullmatch(key) is not None
+    return not part or key == part or key.startswith(f"{part.rstrip('/')}/")
+
+
+def bundles(files: Sequence[ObjectInfo], chosen: FileSelection) -> Iterator[Bundle]:
+    """Yield bundles of the files that were chosen, in their order."""
+    labels = chosen.labels
+    first = size = 0
+    for place, number in enumerate([*chosen.numbers, -1]):
+        more = files[number].size if number >= 0 else _MOST_BYTES + 1
+        if place > first and (place - first == _MOST_FILES or size + more > _MOST_BYTES):
+            some = [files[each] for each in chosen.numbers[first:place]]
+            yield Bundle.of(
+                [each.key for each in some],
+                [each.size for each in some],
+                None if labels is None else labels[first:place],
+            )
+            first, size = place, 0
+        size += more

@@ -1,0 +1,291 @@
+"""The index of a data set that has none: made once from its files, and kept.
+
+What was found in each file is kept by the file's name, size and version, so that of a set that changes only
+what is new is looked through again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from streamplug.cache.staging import arriving
+from streamplug.cache.user_cache import source_cache_dir
+from streamplug.errors import DataError, StorageError
+from streamplug.index import index_bytes
+from streamplug.interfaces import Format, Storage
+from streamplug.plugin.registry import make
+from streamplug.plugin_kit.manifest import BUNDLE_ROLE
+from streamplug.scan.file_lists import Claims, check_found, resolved
+from streamplug.scan.glob import FileSet
+from streamplug.scan.listing import Found, find_files
+from streamplug.scan.multifile_shards import BUNDLES, Tree, bundles, list_tree
+from streamplug.scan.scanner import look_through
+from streamplug.transfer.disk_errors import errors_of, local_errors
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock
+from streamplug.transfer.pool import run_all
+
+_FOLDER = "scan"
+_LOCK = "scan"
+_VERSION = 1
+_AT_ONCE = 8
+_LOG = logging.getLogger("streamplug.scan")
+
+Report = Callable[[int, int], None]
+"""Told how many files of how many have been looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An index that was made.
+
+    Attributes:
+        data: What its index.json would be.
+        folder: Where the files are that were made with it.
+    """
+
+    data: bytes
+    folder: Path
+
+
+class Deriver:
+    """Makes the index of some files, or finds the one that was made before."""
+
+    def __init__(self, storage: Storage, near: Path | None, spec: str, retries: int) -> None:
+        """Look through files.
+
+        Args:
+            storage: Where they lie.
+            near: The directory on this machine that this is, if so.
+            spec: Their format.
+            retries: How often a failed request is tried again.
+        """
+        self._storage, self._near, self._retries = storage, near, retries
+        self._spec = spec
+        self._format: Format = make("format", spec)
+
+    def derive(self, files: FileSet, base: Path, report: Report = lambda *_: None) -> Derived:
+        """Return the index of some files.
+
+        Args:
+            files: Which.
+            base: The directory below which it is kept; another where this one cannot be written to.
+            report: Told how it is getting on.
+
+        Raises:
+            StorageError: If a file cannot be had.
+            DataError: If one is damaged.
+        """
+        if self._format.bundles:
+            return self._of_bundles(files, base)
+        files, claims = resolved(self._storage, files, self._format, self._retries)
+        found = find_files(self._storage, files, self._format.endings(), self._retries)
+        check_found(claims, found, self._storage)
+        base = _writable(base, self._storage.url)
+        folder = base / STATE_DIR / _FOLDER
+        marks = [self._mark(each) for each in found]
+        path = folder / f"{_digest([*marks, *claims.marks()])}.index"
+        with local_errors(folder):
+            if not path.exists():
+                with cache_lock(base, _LOCK):
+                    if not path.exists():  # nobody else has made it meanwhile
+                        self._make(found, marks, base, path, report, claims)
+            return Derived(path.read_bytes(), folder)
+
+    def _of_bundles(self, files: FileSet, base: Path) -> Derived:
+        """Return the index of shards that are made of many files, as these are now."""
+        tree = list_tree(self._storage, files, self._retries)
+        base = _writable(base, self._storage.url)
+        folder = base / STATE_DIR / _FOLDER
+        mark = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
+        path = folder / f"{mark}.index"
+        with local_errors(folder):
+            if not path.exists():
+                with cache_lock(base, _LOCK):
+                    if not path.exists():
+                        self._bundle(tree, mark, base, path)
+            return Derived(path.read_bytes(), folder)
+
+    def _bundle(self, tree: Tree, mark: str, base: Path, path: Path) -> None:
+        with errors_of(self._storage.url):
+            chosen = self._format.chosen([each.key for each in tree.files])
+        _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
+        entries = []
+        for number, bundle in enumerate(bundles(tree.files, tree.repeated(chosen))):
+            name, content = f"{mark}/{number:05d}.{BUNDLE_ROLE}", bundle.pack()
+            (path.parent / mark).mkdir(exist_ok=True)
+            _keep(base, path.parent / name, content)
+            data = {"basename": f"{BUNDLES}{number:05d}", "bytes": int(bundle.sizes.sum())}
+            digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
+            entries.append(
+                {
+                    **chosen.entry,
+                    "compression": None,
+                    "raw_data": {**data, "hashes": {}},
+                    f"raw_{BUNDLE_ROLE}": {
+                        "basename": name,
+                        "bytes": len(content),
+                        "hashes": digest,
+                    },
+                    "samples": len(bundle),
+                    "zip_data": None,
+                    f"zip_{BUNDLE_ROLE}": None,
+                }
+            )
+        _keep(base, path, index_bytes(entries, {}))
+
+    def _mark(self, found: Found) -> str:
+        """Return what tells a file, as it is now, from others."""
+        stored = found.stored
+        said = [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
+        return _digest(said)
+
+    def _make(  # noqa: PLR0917 - what derive() has found out
+        self,
+        found: Sequence[Found],
+        marks: Sequence[str],
+        base: Path,
+        path: Path,
+        report: Report,
+        claims: Claims,
+    ) -> None:
+        """Scan each file once, and write an entry for each time that it is listed."""
+        files = dict(zip(marks, found))
+        scanned = {mark: _known(path.parent, mark) for mark in files}
+        missing = [mark for mark, said in scanned.items() if said is None]
+        told: dict[str, dict[str, str]] = {}
+        done = len(files) - len(missing)
+
+        def look(mark: str) -> None:
+            nonlocal done
+            said, notes = self._look(files[mark], mark, base)
+            scanned[mark] = said
+            for note, example in notes.items():
+                told.setdefault(note, {})[files[mark].stored.key] = example
+            done += 1
+            report(done, len(files))
+
+        report(done, len(files))
+        run_all([partial(look, mark) for mark in missing], _AT_ONCE)
+        _warn(self._storage, told)
+        entries = [said for mark in marks if (said := scanned[mark]) is not None]
+        for each, said in zip(found, entries):
+            claims.check_samples(
+                each, said["own"]["samples"], self._storage.url_of(each.stored.key)
+            )
+        _keep(base, path, index_bytes(self._united(entries, found), {}))
+
+    def _look(
+        self, found: Found, mark: str, base: Path
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Look through a file, and keep what was found."""
+        looked = look_through(self._format, found, self._storage, self._near, self._retries)
+        folder = base / STATE_DIR / _FOLDER
+        entry: dict[str, Any] = {}
+        for role, content in looked.scanned.files.items():
+            name = f"{mark}.{role}"
+            _keep(base, folder / name, content)
+            digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
+            entry[f"raw_{role}"] = {"basename": name, "bytes": len(content), "hashes": digest}
+            entry[f"zip_{role}"] = None
+        name = found.raw
+        if self._near is not None and found.compression is not None:
+            name = f"{mark}.{self._format.suffix}"  # it will be unpacked among what is made
+        raw = {"basename": name, "bytes": looked.size, "hashes": {}}
+        stored = {"basename": found.stored.key, "bytes": found.stored.size, "hashes": {}}
+        said = {
+            "shared": {**looked.scanned.entry, "compression": found.compression},
+            "own": {
+                **entry,
+                "raw_data": raw,
+                "samples": looked.scanned.samples,
+                "zip_data": stored if found.compression else None,
+            },
+        }
+        _keep(base, folder / f"{mark}.json", json.dumps(said).encode())
+        return said, looked.scanned.notes
+
+    def _united(
+        self, said: Sequence[Mapping[str, Any]], found: Sequence[Found]
+    ) -> list[Mapping[str, Any]]:
+        kinds: dict[str, Mapping[str, Any]] = {}
+        examples: list[str] = []
+        for each, file in zip(said, found):
+            text = json.dumps(each["shared"], sort_keys=True)
+            if text not in kinds:
+                kinds[text] = {**each["shared"], "compression": None}
+                examples.append(file.stored.key)
+        plain = list(kinds.values())
+        try:
+            united = self._format.united(plain)
+        except DataError as error:
+            both = " and ".join(self._apart(plain, examples))
+            raise type(error)(f"{self._storage.url}: {both}: {error}") from error
+        return [
+            {**united, "compression": each["shared"]["compression"], **each["own"]} for each in said
+        ]
+
+    def _apart(self, kinds: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+        """Return the first two files that cannot be of one set, of files of different kinds."""
+        for later in range(1, len(kinds)):
+            for earlier in range(later):
+                try:
+                    self._format.united([kinds[earlier], kinds[later]])
+                except DataError:
+                    return [names[earlier], names[later]]
+        return list(names[:1])
+
+
+def _known(folder: Path, mark: str) -> dict[str, Any] | None:
+    """Return what was found in a file before, if it is all there."""
+    try:
+        said: dict[str, Any] = json.loads((folder / f"{mark}.json").read_bytes())
+        for role, file in said["own"].items():
+            made = role.startswith("raw_") and role != "raw_data"
+            if made and (folder / file["basename"]).stat().st_size != file["bytes"]:
+                return None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return said
+
+
+def _keep(base: Path, path: Path, content: bytes) -> None:
+    with arriving(base, _LOCK, path) as part:
+        part.write_bytes(content)
+
+
+def _digest(said: Any) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
+
+
+def _writable(base: Path, url: str) -> Path:
+    """Return a directory that can be written to: this one, or one in the user's cache directory."""
+    with suppress(OSError):
+        (base / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=base / STATE_DIR / _FOLDER):
+            return base
+    other = source_cache_dir(url)
+    try:
+        (other / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"neither {base} nor {other} can be written to ({error.strerror}), so what is found in the "
+            f"files of {url} cannot be kept; give local=, or write an index.json with streamplug index scan"
+        ) from error
+    return other
+
+
+def _warn(storage: Storage, told: Mapping[str, Mapping[str, str]]) -> None:
+    for note, examples in told.items():
+        name = min(examples)
+        others = f" and {len(examples) - 1} others" if len(examples) > 1 else ""
+        _LOG.warning("%s%s: %s, such as %s", storage.url_of(name), others, note, examples[name])

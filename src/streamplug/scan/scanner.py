@@ -1,0 +1,211 @@
+"""Looks through data files, near or far, compressed or not, for what an index would say of them."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
+from streamplug.interfaces import Compression, Format, ScanFile, Scanned, Storage
+from streamplug.plugin.registry import make, needed_by
+from streamplug.scan.listing import Found
+from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.ranges import open_interruptible
+from streamplug.transfer.retry import retrying
+from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.types import Buffer
+
+_SKIPPED = 1 << 20
+"""Bytes between two reads from which on what lies there is left out rather than read."""
+
+_AT_ONCE = 256
+"""Places that are read at once."""
+
+_LEAST, _MOST = 1 << 16, 1 << 23
+_EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
+"""How much larger than its file a decompressed one may be, and what it may be in any case."""
+_GLANCE = 1 << 24
+"""Bytes after which it is seen how much room there is."""
+_SPARE, _SPARE_SHARE = 1 << 30, 20
+"""Bytes that are left free on a disk, or this share of a small one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found in a data file.
+
+    Attributes:
+        scanned: What its format says.
+        size: Bytes of the raw file.
+    """
+
+    scanned: Scanned
+    size: int
+
+
+def look_through(
+    format_: Format, found: Found, storage: Storage, near: Path | None, retries: int
+) -> Looked:
+    """Look through a data file.
+
+    Args:
+        format_: Its format.
+        found: Which.
+        storage: Where it lies.
+        near: The directory on this machine that it lies in, if so.
+        retries: How often a failed request is tried again.
+
+    Raises:
+        StorageError: If it cannot be had.
+        DataError: If it is damaged.
+    """
+    url = storage.url_of(found.stored.key)
+    try:
+        with _opened(found, storage, near, retries, url) as file:
+            return Looked(format_.scan(file), file.size)
+    except DataError as error:
+        raise type(error)(f"{url}: {error}") from error
+
+
+@contextmanager
+def _opened(
+    found: Found, storage: Storage, near: Path | None, retries: int, url: str
+) -> Iterator[ScanFile]:
+    name, size = found.stored.key, found.stored.size
+    folder_of = _Folder(storage, name.rpartition("/")[0], retries)
+    if found.compression is None and near is not None:
+        with _mapped(near / name, url, folder_of) as file:
+            yield file
+        return
+    if found.compression is None and retrying(lambda: storage.serves_ranges(name), retries):
+        yield _Far(storage, name, url, size, folder_of)
+        return
+    with TemporaryDirectory() as folder, local_errors(folder):
+        path = folder / "stored"
+        if near is None:
+            retrying(lambda: storage.download(name, path), retries)
+        else:
+            path = near / name
+        if found.compression is not None:
+            stored, path = path, folder / "raw"
+            with needed_by(url):
+                _unpack(stored, path, found.compression)
+        with _mapped(path, url, folder_of) as file:
+            yield file
+
+
+def _unpack(stored: Path, path: Path, compression: str) -> None:
+    codec: Compression = make("compression", compression)
+    most = max(stored.stat().st_size * _EXPANSION, _EXPANSION_LEAST)
+    with open_interruptible(stored) as source, _Sparing(path) as target:
+        codec.decompress_stream(source, target, max_size=most)
+
+
+class _Sparing(io.FileIO):
+    """A file that is written as long as that leaves room for others on its disk."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "wb")
+        self._path, self._unseen = path, 0
+
+    def write(self, data: Buffer, /) -> int:  # type: ignore[override]  # FileIO says more
+        self._unseen += len(data)
+        if self._unseen >= _GLANCE:
+            self._unseen = 0
+            disk = shutil.disk_usage(self._path.parent)
+            if disk.free < min(_SPARE, disk.total // _SPARE_SHARE):
+                raise StorageError(
+                    f"{self._path.parent} has only {disk.free} bytes left, after {self.tell()} were "
+                    "taken by what a compressed file holds; is the file what it should be? Else make "
+                    "room, or set TMPDIR"
+                )
+        view = memoryview(data)
+        written = 0
+        while written < len(view):
+            written += super().write(view[written:])
+        return written
+
+
+@contextmanager
+def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanFile]:
+    with local_errors(path), path.open("rb") as stream:
+        if not stream.seek(0, 2):
+            yield _Near(b"", name, folder)
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as map_:
+            yield _Near(map_, name, folder)
+
+
+class _Folder:
+    """The directory of a data file."""
+
+    def __init__(self, storage: Storage, name: str, retries: int) -> None:
+        self._storage, self._name, self.retries = storage, name, retries
+
+    def read(self, name: str) -> bytes | None:
+        key = f"{self._name}/{name}" if self._name else name
+        try:
+            return retrying(lambda: self._storage.read(key), self.retries)
+        except NotFound:
+            return None
+
+
+class _Near(ScanFile):
+    """A file on this machine."""
+
+    def __init__(self, map_: mmap.mmap | bytes, name: str, folder: _Folder) -> None:
+        self.name, self.size = name, len(map_)
+        self._map, self._folder = map_, folder
+
+    def beside(self, name: str) -> bytes | None:
+        return self._folder.read(name)
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self._map[start:stop]
+
+
+class _Far(ScanFile):
+    """A file elsewhere, read in pieces: large ones where it is read through, small ones where not."""
+
+    def __init__(self, storage: Storage, key: str, name: str, size: int, folder: _Folder) -> None:
+        self.name, self.size = name, size
+        self._storage, self._key, self._retries = storage, key, folder.retries
+        self._folder = folder
+        self._start, self._data, self._piece = 0, b"", _LEAST
+
+    def read(self, start: int, stop: int) -> bytes:
+        stop = min(stop, self.size)
+        at = start - self._start
+        if at < 0 or stop > self._start + len(self._data):
+            self._fetch(start, stop)
+            at = 0
+        return self._data[at : at + stop - start]
+
+    def read_many(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
+        ranges = [(start, min(start + size, self.size)) for start in starts]
+        found: list[bytes] = []
+        for first in range(0, len(ranges), _AT_ONCE):
+            found += self._read_ranges(ranges[first : first + _AT_ONCE])
+        return found
+
+    def _read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        read = self._storage.read_ranges
+        return map(bytes, retrying(lambda: read(self._key, ranges), self._retries))
+
+    def beside(self, name: str) -> bytes | None:
+        return self._folder.read(name)
+
+    def _fetch(self, start: int, stop: int) -> None:
+        gap = start - (self._start + len(self._data))
+        through = -len(self._data) <= gap <= _SKIPPED
+        self._piece = min(2 * self._piece, _MOST) if through else _LEAST
+        end = min(max(stop, start + self._piece), self.size)
+        data = retrying(lambda: self._storage.read_range(self._key, start, end), self._retries)
+        if len(data) != end - start:
+            raise CorruptShardError(f"got {len(data)} bytes from {start} on of {end - start}")
+        self._start, self._data = start, data

@@ -1,0 +1,179 @@
+"""Brings one file of a shard from where it is stored to a whole, checked local file."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    CorruptShardError,
+    DataError,
+    HashMismatchError,
+    StorageError,
+    StreamplugError,
+)
+from streamplug.hashing import hash_names, new_hash
+from streamplug.plugin_kit.disk import FULL, describe_full_disk
+from streamplug.transfer.ranges import open_interruptible
+from streamplug.types import FileInfo
+
+_CHUNK = 1 << 18
+# From fastest to slowest; of several digests in an index, the first of these is checked.
+_FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "md5", "sha256")
+
+
+@contextmanager
+def local_errors(place: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn what the operating system refuses about files of caches into our errors.
+
+    Args:
+        place: What to name where the system does not say which file.
+        needed: Bytes that are to be written there; None if that is not known.
+    """
+    try:
+        yield
+    except StreamplugError:
+        raise
+    except OSError as error:
+        kind = AccessDenied if isinstance(error, PermissionError) else StorageError
+        path = Path(error.filename or place)
+        said = f"{path}: {error.strerror or error}"
+        if error.errno is not None and error.errno in FULL:
+            said = describe_full_disk(path, error.errno, needed)
+        raise kind(f"{said}; {_remedy(error, path)}") from error
+
+
+@contextmanager
+def output_errors(path: Path, needed: int) -> Iterator[None]:
+    """Turn what the operating system refuses about a file that is written into our errors.
+
+    Args:
+        path: The file.
+        needed: Its size in bytes.
+    """
+    try:
+        yield
+    except StreamplugError:
+        raise
+    except OSError as error:
+        if error.errno is not None and error.errno in FULL:
+            said = describe_full_disk(path, error.errno, needed)
+            raise StorageError(f"{said}; make room there, or write to another disk") from error
+        if isinstance(error, PermissionError):
+            raise AccessDenied(
+                f"{error.filename or path}: {error.strerror}; write to a directory that you may write to"
+            ) from error
+        raise
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit of open files (ulimit -n): connections count, too"
+    temporary = Path(tempfile.gettempdir())
+    if path.is_relative_to(temporary):
+        inner = path.relative_to(temporary).parts
+        if inner and inner[0].startswith("streamplug-"):
+            kept = len(inner) > 1 and inner[1] == "kept"
+            return (
+                "it is among temporary files: set TMPDIR to a directory on a disk with more room that can be "
+                "written to" + kept * ", or STREAMPLUG_CACHE_DIR or local= for what is kept"
+            )
+        if not inner:
+            return "set TMPDIR to a directory on a disk with more room that can be written to"
+    return (
+        "streamplug needs local= to be a directory that it can write to, with room for the shards, or for "
+        "those that cache_limit= lets it keep; without local=, that is STREAMPLUG_CACHE_DIR"
+    )
+
+
+@contextmanager
+def errors_of(place: str) -> Iterator[None]:
+    """Say in errors of data where that is."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{place}: {error}") from error
+
+
+@contextmanager
+def errors_of_shard(shard: int) -> Iterator[None]:
+    """Say in errors, of which the text names the file already, which shard of the data set that is."""
+    try:
+        yield
+    except (DataError, StorageError) as error:
+        error.args = (f"shard {shard}: {error}",)
+        raise
+
+
+@contextmanager
+def scratch_file(beside: Path) -> Iterator[Path]:
+    """Yield a temporary path that is gone afterwards; named as for `partial_file`."""
+    part = beside.with_name(f".{beside.name}.tmp")
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def partial_file(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; on success it becomes `target`, else it goes.
+
+    The name depends on `target` alone, so what a killed process left there is written over. Two
+    writers of one target must hold a lock.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with scratch_file(target) as part:
+        yield part
+        part.replace(target)
+
+
+def check_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
+    """Check a local copy against the index.
+
+    Args:
+        path: The copy.
+        file: What the index says.
+        algorithm: Which digest to check; None takes a fast one of those that the index has.
+        where: What to call the file in errors.
+
+    Raises:
+        CorruptShardError: If the size differs.
+        HashMismatchError: If the digest differs.
+        ConfigError: If the index has no such digest.
+    """
+    size = path.stat().st_size
+    if size != file.bytes:
+        raise CorruptShardError(
+            f"{where} has {size} bytes, the index says {file.bytes}; "
+            "it was cut short or replaced, write or copy it again"
+        )
+    name = _choose(file, algorithm, where)
+    if name is None:
+        return
+    digest = new_hash(name)
+    with open_interruptible(path) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != file.hashes[name].lower():
+        raise HashMismatchError(
+            f"{where} has {name} {digest.hexdigest()}, the index says {file.hashes[name]}; "
+            "its content is damaged, write or copy it again"
+        )
+
+
+def _choose(file: FileInfo, algorithm: str | None, where: str) -> str | None:
+    if algorithm is not None:
+        if algorithm not in file.hashes:
+            raise ConfigError(
+                f"validate_hash={algorithm!r}, but the index has for {where} only: "
+                f"{', '.join(sorted(file.hashes)) or 'no hashes'}"
+            )
+        return algorithm
+    usable = [name for name in file.hashes if name in hash_names()]
+    return min(usable, key=lambda n: _FAST.index(n) if n in _FAST else len(_FAST), default=None)

@@ -1,0 +1,143 @@
+"""Downloads one file, and gives up when nothing arrives any more, or nobody waits for it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from secrets import token_hex
+
+from streamplug.errors import HashMismatchError, NotFound, StorageError
+from streamplug.interfaces import Storage
+from streamplug.plugin_kit.cancellation import current
+from streamplug.plugin_kit.disk import FULL
+from streamplug.transfer import ranges as ranged
+from streamplug.transfer.retry import retrying
+from streamplug.transfer.watchdog import StalledError, bytes_of, unless_stalled
+from streamplug.types import FileInfo
+
+_NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+_LOG = logging.getLogger("streamplug.transfer")
+
+
+def download(
+    storage: Storage,
+    file: FileInfo,
+    path: Path,
+    *,
+    retries: int,
+    timeout: float,
+    check_copy: Callable[[Path], None] = lambda _: None,
+) -> None:
+    """Download a file, a large one in several parts at once if the storage can.
+
+    Args:
+        storage: Where it is.
+        file: Which, and its size.
+        path: The local file; its directory exists, and nobody else writes files whose names begin
+            with its.
+        retries: How often an attempt that fails in passing is repeated.
+        timeout: Seconds after which an attempt fails during which nothing arrived.
+        check_copy: Raises a CorruptShardError if a copy is not what it should be; that attempt then
+            has failed, too.
+
+    Raises:
+        StorageError: If it cannot be had.
+        CorruptShardError: If what comes is not what it should be.
+        OSError: If the local file cannot be written.
+    """
+    url = storage.url_of(file.basename)
+
+    def attempted(work: Callable[[Path], bool]) -> bool:
+        return attempt(work, url, path, timeout, check_copy)
+
+    def whole(part: Path) -> bool:
+        storage.download(file.basename, part)
+        return True
+
+    if file.bytes >= ranged.LARGE:
+        try:
+            if _in_parts(storage, file, retries, attempted):
+                return
+        except HashMismatchError as error:
+            if not retries:
+                raise
+            _LOG.warning("%s: downloading it as a whole", error)
+            retries -= 1
+    retrying(lambda: attempted(whole), retries)
+
+
+def _in_parts(
+    storage: Storage,
+    file: FileInfo,
+    retries: int,
+    attempted: Callable[[Callable[[Path], bool]], bool],
+) -> bool:
+    """Download a file in parts; returns whether that worked."""
+
+    def parts(part: Path) -> bool:
+        return ranged.download_parts(storage, file, part, retries)
+
+    try:
+        return attempted(parts)
+    except StalledError as error:
+        # Parts are seen only when they are complete; as a whole, a slow one is told from none.
+        _LOG.warning("%s: downloading it as a whole", error)
+        return False
+
+
+def attempt(
+    work: Callable[[Path], bool],
+    url: str,
+    path: Path,
+    timeout: float,
+    check_copy: Callable[[Path], None] = lambda _: None,
+) -> bool:
+    """Have a file made by something that says whether it did, unless that stalls.
+
+    Raises:
+        StalledError: If nothing arrived for too long.
+        OSError: If the local file cannot be written.
+        BaseException: What `work` or `check_copy` raised.
+    """
+    # Not to `path` itself: an attempt that was given up may write on for as long as it likes.
+    part = path.with_name(f"{path.name}-{token_hex(4)}")
+
+    def made() -> bool:
+        try:
+            return work(part)
+        finally:
+            scope = current()
+            if scope is not None and scope.stopped:  # what it began only then, nobody else removes
+                part.unlink(missing_ok=True)
+
+    try:
+        worked = unless_stalled(made, url, timeout, lambda: bytes_of(part))
+        if worked:
+            check_copy(part)
+            part.replace(path)
+        return worked
+    except StorageError as error:
+        _raise_local(error, part)
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _raise_local(error: BaseException, part: Path) -> None:
+    """Raise what the system said of the local file, if a storage took that for its own failure."""
+    if isinstance(error, NotFound) and not part.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
+    for cause in _behind(error):
+        number = getattr(cause, "errno", None)
+        if number in _NEAR:
+            raise OSError(number, os.strerror(number), str(part)) from error
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

@@ -1,0 +1,211 @@
+"""Locks between processes: files that the operating system locks, and unlocks when a holder dies."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xxhash import xxh64
+
+from streamplug.errors import StorageError
+from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
+
+STATE_DIR = ".streamplug"
+"""Directory inside a cache for what streamplug keeps beside the shards."""
+
+_LOCKS = 251
+_LOCK_SECONDS = 1800
+LONGEST_PAUSE = 0.05
+
+_HELD = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_LOG = logging.getLogger("streamplug.transfer")
+_warned: set[Path] = set()
+_open: set[int] = set()
+
+
+def slot_of(name: str) -> int:
+    """Return which of the lock files of a directory is that of a name."""
+    return xxh64(name.encode()).intdigest() % _LOCKS
+
+
+def slot_path(directory: Path, slot: int) -> Path:
+    """Return the path of one of the lock files of a directory."""
+    return directory / STATE_DIR / f"lock.{slot:03d}"
+
+
+@contextmanager
+def cache_lock(directory: Path, name: str) -> Iterator[None]:
+    """Keep other processes and threads from writing a file of a cache.
+
+    On a file system without locks several may write it, each to a temporary file of its own: what is
+    there in the end is whole all the same.
+
+    Raises:
+        StorageError: If another process does not let go of it.
+    """
+    # A fixed number of lock files, shared by the shards: they stay behind, empty.
+    path = slot_path(directory, slot_of(name))
+    with file_lock(path, f"to fetch {name}"):
+        yield
+
+
+@contextmanager
+def file_lock(
+    path: Path, purpose: str, *, required: bool = False, pause: float = LONGEST_PAUSE
+) -> Iterator[None]:
+    """Hold the lock of a file, waiting for it; it goes with whoever holds it.
+
+    While it waits, other threads work in its place; the wait ends when nobody needs it any more.
+
+    Args:
+        path: The file, made if need be.
+        purpose: What it is held for, for errors.
+        required: Whether to refuse a file system without locks rather than go on without one.
+        pause: Seconds after which at the latest to look again; short for what is held for a short time.
+
+    Raises:
+        StorageError: If another process does not let go of it, or there are no locks.
+    """
+    descriptor = _opened(path)
+    try:
+        locked = _wait(descriptor, path, purpose, required=required, longest=pause)
+        try:
+            yield
+        finally:
+            if locked:
+                _unlock(descriptor)
+    finally:
+        _close(descriptor)
+
+
+@contextmanager
+def lock_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file if nobody else does; gives whether so. Without locks nobody can tell."""
+    descriptor = _opened(path)
+    try:
+        try:
+            free = _lock(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            free = False
+        try:
+            yield free
+        finally:
+            if free:
+                _unlock(descriptor)
+    finally:
+        _close(descriptor)
+
+
+def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, longest: float) -> bool:
+    """Wait for a lock; returns whether there are any."""
+    check()
+    try:
+        if _lock(descriptor):
+            return True
+        with idle():
+            end, pause = time.monotonic() + _LOCK_SECONDS, 0.001
+            while time.monotonic() <= end:
+                sleep(pause)
+                if _lock(descriptor):
+                    return True
+                pause = min(2 * pause, longest)
+                if abandoned():
+                    raise StorageError(f"{path}: the process that this one works for is gone")
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        if required:
+            raise _lockless(path) from error
+        _warn(path)
+        return False
+    raise StorageError(
+        f"{path} has been held by another process for {_LOCK_SECONDS} s, {purpose}; "
+        "see what that process waits for"
+    )
+
+
+def _lockless(path: Path) -> StorageError:
+    return StorageError(
+        f"{path}: this file system has no locks, which cache_limit= needs; "
+        "choose a local= on another one, or leave the limit out"
+    )
+
+
+def _warn(path: Path) -> None:
+    if path.parent not in _warned:
+        _warned.add(path.parent)
+        _LOG.warning(
+            "%s: this file system has no locks: processes that want one shard at the same time each "
+            "download it, and what killed ones leave stays",
+            path.parent,
+        )
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, flags, 0o666)
+    _open.add(descriptor)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    if descriptor in _open:  # a fork in between has closed it
+        _open.discard(descriptor)
+        os.close(descriptor)
+
+
+def _forget_parent() -> None:
+    # A lock lasts as long as any process has its file open: a child must not prolong its parent's.
+    for descriptor in list(_open):
+        _close(descriptor)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)
+
+if sys.platform == "win32":  # pragma: no cover
+    import msvcrt
+
+    def _lock(descriptor: int) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            if error.errno in _HELD:
+                return False
+            raise
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        if descriptor in _open:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _HELD:
+                return False
+            raise
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        # By word, not only by closing: a child may be about to start with a copy.
+        if descriptor in _open:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,222 @@
+"""Threads that fetch: in the order of need, a bounded number at a time, gone as soon as told."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, current, inside
+from streamplug.transfer.threads import end_idle, on_thread
+
+_MAX_THREADS = 64
+_STOP_SECONDS = 5.0
+"""How long `Workers.stop` waits for threads; only code that cannot be interrupted takes longer."""
+
+
+class Job:
+    """Something that a thread does.
+
+    Attributes:
+        error: What it raised, once it is done.
+    """
+
+    def __init__(self, work: Callable[[], object], weight: int) -> None:
+        self.work = work
+        self.weight = weight
+        self.error: BaseException | None = None
+        self._done = threading.Event()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._done.is_set()
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._done.wait()
+
+    def drop(self, why: BaseException) -> None:
+        """Let whoever waits for it know that it will not be done."""
+        self.error = why
+        self._done.set()
+
+    def run(self) -> None:
+        """Do it, and keep what it raises."""
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - it is the consumer's to raise
+            self.error = error
+        self._done.set()
+
+
+class _WorkersScope(Scope):
+    def __init__(self, idle: Callable[[int], None]) -> None:
+        super().__init__()
+        self._idle = idle
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        self._idle(-1)
+        try:
+            yield
+        finally:
+            self._idle(+1)
+
+
+class Workers:
+    """Daemon threads, started as they are needed, that carry out jobs first come, first served.
+
+    Attributes:
+        unfinished: Jobs that have not ended.
+        weight: What those weigh together, in bytes.
+    """
+
+    def __init__(self, active: int, most: int | None = None) -> None:
+        """Let some jobs run at once.
+
+        Args:
+            active: How many, not counting those that wait for another process.
+            most: What they may weigh together, in bytes; one of any weight may run alone. None for no
+                bound.
+        """
+        self._active, self._most = active, most
+        self._running = self._carried = self._threads = 0
+        self._queue: deque[Job] = deque()
+        self._change = threading.Condition()
+        self._scope = _WorkersScope(self._add_running)
+        self._pid = os.getpid()
+        self.unfinished = self.weight = 0
+        self._at_exit = _at_exit(self.stop)
+
+    def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
+        """Queue a job that weighs so many bytes."""
+        job = Job(work, weight)
+        with self._change:
+            if self._scope.stopped:
+                job.drop(Cancelled())
+                return job
+            self.unfinished += 1
+            self.weight += weight
+            self._queue.append(job)
+            self._begin()
+        return job
+
+    def stop(self, *, for_now: bool = False) -> None:
+        """Drop what has not begun, interrupt what has, and wait for the threads to end.
+
+        Args:
+            for_now: There will soon be others: let them have the threads, if they begin in a moment.
+        """
+        if os.getpid() != self._pid:
+            return  # a fork's copy: the threads are the parent's
+        self._at_exit()
+        with self._change:
+            self._drop_all(Cancelled())
+            self._scope.stop()
+            if current() is not self._scope:  # the collector may end a loop on one of its threads
+                self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
+        if not for_now:
+            end_idle()
+
+    def _begin(self) -> None:
+        """Have threads carry out what may begin."""
+        while self._threads < _MAX_THREADS and (job := self._take()) is not None:
+            self._threads += 1
+            try:
+                # With a job in hand it need not ask for one, while others do.
+                on_thread("streamplug-prefetch", partial(self._work, job), self._ended)
+            except RuntimeError:  # there is no room for its stack
+                self._threads -= 1
+                self._running -= 1
+                self._carried -= job.weight
+                self._queue.appendleft(job)
+                if not self._threads:
+                    raise
+                return
+
+    def _take(self) -> Job | None:
+        """Take a job from the queue, if one may begin."""
+        if self._scope.stopped or not self._may_begin():
+            return None
+        job = self._queue.popleft()
+        self._running += 1
+        self._carried += job.weight
+        return job
+
+    def _may_begin(self) -> bool:
+        if not self._queue or self._running >= self._active:
+            return False
+        return (
+            self._most is None
+            or not self._running
+            or self._carried + self._queue[0].weight <= self._most
+        )
+
+    def _add_running(self, number: int) -> None:
+        with self._change:
+            self._running += number
+            self._begin()
+
+    def _work(self, job: Job) -> None:
+        following: Job | None = job
+        with inside(self._scope):
+            while following is not None:
+                following.run()
+                with self._change:
+                    self._running -= 1
+                    self._carried -= following.weight
+                    self.unfinished -= 1
+                    self.weight -= following.weight
+                    following = self._take()
+                    self._begin()
+
+    def _ended(self) -> None:
+        with self._change:
+            self._threads -= 1
+            try:
+                self._begin()  # what came while this thread was neither at work nor idle
+            except RuntimeError as error:
+                self._drop_all(error)
+            self._change.notify_all()
+
+    def _drop_all(self, why: BaseException) -> None:
+        while self._queue:
+            job = self._queue.popleft()
+            self.unfinished -= 1
+            self.weight -= job.weight
+            job.drop(why)
+
+
+def run_all(jobs: list[Callable[[], object]], active: int) -> None:
+    """Do several things at once.
+
+    Raises:
+        BaseException: What the first of them, in the order given, raised.
+    """
+    if len(jobs) <= 1:
+        for job in jobs:
+            job()
+        return
+    workers = Workers(active)
+    try:
+        for submitted in [workers.submit(job) for job in jobs]:
+            submitted.wait()
+            if submitted.error is not None:
+                raise submitted.error
+    finally:
+        workers.stop()
+
+
+def _at_exit(stop: Callable[[], None]) -> Callable[[], object]:
+    """Have `stop` called before this process ends, a loader's worker or not; returns what undoes it."""
+    from multiprocessing.util import Finalize
+
+    # Processes that multiprocessing forks end without running what is registered with atexit.
+    return Finalize(None, stop, exitpriority=100).cancel
+
+
+__all__ = ["Cancelled", "Job", "Workers", "run_all"]

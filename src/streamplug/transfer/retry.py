@@ -1,0 +1,79 @@
+"""Tries again what may succeed the next time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
+
+from streamplug.errors import CorruptShardError, Transient
+from streamplug.plugin_kit.cancellation import sleep
+from streamplug.transfer.observer import retried
+
+T = TypeVar("T")
+_LOG = logging.getLogger("streamplug.transfer")
+_WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
+_LONGEST_ASKED_FOR = 60.0
+# What arrived and is not what the index says may have been damaged on its way.
+PASSING = (Transient, CorruptShardError)
+
+
+def retrying(operation: Callable[[], T], retries: int) -> T:
+    """Return what `operation` returns, trying again after a `Transient` error, or damage.
+
+    Args:
+        operation: What to do.
+        retries: How often to try again; waits grow from half a second to 30, with jitter, and are no
+            shorter than the server asks for, up to a minute.
+
+    Raises:
+        StorageError: The last error once the retries are used up, which then says how many attempts
+            there were, or any that is not `Transient`.
+        CorruptShardError: Likewise, if the operation raises it.
+    """
+    try:
+        return operation()  # most do not fail: what follows takes longer to set up than some take
+    except PASSING as error:
+        failed: list[Exception] = [error]
+
+    def again() -> T:
+        if failed:
+            raise failed.pop()
+        return operation()
+
+    attempts = Retrying(
+        retry=retry_if_exception_type(PASSING),
+        stop=stop_after_attempt(retries + 1),
+        wait=_wait,
+        sleep=sleep,
+        before_sleep=_tell,
+        reraise=True,
+    )
+    try:
+        return attempts(again)
+    except PASSING as error:
+        made = f"{retries + 1} attempt{'s'[: retries > 0]}"
+        error.args = (f"{error}; gave up after {made}, see download_retry=",)
+        raise
+
+
+def _wait(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    asked = error.retry_after if isinstance(error, Transient) else 0.0
+    return max(_WAIT(state), min(asked, _LONGEST_ASKED_FOR))
+
+
+def _tell(state: RetryCallState) -> None:
+    cause = str(state.outcome.exception()) if state.outcome else ""
+    pause = state.upcoming_sleep
+    _LOG.warning("%s; attempt %d follows in %.1f s", cause, state.attempt_number + 1, pause)
+    retried(cause, pause)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from streamplug.errors import ConfigError
+from streamplug.scan.glob import FileSet, expanded, file_set, literal, matcher
+from streamplug.scan.listing import raw_name
+
+
+def is_tar(name):
+    return raw_name(name, ["tar"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ["a"]),
+        ("{08..11}", ["08", "09", "10", "11"]),
+        ("x{1..3}y", ["x1y", "x2y", "x3y"]),
+        ("{a,b}{0..1}", ["a0", "a1", "b0", "b1"]),
+        ("{a{1..2},b}.tar", ["a1.tar", "a2.tar", "b.tar"]),
+        ("{a,}b", ["ab", "b"]),
+    ],
+)
+def test_braces_stand_for_choices_and_counts(text, names):
+    assert list(expanded(text)) == names
+
+
+@pytest.mark.parametrize("text", ["{a", "a}", "{a}", "{}", "{3..1}", "{0..10000000000}", "{a,{b}"])
+def test_braces_without_a_meaning_are_refused(text):
+    with pytest.raises(ConfigError):
+        list(expanded(text))
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "matches"),
+    [
+        ("*.tar", "a.tar", True),
+        ("*.tar", "b/a.tar", False),
+        ("**/*.tar", "a.tar", True),
+        ("**/*.tar", "b/c/a.tar", True),
+        ("a?.tar", "ab.tar", True),
+        ("a?.tar", "a/.tar", False),
+        ("a[0-9].tar", "a7.tar", True),
+        ("a[!0-9].tar", "a7.tar", False),
+        ("a.tar", "a_tar", False),
+    ],
+)
+def test_globs(glob, name, matches):
+    assert bool(matcher(glob).fullmatch(name)) == matches
+    assert not matches or name.startswith(literal(glob))
+
+
+@pytest.mark.parametrize(
+    ("locations", "root", "parts"),
+    [
+        ("s3://b/set", "s3://b/set", ("",)),
+        ("s3://b/set/", "s3://b/set", ("",)),
+        ("s3://b/set/x.tar.gz", "s3://b/set", ("x.tar.gz",)),
+        ("s3://b/x-{0..1}.tar", "s3://b", ("x-0.tar", "x-1.tar")),
+        ("s3://b/*/x.tar", "s3://b", ("*/x.tar",)),
+        (["s3://b/a", "s3://b/c/*.tar"], "s3://b", ("a/", "c/*.tar")),
+        (["/d/a/x.tar", "/d/a/y.tar"], "/d/a", ("x.tar", "y.tar")),
+        (["/d/a", "/d/a/b"], "/d/a", ("", "b/")),
+        ("x-*.tar", ".", ("x-*.tar",)),
+        ("/x.tar", "/", ("x.tar",)),
+    ],
+)
+def test_locations_have_a_root_and_parts(locations, root, parts):
+    assert file_set(locations, is_tar) == FileSet(root, parts)
+
+
+@pytest.mark.parametrize("locations", [[], "s3://{a,b}/x.tar", ["s3://a/x.tar", "/b/x.tar"]])
+def test_locations_with_nothing_in_common_are_refused(locations):
+    with pytest.raises(ConfigError):
+        file_set(locations, is_tar)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("a.tar", ("a.tar", None)),
+        ("a.tar.zst", ("a.tar", "zstd")),
+        ("b/a.tgz", ("b/a.tar", "gz")),
+        ("a.gz", None),
+        ("a.tar.places", None),
+        ("tar", None),
+    ],
+)
+def test_names_tell_what_a_file_is_when_it_is_raw(name, raw):
+    assert raw_name(name, ["tar"]) == raw
+
+
+@pytest.mark.parametrize(
+    "remote", ["http://me:hunter2@*/x", ["http://me:hunter2@host/a*", "http://other/b*"]]
+)
+def test_errors_show_no_password(remote):
+    with pytest.raises(ConfigError) as caught:
+        file_set(remote, lambda _: False)
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from streamplug import Stream, StreamingDataset, register_format
+from streamplug.cache.user_cache import source_cache_dir
+from streamplug.errors import CorruptShardError, InvalidIndexError
+from streamplug.interfaces import Column, Format, Scanned, ShardReader
+from streamplug.plugin.registry import unregister
+from streamplug.scan import scan_cache as derived
+from streamplug.scan import scanner as scanning
+
+
+class Bytes(Format):
+    """Every byte of a file is a sample."""
+
+    suffix = "raw"
+    roles = ("data", "count")
+
+    def columns(self, entry, make_encoding):
+        return (Column("byte", "uint8", make_encoding("byte", "uint8")),)
+
+    def scan(self, file):
+        content = file.read(0, file.size)
+        if b"!" in content:
+            raise CorruptShardError(f"byte {content.index(b'!')} is damaged")
+        notes = {"there are blanks": f"at {content.index(b' ')}"} if b" " in content else {}
+        entry = {"format": "bytes-as-samples", "version": 2, "kind": content[:1].isupper()}
+        return Scanned(file.size, entry, {"count": str(file.size).encode()}, notes)
+
+    def open(self, shard, files, columns):
+        assert int(bytes(files["count"])) == shard.samples
+        return Reader(files["data"])
+
+    def writer(self, columns, settings):
+        raise NotImplementedError
+
+
+class Reader(ShardReader):
+    def __init__(self, data):
+        self._data = data
+
+    def __len__(self):
+        return len(self._data)
+
+    def row(self, index, columns):
+        return {"byte": int(self._data[index])}
+
+    def take(self, rows, columns):
+        return [np.asarray(self._data)[rows]]
+
+
+@pytest.fixture(autouse=True)
+def _registered():
+    register_format("bytes-as-samples", Bytes)
+    yield
+    unregister("format", "bytes-as-samples")
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """Return a list that gets the name of each file that is looked through."""
+    names, really = [], scanning._opened
+
+    def opened(found, *rest):
+        names.append(found.stored.key)
+        return really(found, *rest)
+
+    monkeypatch.setattr(scanning, "_opened", opened)
+    return names
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "set").mkdir()
+    for name, content in (("a", b"abc"), ("b", b"de"), ("c", b"fghi")):
+        (tmp_path / "set" / f"{name}.raw").write_bytes(content)
+    return tmp_path / "set"
+
+
+def scans(folder):
+    """Return where what was found in the files of a folder is kept."""
+    return source_cache_dir(str(folder)) / ".streamplug" / "scan"
+
+
+def text(folder, **options):
+    dataset = StreamingDataset(remote=str(folder), format="bytes-as-samples", **options)
+    return bytes(sample["byte"] for sample in dataset).decode()
+
+
+def test_files_without_an_index_are_a_data_set(folder, looked, tmp_path):
+    assert text(folder) == "abcdefghi"
+    assert text(folder / "[bc].raw") == "defghi"
+    assert text(folder, local=str(tmp_path / "cache")) == "abcdefghi"
+    assert sorted(looked) == [
+        "a.raw",
+        "a.raw",
+        "b.raw",
+        "b.raw",
+        "c.raw",
+        "c.raw",
+    ]  # once per place
+    assert text(folder, local=str(tmp_path / "cache")) == "abcdefghi"
+    assert len(looked) == 6
+
+
+def test_an_index_json_goes_before_looking(folder, looked):
+    assert text(folder) == "abcdefghi"
+    made = next(scans(folder).glob("*.index"))
+    index = json.loads(made.read_bytes())
+    for entry in index["shards"]:
+        name = entry["raw_data"]["basename"] + ".count"
+        content = (made.parent / entry["raw_count"]["basename"]).read_bytes()
+        (folder / name).write_bytes(content)
+        entry["raw_count"]["basename"] = name
+    index["shards"].reverse()
+    (folder / "index.json").write_text(json.dumps(index))
+    looked.clear()
+    assert text(folder) == "fghideabc"
+    assert StreamingDataset(local=str(folder))[0] == {"byte": ord("f")}
+    assert text(folder / "*.raw") == "abcdefghi"  # files that are named are those that are read
+    assert looked == []
+
+
+def test_what_was_found_before_an_error_is_kept(folder, looked):
+    (folder / "b.raw").write_bytes(b"d!")
+    with pytest.raises(CorruptShardError, match=r"b\.raw: byte 1 is damaged"):
+        text(folder)
+    (folder / "b.raw").write_bytes(b"de")
+    before = set(looked)
+    looked.clear()
+    assert text(folder) == "abcdefghi"
+    assert "b.raw" in looked
+    assert {"a.raw", "b.raw", "c.raw"} <= before | set(looked)
+    assert not list((scans(folder).parent / "tmp").iterdir())
+
+
+def test_what_was_kept_and_is_damaged_is_found_again(folder, looked):
+    assert text(folder) == "abcdefghi"
+    kept = scans(folder)
+    for path in [*kept.glob("*.index"), *kept.glob("*.json")]:
+        path.write_text("{") if path.suffix == ".json" else path.unlink()
+    assert text(folder) == "abcdefghi"
+    for path in [*kept.glob("*.index"), *kept.glob("*.count")]:
+        path.unlink()
+    assert text(folder) == "abcdefghi"
+    assert len(looked) == 9
+
+
+def test_files_that_cannot_be_one_data_set_are_refused(folder):
+    (folder / "b.raw").write_bytes(b"DE")
+    with pytest.raises(InvalidIndexError, match="do not all have the same columns"):
+        text(folder)
+
+
+def test_notes_are_told_once_with_an_example(folder, caplog):
+    (folder / "b.raw").write_bytes(b"d ")
+    (folder / "c.raw").write_bytes(b"f hi")
+    for _ in range(2):
+        text(folder)
+    (record,) = caplog.records
+    assert record.message.endswith("b.raw and 1 others: there are blanks, such as at 1")
+
+
+def test_damage_in_what_was_read_is_no_loss_of_what_was_made(folder, tmp_path):
+    cache = tmp_path / "cache"
+    assert text(folder, local=str(cache)) == "abcdefghi"
+    (cache / "a.raw").write_bytes(b"ab")
+    assert text(folder, local=str(cache)) == "abcdefghi"
+    assert (cache / "a.raw").read_bytes() == b"abc"
+
+
+def test_a_format_of_the_data_set_is_that_of_its_streams(folder):
+    stream = Stream(remote=str(folder))
+    dataset = StreamingDataset(streams=[stream, stream], format="bytes-as-samples")
+    assert dataset.size == 18
+
+
+def test_progress_is_told(folder):
+    told = []
+    deriver = derived.Deriver(Stream(remote=str(folder)).storage, folder, "bytes-as-samples", 0)
+    files = Stream(remote=str(folder), format="bytes-as-samples")._files
+    deriver.derive(files, folder, lambda done, total: told.append((done, total)))
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tenacity import wait_none
+
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.errors import HashMismatchError, NotFound, StorageError, Transient
+from streamplug.plugin_kit.cancellation import Cancelled, current
+from streamplug.transfer import ranges as ranged
+from streamplug.transfer.download import download
+from streamplug.transfer.file_lock import cache_lock
+from streamplug.transfer.pool import Workers
+from streamplug.types import FileInfo
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+
+
+class Far(AnyFsspec):
+    """Does as it is told, a list of actions, one for each attempt."""
+
+    def __init__(self, *actions):
+        super().__init__("/far")
+        self.actions = list(actions)
+        self.paths: list[Path] = []
+
+    def download(self, key, path):
+        self.paths.append(path)
+        self.actions.pop(0)(path)
+
+
+@pytest.fixture
+def gate():
+    opened = threading.Event()
+    yield opened
+    opened.set()
+
+
+def whole(path):
+    path.write_bytes(b"whole")
+
+
+def get(far, tmp_path, retries=0, timeout=0.2, size=5, **more):
+    target = tmp_path / "part"
+    download(far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout, **more)
+    return target.read_bytes()
+
+
+def test_an_object_arrives(tmp_path):
+    assert get(Far(whole), tmp_path) == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_nothing_that_arrives_is_given_up(tmp_path, gate):
+    began = time.monotonic()
+    with pytest.raises(Transient) as caught:
+        get(Far(lambda path: gate.wait()), tmp_path)
+    assert time.monotonic() - began >= 0.2
+    assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, 0 bytes before; ")
+    assert "download_timeout=" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate):
+    late = threading.Event()
+
+    def stall(path):
+        with path.open("wb") as file:
+            file.write(b"beginning")
+            file.flush()
+            gate.wait()
+            file.write(b"damage" * 1000)
+        late.set()
+
+    assert get(Far(stall, whole), tmp_path, retries=1) == b"whole"
+    gate.set()
+    assert late.wait(60)
+    assert (tmp_path / "part").read_bytes() == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_what_an_attempt_begins_after_it_was_given_up_does_not_stay(tmp_path, gate):
+    threads = []
+
+    def late(path):
+        threads.append(threading.current_thread())
+        gate.wait()
+        path.write_bytes(b"damage")
+
+    assert get(Far(late, whole), tmp_path, retries=1) == b"whole"
+    assert threads[0].name == "streamplug-request"
+    gate.set()
+    until = time.monotonic() + 60
+    while threads[0].name == "streamplug-request":  # then it is idle
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".client"])
+def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix, monkeypatch):
+    passed = 0.0
+    monkeypatch.setattr(
+        "streamplug.transfer.watchdog.time", SimpleNamespace(monotonic=lambda: passed)
+    )
+
+    def slow(path):
+        nonlocal passed
+        # Some clients write to a name of their own at first.
+        first = path.with_name(path.name + suffix)
+        with first.open("wb") as file:
+            for _ in range(12):
+                time.sleep(0.03)  # in which it is looked at once or twice
+                file.write(b"x")
+                file.flush()
+                passed += 0.1
+        first.replace(path)
+
+    assert get(Far(slow), tmp_path, timeout=0.4) == b"x" * 12
+
+
+def test_no_thread_that_hangs_keeps_the_process_from_ending(tmp_path, gate):
+    with pytest.raises(Transient):
+        get(Far(lambda path: gate.wait()), tmp_path)
+    hanging = [t for t in threading.enumerate() if t.name == "streamplug-request"]
+    assert hanging
+    assert all(thread.daemon for thread in hanging)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StorageError, ValueError])
+def test_errors_come_through(tmp_path, error):
+    def fail(path):
+        path.write_bytes(b"half")
+        raise error("so it is")
+
+    with pytest.raises(error, match="so it is"):
+        get(Far(fail), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_not_taken_for_a_failure_of_the_storage(tmp_path):
+    class Full(Far):
+        def download(self, key, path):
+            with self.translated(key):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        get(Full(), tmp_path)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(tmp_path) in caught.value.filename
+
+
+def test_a_directory_that_vanished_is_not_taken_for_a_missing_object(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def vanish(path):
+        folder.rmdir()
+        raise NotFound("/far/shard does not exist")
+
+    with pytest.raises(FileNotFoundError) as caught:
+        get(Far(vanish), folder)
+    assert not isinstance(caught.value, NotFound)
+
+
+class InParts(Far):
+    """Has an object in parts, too, of which reading one does as it is told."""
+
+    def __init__(self, read, *actions):
+        super().__init__(*actions)
+        self.read = read
+
+    def read_ranges(self, key, ranges):
+        self.read()
+        return [b"whole"[start:stop] for start, stop in ranges]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(ranged, "LARGE", 5)
+    monkeypatch.setattr(ranged, "PART", 1)
+    monkeypatch.setattr(ranged, "AT_ONCE", 2)
+
+
+def test_a_large_object_comes_in_parts(tmp_path, small_parts):
+    requests = []
+    assert get(InParts(lambda: requests.append(1)), tmp_path) == b"whole"
+    assert len(requests) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, caplog):
+    assert get(InParts(gate.wait, whole), tmp_path) == b"whole"
+    assert "nothing arrived for 0.2 s, 0 bytes before" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+class Damaged:
+    """Finds so many copies damaged."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def __call__(self, path):
+        assert path.read_bytes() == b"whole"
+        self.times -= 1
+        if self.times >= 0:
+            raise HashMismatchError("damaged")
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_damaged_copy_is_downloaded_again(tmp_path, times):
+    far = Far(whole, whole, whole)
+    assert get(far, tmp_path, retries=2, check_copy=Damaged(times)) == b"whole"
+    assert len(far.paths) == times + 1
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_copy_that_is_always_damaged_is_an_error(tmp_path, retries):
+    far = Far(*[whole] * 5)
+    with pytest.raises(HashMismatchError, match=f"^damaged; gave up after {retries + 1} attempt"):
+        get(far, tmp_path, retries=retries, check_copy=Damaged(9))
+    assert len(far.paths) == retries + 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_in_parts_that_is_damaged_gives_way_to_the_whole(tmp_path, small_parts, caplog):
+    far = InParts(lambda: None, whole)
+    assert get(far, tmp_path, retries=1, check_copy=Damaged(1)) == b"whole"
+    assert len(far.paths) == 1
+    assert "damaged: downloading it as a whole" in caplog.text
+
+
+def test_a_copy_in_parts_that_is_damaged_is_an_error_without_retries(tmp_path, small_parts):
+    far = InParts(lambda: None, whole)
+    with pytest.raises(HashMismatchError, match=r"^damaged"):
+        get(far, tmp_path, check_copy=Damaged(1))
+    assert far.paths == []
+
+
+def stopped(work, begun):
+    """Stop a worker that has begun, before `Workers` would give up; returns what it raised."""
+    workers = Workers(1)
+    job = workers.submit(work)
+    assert begun.wait(60)
+    workers.stop()
+    assert job.done
+    return job.error
+
+
+def test_a_download_ends_when_nobody_waits_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.watchdog._GLANCE", 600.0)
+    monkeypatch.setattr("streamplug.transfer.pool._STOP_SECONDS", 600.0)
+    begun = threading.Event()
+
+    def listen(path):
+        path.write_bytes(b"half")
+        begun.set()
+        current().wait(600)
+        raise Cancelled
+
+    # At once, not when it is next looked at.
+    assert isinstance(stopped(lambda: get(Far(listen), tmp_path, timeout=6000), begun), Cancelled)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_that_cannot_be_interrupted_is_left_alone(tmp_path, gate, monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.pool._STOP_SECONDS", 600.0)
+    begun = threading.Event()
+
+    def hang(path):
+        begun.set()
+        gate.wait()
+
+    assert isinstance(stopped(lambda: get(Far(hang), tmp_path, timeout=600), begun), Cancelled)
+
+
+def test_waiting_for_a_lock_ends_when_nobody_needs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.pool._STOP_SECONDS", 600.0)
+    begun = threading.Event()
+
+    def wait():
+        begun.set()
+        with cache_lock(tmp_path, "shard"):
+            pass
+
+    with cache_lock(tmp_path, "shard"):
+        assert isinstance(stopped(wait, begun), Cancelled)

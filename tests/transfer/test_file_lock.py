@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import errno
+import fcntl
+import multiprocessing
+import os
+import threading
+import time
+
+import pytest
+
+from streamplug.cache.quota import Room
+from streamplug.errors import StorageError
+from streamplug.transfer import file_lock as locks
+from streamplug.transfer.file_lock import cache_lock, file_lock, lock_if_free, slot_of, slot_path
+
+
+def test_threads_take_turns(tmp_path):
+    inside, most = [], []
+
+    def work():
+        for _ in range(20):
+            with cache_lock(tmp_path, "shard"):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.0005)
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 80
+    assert max(most) == 1
+
+
+def test_a_lock_tells_whether_it_is_free(tmp_path):
+    path = slot_path(tmp_path, slot_of("shard"))
+    with cache_lock(tmp_path, "shard"), lock_if_free(path) as free:
+        assert not free
+    with lock_if_free(path) as free:
+        assert free
+        with lock_if_free(path) as again:
+            assert not again
+
+
+def test_who_is_left_behind_waits_no_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "abandoned", lambda: True)
+    again = cache_lock(tmp_path, "shard")
+    gone = pytest.raises(StorageError, match="the process that this one works for is gone")
+    with cache_lock(tmp_path, "shard"), gone, again:
+        pass
+
+
+def test_a_child_does_not_prolong_its_parents_lock(tmp_path):
+    path = tmp_path / "lock"
+    gate = multiprocessing.get_context("fork").Event()
+    with file_lock(path, "to test"):
+        child = multiprocessing.get_context("fork").Process(target=gate.wait)
+        child.start()
+        # As if this process had died: its copy is closed without a word to the system.
+        (descriptor,) = locks._open
+        time.sleep(0.2)
+        os.close(descriptor)
+        locks._open.clear()
+        with lock_if_free(path) as free:
+            assert free
+    gate.set()
+    child.join()
+
+
+@pytest.fixture
+def lockless(monkeypatch):
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(locks, "_warned", set())
+
+
+def test_without_locks_work_goes_on_and_says_so_once(tmp_path, lockless, caplog):
+    for _ in range(3):
+        with cache_lock(tmp_path, "shard"):
+            pass
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
+        "this file system has no locks"
+    ]
+    with lock_if_free(tmp_path / "lock") as free:
+        assert not free  # nobody can tell
+
+
+def test_without_locks_a_limit_is_refused(tmp_path, lockless):
+    with (
+        pytest.raises(
+            StorageError, match=r"has no locks, which cache_limit= needs; choose a local="
+        ),
+        Room(tmp_path, 100).reserved("shard", 10),
+    ):
+        pass
+
+
+def test_what_else_the_system_refuses_is_raised(tmp_path, monkeypatch):
+    def refuse(descriptor, operation):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="Input/output"), cache_lock(tmp_path, "shard"):
+        pass
+    with pytest.raises(OSError, match="Input/output"), lock_if_free(tmp_path / "lock"):
+        pass
+    assert locks._open == set()

@@ -1,0 +1,131 @@
+"""Threads that fetch: how many jobs run at once, and how heavy they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from streamplug.plugin_kit.cancellation import Cancelled, sleep
+from streamplug.transfer import pool as workers_module
+from streamplug.transfer.pool import Workers
+
+
+@pytest.fixture
+def workers():
+    made = []
+
+    def make(*args):
+        made.append(Workers(*args))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+class Meter:
+    """Jobs that note what runs at the same time."""
+
+    def __init__(self):
+        self.lock, self.now, self.most = threading.Lock(), [], []
+
+    def job(self, weight):
+        def work():
+            with self.lock:
+                self.now.append(weight)
+                self.most.append(list(self.now))
+            time.sleep(0.005)
+            with self.lock:
+                self.now.remove(weight)
+
+        return work
+
+
+def test_what_runs_at_once_is_bounded_in_number_and_in_weight(workers):
+    meter, pool = Meter(), workers(3, 100)
+    for job in [pool.submit(meter.job(weight), weight) for weight in (60, 30, 500, 5, 5, 5, 5, 99)]:
+        job.wait()
+        assert job.error is None
+    assert len(meter.most) == 8
+    assert max(map(len, meter.most)) <= 3
+    assert all(sum(weights) <= 100 for weights in meter.most if len(weights) > 1)
+    assert [500] in meter.most  # it would not fit, and ran alone
+    assert pool.unfinished == pool.weight == 0
+
+
+def test_light_jobs_do_run_at_once(workers):
+    meeting = threading.Barrier(3)
+    pool = workers(8, 100)
+    for job in [pool.submit(lambda: meeting.wait(20), 30) for _ in range(3)]:
+        job.wait()
+        assert job.error is None
+
+
+def test_whoever_waits_for_what_was_not_begun_is_told_when_all_stops(workers):
+    pool, began = workers(1), threading.Event()
+
+    def long():
+        began.set()
+        sleep(600)
+
+    pool.submit(long)
+    queued = pool.submit(lambda: None)
+    assert began.wait(20)
+    pool.stop()
+    for job in (queued, pool.submit(lambda: None)):
+        assert job.done
+        assert isinstance(job.error, Cancelled)
+
+
+def test_a_job_that_comes_while_the_only_thread_leaves_is_not_forgotten(workers, monkeypatch):
+    pool = workers(4)
+    leaving, go, ended = threading.Event(), threading.Event(), pool._ended
+
+    def slowly():
+        leaving.set()
+        assert go.wait(20)
+        ended()
+
+    def none(*_):
+        raise RuntimeError("can't start new thread")
+
+    pool._ended = slowly
+    pool.submit(lambda: None).wait()
+    assert leaving.wait(20)
+    monkeypatch.setattr(workers_module, "on_thread", none)
+    job = pool.submit(lambda: None)  # there is a thread: it may do this, too
+    assert not job.done
+    go.set()
+    assert job._done.wait(20)
+    assert str(job.error) == "can't start new thread"
+    assert pool.unfinished == 0
+
+
+def test_an_interrupt_while_a_thread_starts_is_no_thread_less(workers, monkeypatch):
+    pool, begin, done = workers(4), workers_module.on_thread, threading.Event()
+
+    def interrupted(*told):
+        begin(*told)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers_module, "on_thread", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.submit(done.set)
+    assert done.wait(20)
+    pool.stop()
+    assert pool._threads == 0
+
+
+def test_a_thread_that_stops_the_others_does_not_wait_for_itself(workers, monkeypatch):
+    monkeypatch.setattr(workers_module, "_STOP_SECONDS", 3600.0)
+    one, ended = workers(1), threading.Event()
+
+    def stop():
+        one.stop()
+        ended.set()
+
+    one.submit(stop)
+    assert ended.wait(60)
+    assert isinstance(one.submit(stop).error, Cancelled)

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from streamplug.errors import NotFound
+from streamplug.transfer.prefetch import Limits, Needs, prefetched
+
+BLOCKS = [[0, 1], [1, 2], [2], [3, 4, 5], [0]]
+
+
+class Shards:
+    """Records which shards were made ready, and when."""
+
+    def __init__(self, fail: int | None = None, slow: float = 0.0) -> None:
+        self.ready: list[int] = []
+        self.fail, self.slow = fail, slow
+
+    def ensure(self, shard: int) -> None:
+        time.sleep(self.slow)
+        if shard == self.fail:
+            raise NotFound(f"shard {shard} is missing")
+        self.ready.append(shard)
+
+
+def run(shards: Shards, ahead: int | None, blocks: object = None) -> Iterator[list[int]]:
+    return prefetched(BLOCKS if blocks is None else blocks, needs(shards), whole, Limits(ahead))  # type: ignore[arg-type]
+
+
+def whole(block: list[int]) -> list[list[int]]:
+    return [block]
+
+
+def needs(shards: Shards, **kwargs: object) -> Needs[list[int], int]:
+    return Needs(of=lambda block: block, samples=lambda block: 10, ensure=shards.ensure, **kwargs)  # type: ignore[arg-type]
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("streamplug-prefetch")]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 10, 25, 1000, None])
+def test_blocks_come_in_order_with_their_shards_ready(ahead):
+    shards = Shards(slow=0.002)
+    for number, block in enumerate(run(shards, ahead)):
+        assert block == BLOCKS[number]
+        assert set(block) <= set(shards.ready)
+    assert number == len(BLOCKS) - 1
+
+
+def test_no_blocks_give_none():
+    assert list(run(Shards(), 10, [])) == []
+
+
+@pytest.mark.parametrize(("ahead", "taken"), [(0, 1), (10, 2), (15, 3), (20, 3), (1000, 5)])
+def test_so_many_samples_are_looked_ahead(ahead, taken):
+    seen = []
+
+    def blocks() -> Iterator[list[int]]:
+        for block in BLOCKS:
+            seen.append(block)
+            yield block
+
+    it = run(Shards(), ahead, blocks())
+    next(it)
+    assert seen == BLOCKS[:taken]
+    it.close()
+
+
+def test_later_shards_are_fetched_while_a_block_is_used():
+    shards = Shards()
+    it = run(shards, 1000)
+    next(it)
+    deadline = time.monotonic() + 60
+    while set(shards.ready) != {0, 1, 2, 3, 4, 5} and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert sorted(shards.ready) == [0, 1, 2, 3, 4, 5]
+    it.close()
+
+
+def test_a_shard_that_waits_already_is_not_asked_for_twice():
+    shards = Shards()
+    list(run(shards, 1000))
+    # Shard 0 again in the last block: the first had been used up by then, or not.
+    assert sorted(set(shards.ready)) == [0, 1, 2, 3, 4, 5]
+    assert shards.ready.count(1) == shards.ready.count(2) == 1
+
+
+@pytest.mark.parametrize("ahead", [0, 15, 1000, None])
+def test_a_failure_comes_at_the_block_that_needs_the_shard(ahead):
+    it = run(Shards(fail=3), ahead)
+    assert [next(it) for _ in range(3)] == BLOCKS[:3]
+    with pytest.raises(NotFound, match=r"shard 3 is missing"):
+        next(it)
+    assert threads() == []
+
+
+def test_a_failure_of_a_block_that_is_never_reached_is_not_raised():
+    it = run(Shards(fail=3), 1000)
+    next(it)
+    it.close()
+    assert threads() == []
+
+
+def test_closing_drops_what_has_not_begun():
+    gate = threading.Event()
+    begun = []
+
+    def ensure(shard: int) -> None:
+        begun.append(shard)
+        if shard:
+            gate.wait(60)
+
+    it = prefetched(
+        [[0], *([number] for number in range(1, 100))],
+        Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure),
+        whole,
+        Limits(1000),
+    )
+    assert next(it) == [0]
+    threading.Timer(0.05, gate.set).start()
+    it.close()
+    assert len(begun) < 20
+    assert threads() == []
+
+
+def test_no_threads_stay_after_the_end():
+    assert len(list(run(Shards(), 10))) == 5
+    assert threads() == []
+
+
+def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
+    seen: list[int] = []
+
+    def blocks() -> Iterator[list[int]]:
+        for number in range(200):
+            seen.append(number)
+            yield [number]
+
+    shards = Shards()
+    limits = Limits(bytes=1000, busy=100, active=2)
+    it = prefetched(blocks(), needs(shards, bytes=lambda _: 100), whole, limits)
+    ahead = []
+    for (number,) in it:
+        time.sleep(0.001)
+        ahead.append(len(seen) - number - 1)
+    assert ahead[0] == 1  # the first is not held up
+    assert max(ahead) in (9, 10)
+    assert sorted(shards.ready) == list(range(200))
+
+
+def test_what_a_block_needed_is_released_when_the_next_is_asked_for():
+    released: list[int] = []
+    it = prefetched(BLOCKS, needs(Shards(), release=released.append), whole, Limits(1000))
+    next(it)
+    assert released == []
+    next(it)
+    assert released == []  # 0 is needed by the last block, 1 by this one
+    next(it)
+    assert released == [1]
+    it.close()
+    assert sorted(released) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_thread_that_waits_for_another_process_lets_others_work():
+    from streamplug.plugin_kit.cancellation import idle
+
+    arrived = threading.Event()
+
+    def ensure(shard: int) -> None:
+        if shard == 0:
+            with idle():
+                assert arrived.wait(20)
+        else:
+            arrived.set()
+
+    wanted = Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure)
+    assert list(prefetched([[0, 1]], wanted, whole, Limits(active=1))) == [[0, 1]]
+
+
+def test_a_block_comes_in_parts_up_to_the_one_that_fails():
+    it = prefetched(
+        [[0, 1, 3, 2]],
+        needs(Shards(fail=3), split=lambda block: [[shard] for shard in block]),
+        whole,
+        Limits(),
+    )
+    assert [next(it), next(it)] == [[0], [1]]
+    with pytest.raises(NotFound, match="shard 3 is missing"):
+        next(it)
+
+
+def test_so_many_samples_ahead_are_never_exceeded_by_more_than_a_block():
+    seen = []
+
+    def blocks() -> Iterator[list[int]]:
+        for number in range(20):
+            seen.append(number)
+            yield [number]
+
+    for samples in (None, 1000):
+        seen.clear()
+        shards = Shards()
+        it = prefetched(blocks(), needs(shards), whole, Limits(samples, most=25))
+        for (number,) in it:
+            assert len(seen) - number - 1 <= 3
+        assert len(seen) == 20
+
+
+def test_what_begins_to_be_needed_is_claimed_before_it_is_ready_and_released_once():
+    told: list[tuple[str, int]] = []
+    lock = threading.Lock()
+
+    def tell(what: str, shard: int) -> None:
+        with lock:
+            told.append((what, shard))
+
+    wanted = Needs(
+        of=lambda block: block,
+        samples=lambda block: 10,
+        ensure=lambda shard: tell("ready", shard),
+        claim=lambda shard: tell("claim", shard),
+        release=lambda shard: tell("release", shard),
+    )
+    held: set[int] = set()
+    for block in prefetched(BLOCKS, wanted, whole, Limits(15)):
+        with lock:
+            held = {n for what, n in told if what == "claim"}
+        assert set(block) <= held
+    for shard in range(6):
+        mine = [what for what, n in told if n == shard]
+        assert mine == ["claim", "ready", "release"] * (len(mine) // 3)
+        assert mine
+
+
+def test_nothing_else_is_fetched_before_the_very_first_value_is_made():
+    shards, events = Shards(), []
+
+    def use(block: list[int]) -> Iterator[str]:
+        for part in "ab":
+            events.append((block[0], part, sorted(shards.ready)))
+            yield f"{block[0]}{part}"
+
+    it = prefetched([[0], [1], [2]], needs(shards), use, Limits(1000))
+    assert list(it) == ["0a", "0b", "1a", "1b", "2a", "2b"]
+    assert events[0] == (0, "a", [0])
+    assert events[-1] == (2, "b", [0, 1, 2])

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from streamplug.errors import AccessDenied
+from streamplug.transfer.tempdir import TemporaryDirectory
+
+HOLD = """
+import sys
+from streamplug.transfer.tempdir import TemporaryDirectory
+
+held = TemporaryDirectory()
+(held.path / "file").write_text("x")
+print(held.path, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def test_nothing_stays(place):
+    with TemporaryDirectory() as first, TemporaryDirectory() as second:
+        (first / "file").write_text("x")
+        assert first.parent == second.parent
+        assert first != second
+    assert list(place.iterdir()) == []
+
+
+def test_it_may_be_closed_twice(place):
+    directory = TemporaryDirectory()
+    directory.close()
+    directory.close()
+    assert not directory.path.exists()
+
+
+def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(place):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        held = process.stdout.readline().strip()
+        with TemporaryDirectory() as other:
+            assert sorted(path.name for path in other.parent.glob("*") if path.is_dir()) == sorted(
+                [held.rpartition("/")[2], other.name]
+            )
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    with TemporaryDirectory():
+        assert not list(place.glob(f"*/{held.rpartition('/')[2]}*"))
+    assert list(place.iterdir()) == []
+
+
+def test_a_place_that_somebody_else_has_made_is_refused(place, tmp_path_factory, monkeypatch):
+    with TemporaryDirectory() as mine:
+        home = mine.parent
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    home.symlink_to(elsewhere)
+    with pytest.raises(AccessDenied, match=r"nobody else can write to.*TMPDIR"):
+        TemporaryDirectory()
+    assert list(elsewhere.iterdir()) == []
+    home.unlink()
+    home.mkdir(mode=0o700)
+    uid = home.stat().st_uid
+    monkeypatch.setattr("streamplug.transfer.tempdir.temporary_home", lambda: home)
+    monkeypatch.setattr("os.getuid", lambda: uid + 1)
+    with pytest.raises(AccessDenied, match="nobody else can write to"):
+        TemporaryDirectory()
+    assert list(home.iterdir()) == []
+
+
+def test_a_place_of_ours_that_others_could_write_to_is_closed_to_them(place):
+    with TemporaryDirectory() as first:
+        first.parent.chmod(0o777)
+        with TemporaryDirectory() as second:
+            assert second.parent.stat().st_mode & 0o777 == 0o700

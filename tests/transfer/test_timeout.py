@@ -1,0 +1,191 @@
+"""Storages that hang, in whatever they are asked for, and do not listen when told to stop."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tenacity import wait_none
+
+from streamplug import MDSWriter, register_storage
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.plugin.registry import unregister
+from streamplug.transfer import watchdog as stall
+from streamplug.transfer.timeout import patient
+
+READS = ["read", "read_range", "read_ranges", "read_parts", "stat", "serves_ranges", "download"]
+
+
+class Hanging(AnyFsspec):
+    """A directory of which some questions are never answered."""
+
+    gate = threading.Event()
+    hangs: frozenset[str] = frozenset()
+    asked: tuple[str, ...] = ()
+
+    def __init__(self, url, **options):
+        super().__init__(url.replace("hanging://", "/"), **options)
+
+    def _wait(self, name):
+        if name in type(self).hangs:
+            type(self).asked += (name,)
+            type(self).gate.wait(600)
+
+
+def _hanging(name):
+    def method(self, *args):
+        self._wait(name)
+        return getattr(super(Hanging, self), name)(*args)
+
+    return method
+
+
+for _name in READS:
+    setattr(Hanging, _name, _hanging(_name))
+
+
+@pytest.fixture(autouse=True)
+def hanging(monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    Hanging.gate, Hanging.hangs, Hanging.asked = threading.Event(), frozenset(), ()
+    register_storage("hanging", Hanging)
+    yield
+    Hanging.gate.set()
+    unregister("storage", "hanging")
+
+
+def ask(storage, name, path):
+    arguments = {
+        "read_range": ("a", 1, 3), "read_ranges": ("a", [(0, 1), (2, 4)]), "download": ("a", path),
+        "read_parts": ([("a", 0, 1), ("a", 2, 4)],),
+    }  # fmt: skip
+    return getattr(storage, name)(*arguments.get(name, ("a",)))
+
+
+@pytest.mark.parametrize("name", READS)
+def test_whatever_hangs_is_given_up(tmp_path, name):
+    (tmp_path / "a").write_bytes(b"abcd")
+    Hanging.hangs = frozenset(READS)
+    storage = patient(Hanging(str(tmp_path)), 0.2)
+    with pytest.raises(Transient, match=rf"{tmp_path}/a: nothing arrived for 0.2 s"):
+        ask(storage, name, tmp_path / "copy")
+    # What is read is downloaded: so it is seen how much there is.
+    assert Hanging.asked[0] == ("download" if name == "read" else name)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_does_not_hang_is_as_without_patience(tmp_path):
+    (tmp_path / "a").write_bytes(b"abcd")
+    plain = AnyFsspec(str(tmp_path))
+    storage = patient(plain, 20.0)
+    assert (storage.url, storage.url_of("a")) == (plain.url, plain.url_of("a"))
+    for name in READS:
+        found = ask(storage, name, tmp_path / "copy")
+        assert found == ask(plain, name, tmp_path / "other")
+    assert (tmp_path / "copy").read_bytes() == b"abcd"
+    with pytest.raises(NotFound, match="nothing"):
+        storage.read("nothing")
+    storage.write("b", b"b")
+    storage.upload(tmp_path / "a", "c")
+    assert [found.key for found in storage.list()] == ["a", "b", "c", "copy", "other"]
+    storage.delete("b")
+    assert not storage.exists("b")
+    storage.close()
+
+
+def test_of_ranges_that_share_a_slow_line_none_is_given_up(tmp_path):
+    (tmp_path / "a").write_bytes(b"abcd")
+    (tmp_path / "b").write_bytes(b"efgh")
+    over = threading.Event()
+
+    class Slow(AnyFsspec):
+        def read_ranges(self, key, ranges):
+            if key == "a":
+                assert over.wait(60)
+            return super().read_ranges(key, ranges)
+
+    storage, found = patient(Slow(str(tmp_path)), 0.4), []
+    thread = threading.Thread(target=lambda: found.extend(storage.read_ranges("a", [(0, 2)])))
+    thread.start()
+    until = time.monotonic() + 1.2
+    while time.monotonic() < until:
+        assert storage.read_ranges("b", [(0, 4)]) == [b"efgh"]
+        time.sleep(0.01)
+    over.set()
+    thread.join(20)
+    assert found == [b"ab"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_who_is_left_behind_waits_no_longer(tmp_path, method):
+    context = multiprocessing.get_context(method)
+    here, there = context.Pipe()
+    worker = context.Process(target=_start, args=(method, str(tmp_path), there))
+    worker.start()
+    assert here.poll(60)
+    assert here.recv() == "waits"
+    worker.kill()
+    worker.join(60)
+    assert here.poll(60)
+    assert here.recv().endswith("/a: the process that this one works for is gone")
+
+
+def _start(method, place, pipe):
+    context = multiprocessing.get_context(method)
+    context.Process(target=_wait, args=(place, pipe)).start()
+
+
+def _wait(place, pipe):
+    class Tells(AnyFsspec):
+        def read_range(self, key, start, stop):
+            pipe.send("waits")
+            time.sleep(600)
+
+    try:
+        patient(Tells(place), 600).read_range("a", 0, 1)
+    except StorageError as error:
+        pipe.send(str(error))
+
+
+def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"abcd")
+    begin, failing = stall.on_thread, [RuntimeError("can't start new thread")]
+
+    def scarce(*told):
+        if failing:
+            raise failing.pop()
+        begin(*told)
+
+    monkeypatch.setattr(stall, "on_thread", scarce)
+    storage = patient(AnyFsspec(str(tmp_path)), 20.0)
+    with pytest.raises(Transient, match="can't start new thread; raise the limit of processes"):
+        storage.read_range("a", 0, 2)
+    assert storage.read_range("a", 0, 2) == b"ab"
+
+
+@pytest.mark.parametrize(
+    ("fetch", "hangs"),
+    [("shard", "download"), ("range", "read_ranges")],
+)
+def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, fetch, hangs):
+    far = tmp_path / "far"
+    with MDSWriter(out=far, columns={"n": "int"}) as out:
+        out.write({"n": 1})
+
+    def use():
+        return StreamingDataset(
+            remote=f"hanging:/{far}", local=str(tmp_path / "near"), fetch=fetch,
+            download_timeout=0.2, download_retry=1,
+        )[0]  # fmt: skip
+
+    Hanging.hangs = frozenset({hangs})
+    with pytest.raises(Transient, match=r"nothing arrived for 0.2 s"):
+        use()
+    assert hangs in Hanging.asked
+    Hanging.hangs = frozenset()
+    assert use() == {"n": 1}
