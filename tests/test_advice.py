@@ -77,7 +77,7 @@ def test_blocks_count_where_they_are_used(made, caplog, settings, told):
 
 
 @pytest.mark.parametrize(
-    ("lanes", "nodes", "told"),
+    ("canonical_nodes", "nodes", "told"),
     [
         (3, 2, "each node needs all shards, rather than 1/2"),
         (2, 4, "each node needs 1/2 of the shards, rather than 1/4"),
@@ -87,9 +87,13 @@ def test_blocks_count_where_they_are_used(made, caplog, settings, told):
         (None, 3, None),
     ],
 )
-def test_lanes_that_nodes_would_share_are_told_of(made, caplog, lanes, nodes, told):
+def test_canonical_nodes_that_nodes_would_share_are_told_of(
+    made, caplog, canonical_nodes, nodes, told
+):
     world = World(nodes=nodes)
-    data = StreamingDataset(local=made, batch_size=5, num_canonical_nodes=lanes, world=world)
+    data = StreamingDataset(
+        local=made, batch_size=5, num_canonical_nodes=canonical_nodes, world=world
+    )
     list(data.batches())
     assert len(texts(caplog)) == bool(told)
     assert all(told in text for text in texts(caplog))

@@ -233,7 +233,7 @@ def test_a_state_with_a_damaged_curriculum_is_refused(folders, past):
         ({"curriculum": {}}, r"steps \[\] must begin at 0"),
         (
             {"curriculum": {0: [1, 1, 1], "0": [1, 2, 3]}},
-            r"steps \[0, 0\] must begin at 0 and differ",
+            r"steps \[0, 0\] must begin at 0 and be distinct",
         ),
         ({"curriculum": {"first": [1, 1, 1]}}, "'first' is not a step"),
         ({"curriculum": {-1: [1, 1, 1]}}, "-1 is not a step"),

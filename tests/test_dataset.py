@@ -286,18 +286,18 @@ def test_an_epoch_is_filled_up_to_whole_batches(folder):
 )
 @given(
     total=st.sampled_from([1, 2, 6, 12]),
-    lanes=st.sampled_from([1, 2, 3, 500]),
+    canonical_nodes=st.sampled_from([1, 2, 3, 500]),
     algo=st.sampled_from([None, "window", "global"]),
     data=st.data(),
 )
-def test_global_batches_do_not_depend_on_the_world(folder, total, lanes, algo, data):
+def test_global_batches_do_not_depend_on_the_world(folder, total, canonical_nodes, algo, data):
     def global_steps(world: tuple[int, int]) -> list[list[int]]:
         nodes, local = world
         ranks = [
             StreamingDataset(
                 local=folder,
                 batch_size=total // (nodes * local),
-                num_canonical_nodes=lanes,
+                num_canonical_nodes=canonical_nodes,
                 shuffle=algo is not None,
                 shuffle_algo=algo or "window",
                 shuffle_block_size=20,

@@ -121,7 +121,7 @@ def test_a_name_that_is_right_is_not_in_the_way_of_the_error_of_the_place(watche
 # -- canonical nodes that nobody gives ----------------------------------------------------
 
 
-def lanes_of(folder, **options):
+def canonical_nodes_of(folder, **options):
     return StreamingDataset(local=folder, batch_size=2, **options).state_dict()[
         "num_canonical_nodes"
     ]
@@ -129,19 +129,19 @@ def lanes_of(folder, **options):
 
 @pytest.mark.parametrize("partition", ["orig", "relaxed", "elastic"])
 @pytest.mark.parametrize(
-    ("algo", "lanes"),
+    ("algo", "canonical_nodes"),
     [("py1s", 128), ("py2s", 128), ("py1e", 2), ("naive", 2), ("window", 2), ("global", 2)],
 )
-def test_the_default_does_not_depend_on_shuffling(folder, partition, algo, lanes):
+def test_the_default_does_not_depend_on_shuffling(folder, partition, algo, canonical_nodes):
     options = {"shuffle_algo": algo, "partition_algo": partition, "world": World(nodes=2)}
-    assert lanes_of(folder, **options) == lanes
+    assert canonical_nodes_of(folder, **options) == canonical_nodes
     if algo in CATALOG["shuffle"]:
         pytest.importorskip("streamplug_mosaic_shuffles")
-    assert lanes_of(folder, shuffle=True, **options) == lanes
+    assert canonical_nodes_of(folder, shuffle=True, **options) == canonical_nodes
 
 
 def test_those_that_are_given_count(folder):
-    assert lanes_of(folder, shuffle_algo="py1s", num_canonical_nodes=3) == 3
+    assert canonical_nodes_of(folder, shuffle_algo="py1s", num_canonical_nodes=3) == 3
 
 
 def test_the_table_says_what_the_algorithms_say():

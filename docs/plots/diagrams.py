@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from streamplug.plan.measures import shuffled
+from streamplug.plan.measures import make_epoch
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -96,7 +96,7 @@ def at(place: int) -> int:
 
 
 def epoch_of(ranks: int):
-    return shuffled(
+    return make_epoch(
         STARTS, make("shuffle", "window"), World(1, ranks), GLOBAL // ranks, canonical_nodes=2
     )
 
@@ -144,19 +144,21 @@ def draw_ranks(drawing: Drawing, ranks: int, steps: range, says: str) -> None:
 
 
 def plan() -> None:
-    drawing = Drawing("plan.svg", "From shards to lanes, to one order, to what each rank reads")
+    drawing = Drawing(
+        "plan.svg", "From shards to canonical nodes, to one order, to what each rank reads"
+    )
     drawing.text(12, drawing.y + 15, "3 shards", "h")
     for sample in range(12):
         left = LEFT + sample * CELL + int(colour(sample)[1]) * GAP
         drawing.cell(left, drawing.y, sample, colour(sample))
     drawing.y += 28
-    drawing.arrow("shuffle: shards dealt to lanes, samples mixed")
-    for lane in range(2):
-        drawing.text(12, drawing.y + 15, f"lane {lane}", "h")
-        for place, sample in enumerate(in_order()[lane::2]):
+    drawing.arrow("shuffle: shards dealt to canonical nodes, samples mixed")
+    for canonical_node in range(2):
+        drawing.text(12, drawing.y + 15, f"node {canonical_node}", "h")
+        for place, sample in enumerate(in_order()[canonical_node::2]):
             drawing.cell(LEFT + place * CELL, drawing.y, sample, colour(sample))
         drawing.y += 26
-    drawing.arrow("interleaved: a sample of each lane in turn")
+    drawing.arrow("interleaved: a sample of each canonical node in turn")
     draw_epoch(drawing)
     drawing.arrow("partition: which of them each rank reads")
     for ranks in (1, 2, 4):

@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 
-from streamplug.plan.measures import in_order, measure, reads, shards_of, shuffled
+from streamplug.plan.measures import iter_reads, make_epoch, measure, shards_of, to_epoch_order
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -59,7 +59,7 @@ STYLE = {
 
 
 def epoch(name: str, block: int = BLOCK):
-    return shuffled(
+    return make_epoch(
         STARTS, make("shuffle", name), WORLD, BATCH, canonical_nodes=2, block_size=block
     )
 
@@ -79,7 +79,9 @@ def save(figure: plt.Figure, name: str, title: str) -> None:
 
 def picture(name: str) -> np.ndarray:
     """Return where in the epoch the samples of each shard come, those of three shards in colour."""
-    ids = np.concatenate([in_order(part).ravel() for _, part in reads(epoch(name), WORLD, BATCH)])
+    ids = np.concatenate(
+        [to_epoch_order(part).ravel() for _, part in iter_reads(epoch(name), WORLD, BATCH)]
+    )
     cells = shards_of(ids, STARTS) * SHARDS + np.arange(len(ids)) // SHARD
     counts = np.bincount(cells, minlength=SHARDS**2).reshape(SHARDS, SHARDS)
     share = np.ceil(np.minimum(counts / SHARD * 12, 1) ** 0.5 * 8) / 8  # few levels, small files

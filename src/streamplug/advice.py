@@ -20,14 +20,20 @@ def _advise(about: tuple[object, ...], text: str) -> None:
 
 
 def on_order(
-    *, shuffle: str | None, block: int | None, lanes: int, samples: int, shards: int, world: World
+    *,
+    shuffle: str | None,
+    block: int | None,
+    canonical_nodes: int,
+    samples: int,
+    shards: int,
+    world: World,
 ) -> None:
     """Advise on how a run is ordered, in the first worker of the first rank.
 
     Args:
         shuffle: Name of the shuffle, or None.
         block: Over how many samples it mixes; None if it takes no account of that.
-        lanes: Canonical nodes.
+        canonical_nodes: Number of canonical nodes.
         samples: Of the data set.
         shards: Of the data set.
         world: Who reads it.
@@ -42,14 +48,14 @@ def on_order(
             f"of one or two shards, and samples mix with few others; give several shards' samples, such as "
             f"shuffle_block_size={min(_SHARDS, shards) * shard}",
         )
-    if lanes % world.nodes:
-        shared = gcd(lanes, world.nodes)
+    if canonical_nodes % world.nodes:
+        shared = gcd(canonical_nodes, world.nodes)
         share = f"1/{shared} of the shards" if shared > 1 else "all shards"
         _advise(
-            ("lanes", lanes, world.nodes),
-            f"num_canonical_nodes={lanes} on {world.nodes} nodes: each node needs {share}, rather than "
-            f"1/{world.nodes}; give a multiple of the number of nodes to a new run, and continue this one on "
-            "a number of nodes that divides it",
+            ("canonical_nodes", canonical_nodes, world.nodes),
+            f"num_canonical_nodes={canonical_nodes} on {world.nodes} nodes: each node needs {share}, "
+            f"rather than 1/{world.nodes}; give a multiple of the number of nodes to a new run, and continue "
+            "this one on a number of nodes that divides it",
         )
 
 

@@ -17,7 +17,7 @@ from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.mixing import Sampling, make_run, streams_of
 from streamplug.open_stream import contents_of
 from streamplug.order_options import OrderOptions
-from streamplug.plan import Contents
+from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import blank, registrations, restore
 from streamplug.read import chosen, chosen_one
 from streamplug.stream import Stream, read_all
@@ -63,8 +63,9 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         batching_method: What a batch is made of. ``"random"``: whatever the order brings.
             ``"stratified"``: each rank's part of each batch has all streams by their shares.
             ``"per_stream"``: a global batch is of one stream; ``"device_per_stream"``: a rank's batch.
-        num_canonical_nodes: Into how many lanes the order is split; None for the default of `shuffle_algo`,
-            shuffled or not: the number of nodes when the run begins, 64 times that with py1s and py2s.
+        num_canonical_nodes: Number of canonical nodes into which the order is split; None for the default
+            of `shuffle_algo`, shuffled or not: the number of nodes when the run begins, 64 times that with
+            py1s and py2s.
         batch_size: Samples per batch of one rank; must be the loader's. None, for a single rank
             without workers, counts every sample as a batch.
         shuffle: Whether to shuffle.
@@ -158,14 +159,21 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
-        contents = self._open_streams(columns, allow_unsafe_types)
+        fingerprint = self._open_streams(columns, allow_unsafe_types)
         self._run = make_run(
-            sampling, self.streams, self._reader, options, contents=contents, batch_size=batch_size
+            sampling,
+            self.streams,
+            self._reader,
+            options,
+            fingerprint=fingerprint,
+            batch_size=batch_size,
         )
 
     _read = staticmethod(read_all)  # a subclass may read something else of them
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:
+    def _open_streams(
+        self, columns: Sequence[str] | None, allow_unsafe: bool
+    ) -> DatasetFingerprint:
         """Open what is read, and describe it for states."""
         opened = [stream.open(self._watch.observer) for stream in self.streams]
         for stream in opened:

@@ -80,7 +80,7 @@ def where(
         raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")
     epoch = _epoch(run, epoch)
     for place in run.epoch(epoch, world).where(world, run.batch, sample):
-        yield Use(epoch, place.step, place.rank, place.place, sample, *reader.locate(sample))
+        yield Use(epoch, place.step, place.rank, place.position, sample, *reader.locate(sample))
 
 
 def _epoch(run: Run, epoch: int | None) -> int:

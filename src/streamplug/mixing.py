@@ -12,8 +12,8 @@ from streamplug.config import parse_count, whole_number
 from streamplug.errors import ConfigError
 from streamplug.order_options import OrderOptions, check_choice
 from streamplug.plan import (
-    Contents,
     Curriculum,
+    DatasetFingerprint,
     Mixture,
     Planner,
     choose_per_stream,
@@ -61,7 +61,7 @@ class Sampling:
         """
         if self.curriculum is None:
             return
-        if any(stream.weight.given for stream in streams):
+        if any(stream.weight.options for stream in streams):
             raise ConfigError(
                 "curriculum= takes the place of the streams' proportion, repeat and choose"
             )
@@ -129,7 +129,7 @@ def mix(
     size = None if sampling.epoch_size is None else int(sampling.epoch_size)
     sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
     if sampling.curriculum is not None:
-        return Curriculum.read(sampling.curriculum, sizes, sum(sizes) if size is None else size)
+        return Curriculum.parse(sampling.curriculum, sizes, sum(sizes) if size is None else size)
     weights = [stream.weight for stream in streams]
     choose = choose_per_stream(sizes, weights, size, options.shuffle_seed)
     shares = proportion_per_stream(sizes, weights, size, choose)
@@ -144,7 +144,7 @@ def make_run(
     reader: Samples,
     options: OrderOptions,
     *,
-    contents: Contents,
+    fingerprint: DatasetFingerprint,
     batch_size: int | None,
 ) -> Run:
     """Return the run over some streams.
@@ -154,7 +154,7 @@ def make_run(
         streams: What is said of each.
         reader: Their samples.
         options: What is asked of the order.
-        contents: What their shards are.
+        fingerprint: Of their shards.
         batch_size: Samples per batch of one rank, or None.
 
     Raises:
@@ -163,4 +163,4 @@ def make_run(
     starts, shards = reader.starts, reader.stream_shards
     mixture = mix(sampling, streams, starts, shards, options)
     planner = Planner(starts, shards, mixture, options.algorithm(), shuffled=options.shuffle)
-    return Run(planner, contents, batch_size, options)
+    return Run(planner, fingerprint, batch_size, options)

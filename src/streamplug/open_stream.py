@@ -10,7 +10,7 @@ from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import Index, check_agreement, shards_digest
-from streamplug.plan import Contents
+from streamplug.plan import DatasetFingerprint
 from streamplug.read import OpenShards, RangeShards, Reader, Samples
 from streamplug.scan.multifile_storage import source_of
 from streamplug.transfer.options import DOWNLOAD_TIMEOUT
@@ -89,7 +89,7 @@ def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Sam
     return Reader([stream.index.starts for stream in opened], shards)
 
 
-def contents_of(opened: Sequence[OpenStream], starts: Int64) -> Contents:
+def contents_of(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
     """Describe some streams for states.
 
     Args:
@@ -99,4 +99,4 @@ def contents_of(opened: Sequence[OpenStream], starts: Int64) -> Contents:
     digests = [stream.index.digest for stream in opened]
     # That of a single stream may be known without looking at every shard.
     digest = digests[0] if len(digests) == 1 else shards_digest(starts)
-    return Contents(digest, [len(stream.index) for stream in opened], digests)
+    return DatasetFingerprint(digest, [len(stream.index) for stream in opened], digests)

@@ -11,7 +11,7 @@ from streamplug.clock import EpochClock, Loop, private_cells
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.order_options import OrderOptions
-from streamplug.plan import Contents, Curriculum, Epoch, Planner, Setting, state
+from streamplug.plan import Curriculum, DatasetFingerprint, Epoch, EpochConfig, Planner, state
 from streamplug.types import World
 
 _MOST = 1 << 20
@@ -31,23 +31,27 @@ class Run:
     """
 
     def __init__(
-        self, planner: Planner, contents: Contents, batch_size: int | None, options: OrderOptions
+        self,
+        planner: Planner,
+        fingerprint: DatasetFingerprint,
+        batch_size: int | None,
+        options: OrderOptions,
     ) -> None:
         """Describe a run.
 
         Args:
             planner: Makes the epochs.
-            contents: What the shards are.
+            fingerprint: Of the shards.
             batch_size: Samples per batch of one rank.
             options: What is asked of the order.
         """
         self.batch_size, self.options = batch_size, options
         self.clock = EpochClock(private_cells())
-        self._planner, self._contents = planner, contents
+        self._planner, self._fingerprint = planner, fingerprint
         # Where the run began on another world: its canonical nodes, nodes and batch size.
-        self._lanes: int | None = None
-        self._first_nodes: int | None = None
-        self._first_batch: int | None = None
+        self._canonical_nodes: int | None = None
+        self._initial_nodes: int | None = None
+        self._initial_batch_size: int | None = None
         # Epochs begun, epoch and step of what was handed out last in this process.
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
@@ -70,13 +74,13 @@ class Run:
             PluginError: If there is no such shuffle.
         """
         options = replace(self.options, **changes)
-        planner = self._planner.ordered(options.algorithm(), shuffled=options.shuffle)
-        return Run(planner, self._contents, batch_size, options)
+        planner = self._planner.with_algorithm(options.algorithm(), shuffled=options.shuffle)
+        return Run(planner, self._fingerprint, batch_size, options)
 
     @property
-    def first_nodes(self) -> int | None:
+    def initial_nodes(self) -> int | None:
         """Number of nodes that the state says which was loaded; None if none was, or it says nothing."""
-        return self._first_nodes
+        return self._initial_nodes
 
     @property
     def planner(self) -> Planner:
@@ -116,7 +120,7 @@ class Run:
             ConfigError: If there are none, or this world cannot be served.
         """
         self._check_size()
-        return self._planner.length(world, self.batch, self._setting(world))
+        return self._planner.length(world, self.batch, self._epoch_config(world))
 
     def epoch(self, number: int, world: World) -> Epoch:
         """Return an epoch.
@@ -125,14 +129,14 @@ class Run:
             ConfigError: As `length`.
         """
         self._check_size()
-        setting = self._setting(world)
+        config = self._epoch_config(world)
         key = (number, world.nodes, world.ranks_per_node, self._order(world))
         if self._epoch is None or self._epoch[0] != key:
-            self._advise(world, setting)
-            self._epoch = (key, self._planner.epoch(number, world, self.batch, setting))
+            self._advise(world, config)
+            self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
         return self._epoch[1]
 
-    def _advise(self, world: World, setting: Setting) -> None:
+    def _advise(self, world: World, config: EpochConfig) -> None:
         if self.clock.begun() > 1:  # workers of the first epoch have said it
             return
         # Only some shuffles take account of blocks: who names a size knows that his does.
@@ -141,8 +145,8 @@ class Run:
         advice.on_batches(self.batch_size, world)
         advice.on_order(
             shuffle=shuffle,
-            block=setting.block_size if blocks else None,
-            lanes=setting.lanes,
+            block=config.block_size if blocks else None,
+            canonical_nodes=config.canonical_nodes,
             samples=self._planner.samples,
             shards=self._planner.shards,
             world=world,
@@ -152,38 +156,38 @@ class Run:
         if not self._planner.size:
             raise ConfigError("an epoch of the data set has no samples")
 
-    def _setting(self, world: World) -> Setting:
+    def _epoch_config(self, world: World) -> EpochConfig:
         options, algorithm = self.options, self._planner.algorithm
-        lanes = options.canonical_nodes(world.nodes, self._lanes)
-        if options.elastic:  # more lanes than samples are of no use
-            lanes = max(min(lanes, self._planner.size), 1)
-        return Setting(
+        canonical_nodes = options.canonical_nodes(world.nodes, self._canonical_nodes)
+        if options.elastic:  # more canonical nodes than samples are of no use
+            canonical_nodes = max(min(canonical_nodes, self._planner.size), 1)
+        return EpochConfig(
             seed=options.shuffle_seed,
-            lanes=lanes,
-            block_size=options.shuffle_block_size or algorithm.default_block_size(lanes),
-            partition=options.partition_algo,
-            first_nodes=self._first_nodes or world.nodes,
-            batching=options.batching_method,
-            unit=self._first_batch or self.batch,
+            canonical_nodes=canonical_nodes,
+            block_size=options.shuffle_block_size or algorithm.default_block_size(canonical_nodes),
+            partition_algo=options.partition_algo,
+            initial_nodes=self._initial_nodes or world.nodes,
+            batching_method=options.batching_method,
+            initial_batch_size=self._initial_batch_size or self.batch,
         )
 
-    def identity(self, world: World) -> state.Identity:
+    def identity(self, world: World) -> state.OrderIdentity:
         """Return what makes this run's order what it is."""
-        setting, planner = self._setting(world), self._planner
-        return state.Identity(
+        config, planner = self._epoch_config(world), self._planner
+        return state.OrderIdentity(
             size=planner.samples,
-            shards=self._contents.digest,
+            shards=self._fingerprint.digest,
             global_batch=self.batch * world.ranks,
             epoch_size=planner.size,
             streams=planner.streams,
             shuffle_algo=self.options.used_shuffle,
-            shuffle_seed=setting.seed,
-            shuffle_block_size=setting.block_size,
-            num_canonical_nodes=setting.lanes,
-            partition_algo=setting.partition,
-            batching_method=setting.batching,
+            shuffle_seed=config.seed,
+            shuffle_block_size=config.block_size,
+            num_canonical_nodes=config.canonical_nodes,
+            partition_algo=config.partition_algo,
+            batching_method=config.batching_method,
             **planner.mixture.identity(),
-            contents=self._contents,
+            fingerprint=self._fingerprint,
         )
 
     # -- where it stands --------------------------------------------------------
@@ -292,12 +296,16 @@ class Run:
 
     def state_at(self, world: World, epoch: int, step: int) -> dict[str, Any]:
         """Return the state of a run that has done everything before a step."""
-        setting = self._setting(world)
-        first_batch = setting.unit if setting.batching == "device_per_stream" else None
-        saved = state.save(self.identity(world), epoch, step, setting.first_nodes, first_batch)
+        config = self._epoch_config(world)
+        initial_batch_size = (
+            config.initial_batch_size if config.batching_method == "device_per_stream" else None
+        )
+        saved = state.save(
+            self.identity(world), epoch, step, config.initial_nodes, initial_batch_size
+        )
         if isinstance(self._planner.mixture, Curriculum):
             at = self._step_of_run(world, epoch, step)
-            saved["curriculum"] = self._planner.mixture.until(at)
+            saved["curriculum"] = self._planner.mixture.changes_until(at)
         return saved
 
     def _step_of_run(self, world: World, epoch: int, step: int) -> int:
@@ -311,13 +319,18 @@ class Run:
         """
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
-        before = (self._lanes, self._first_nodes, self._first_batch, self.batch_size)
+        before = (
+            self._canonical_nodes,
+            self._initial_nodes,
+            self._initial_batch_size,
+            self.batch_size,
+        )
         order = self._order(world)
         batch = _positive(saved, "global_batch")
         # What nobody asked for is as it was there.
-        self._lanes = _positive(saved, "num_canonical_nodes")
-        self._first_nodes = _positive(saved, "initial_physical_nodes")
-        self._first_batch = _positive(saved, "initial_batch_size")
+        self._canonical_nodes = _positive(saved, "num_canonical_nodes")
+        self._initial_nodes = _positive(saved, "initial_physical_nodes")
+        self._initial_batch_size = _positive(saved, "initial_batch_size")
         if self.batch_size is None and batch and batch % world.ranks == 0:
             self.batch_size = batch // world.ranks
         try:
@@ -325,9 +338,14 @@ class Run:
             self._check_place(saved, epoch, step, world)
             if isinstance(self._planner.mixture, Curriculum):
                 at = self._step_of_run(world, epoch, step)
-                self._planner.mixture = self._planner.mixture.continued(saved, at)
+                self._planner.mixture = self._planner.mixture.resume(saved, at)
         except BaseException:
-            self._lanes, self._first_nodes, self._first_batch, self.batch_size = before
+            (
+                self._canonical_nodes,
+                self._initial_nodes,
+                self._initial_batch_size,
+                self.batch_size,
+            ) = before
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
 
@@ -336,8 +354,9 @@ class Run:
         # Each stream may fill up a batch of its own, and ranks may repeat some.
         steps = -(-size // total) + len(self._planner.streams) + world.ranks
         if not self.options.elastic:
-            # Each lane of a stream may be filled up for any world, of no more ranks than a batch has samples.
-            steps += 3 * self._setting(world).lanes * len(self._planner.streams)
+            # Each canonical node of a stream may be filled up for any world of at most as many ranks as a
+            # batch has samples.
+            steps += 3 * self._epoch_config(world).canonical_nodes * len(self._planner.streams)
         if step > steps or (epoch + 1) * (size + steps * total) >= _FAR:
             raise StateError(
                 f"the state is at epoch {epoch}, sample {saved['sample_in_epoch']}; "
@@ -354,11 +373,11 @@ class Run:
             raise ConfigError("begin the run with curriculum= to change the streams' proportions")
         epoch, step = self.clock.next()
         at = self._step_of_run(world, epoch, step)
-        self._planner.mixture = self._planner.mixture.changed(at, proportions)
+        self._planner.mixture = self._planner.mixture.with_change(at, proportions)
         self._continue(epoch, step, changed=True)
 
     def _order(self, world: World) -> tuple[object, ...]:
-        return self.batch_size, self._setting(world), self._planner.mixture
+        return self.batch_size, self._epoch_config(world), self._planner.mixture
 
     def _continue(self, epoch: int, step: int, *, changed: bool) -> None:
         self.version += changed

@@ -29,25 +29,25 @@ BATCH, RANKS, SHARD, SEED = 256, 8, 10_000, 9176
 
 
 def of_streamplug(samples: int) -> Callable[[], Any]:
-    from streamplug.plan import Mixture, Planner, Setting
+    from streamplug.plan import EpochConfig, Mixture, Planner
     from streamplug.plugin import make
     from streamplug.types import World
 
     starts = np.arange(samples // SHARD + 1, dtype=np.int64) * SHARD
     algorithm = make("shuffle", "window")
-    mixture = Mixture((samples,), "balanced", 1, exact=False)
+    mixture = Mixture((samples,), "balanced", 1, mosaic_sampling=False)
     planner = Planner(starts, [0, len(starts) - 1], mixture, algorithm, shuffled=True)
-    setting = Setting(
+    config = EpochConfig(
         seed=SEED,
-        lanes=algorithm.default_canonical_nodes(1),
+        canonical_nodes=algorithm.default_canonical_nodes(1),
         block_size=algorithm.default_block_size(1),
-        partition="elastic",
-        first_nodes=1,
-        batching="random",
-        unit=BATCH,
+        partition_algo="elastic",
+        initial_nodes=1,
+        batching_method="random",
+        initial_batch_size=BATCH,
     )
     world = World(1, RANKS)
-    return lambda: planner.epoch(0, world, BATCH, setting).ids(world, BATCH, np.zeros(1, np.int64))
+    return lambda: planner.epoch(0, world, BATCH, config).ids(world, BATCH, np.zeros(1, np.int64))
 
 
 def of_mosaic(samples: int) -> Callable[[], Any]:

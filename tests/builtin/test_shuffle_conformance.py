@@ -15,7 +15,7 @@ class TestNone(ShuffleTests):
     golden: ClassVar = {
         "small": "7270490e6074389d",
         "uneven": "45b8d516d027b153",
-        "lanes": "45b8d516d027b153",
+        "canonical_nodes": "45b8d516d027b153",
         "epoch": "45b8d516d027b153",
         "seed": "45b8d516d027b153",
         "large": "1e1067546a0573ba",
@@ -27,7 +27,7 @@ class TestWindow(ShuffleTests):
     golden: ClassVar = {
         "small": "18dec8d96f14f612",
         "uneven": "46e62e979537e279",
-        "lanes": "7c8dbfd6ee82386b",
+        "canonical_nodes": "7c8dbfd6ee82386b",
         "epoch": "3aa6e125bbb93994",
         "seed": "abfcf57bd405584d",
         "large": "e26505f651e009de",
@@ -39,13 +39,13 @@ class TestGlobal(ShuffleTests):
     golden: ClassVar = {
         "small": "bb9244b02fe1502a",
         "uneven": "39583831ef36f0f4",
-        "lanes": "39583831ef36f0f4",
+        "canonical_nodes": "39583831ef36f0f4",
         "epoch": "4fbddb2f577bff34",
         "seed": "06f4ea03063fa396",
         "large": "ef21cbd9824cf179",
     }
     deviations: ClassVar = {
-        "test_lanes_keep_their_samples_from_epoch_to_epoch": "it mixes over all shards and lanes"
+        "test_canonical_nodes_keep_their_samples_from_epoch_to_epoch": "it mixes over all shards"
     }
 
 
@@ -61,7 +61,7 @@ class TestEager(ShuffleTests):
     cls = Whole
     eager = True
     deviations: ClassVar = {
-        "test_lanes_keep_their_samples_from_epoch_to_epoch": "it mixes over all shards and lanes"
+        "test_canonical_nodes_keep_their_samples_from_epoch_to_epoch": "it mixes over all shards"
     }
 
 
@@ -96,7 +96,7 @@ class Unmoved(Whole):
         (Forgetful, "test_instances_agree"),
         (Forgetful, "test_another_process_agrees"),
         (Unmoved, "test_order_differs_by_seed_and_epoch"),
-        (Whole, "test_lanes_keep_their_samples_from_epoch_to_epoch"),
+        (Whole, "test_canonical_nodes_keep_their_samples_from_epoch_to_epoch"),
         (Whole, "test_far_positions_cost_no_more"),
     ],
 )

@@ -216,7 +216,7 @@ def test_over_many_seeds_every_id_comes_everywhere(size):
 # -- window ---------------------------------------------------------------------------
 
 BLOCK = 1000
-"""Samples of a block; a lane has 200 of them, and only whole ones are looked at."""
+"""Samples of a block; a canonical node has 200 of them, and only whole ones are looked at."""
 
 
 def window_places(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -262,9 +262,13 @@ def test_a_window_order_mixes_its_blocks_evenly_and_leaves_no_edge(seed):
 
 
 def test_a_single_pass_would_be_found_out():
-    def first_only(seed, epoch, use, lane, block):
+    def first_only(seed, epoch, use, canonical_node, block):
         unmixed = mock.Mock()  # its shuffle() does nothing
-        return unmixed if use == draws.SECOND else draws.generator(seed, epoch, use, lane, block)
+        return (
+            unmixed
+            if use == draws.SECOND
+            else draws.generator(seed, epoch, use, canonical_node, block)
+        )
 
     with mock.patch.object(window, "generator", first_only):
         assert least_crossed(0) == 0
@@ -272,8 +276,8 @@ def test_a_single_pass_would_be_found_out():
 
 
 def test_a_pass_that_leaves_neighbours_together_would_be_found_out():
-    def turned(seed, epoch, use, lane, block):
-        it = draws.generator(seed, epoch, use, lane, block)
+    def turned(seed, epoch, use, canonical_node, block):
+        it = draws.generator(seed, epoch, use, canonical_node, block)
         if use not in (draws.FIRST, draws.SECOND):
             return it
         by = int(it.integers(BLOCK))

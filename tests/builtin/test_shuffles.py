@@ -18,91 +18,123 @@ from streamplug_testing.memory import takes_less
 from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
 from streamplug.interfaces import EagerOrder, Order
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plugin import make
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shuffles.json").read_text())
 
 algorithms = st.sampled_from(["none", "window", "global"])
 shards = st.lists(st.integers(0, 60), min_size=1, max_size=12)
-lanes_of = st.integers(1, 7)
+canonical_nodes_of = st.integers(1, 7)
 blocks = st.sampled_from([1, 2, 3, 7, 16, 64, 1000, 1 << 40])
 seeds = st.integers(0, 1 << 70)
 epochs = st.integers(0, 1 << 40)
 
 
 def order(
-    name: str, sizes: list[int], lanes: int = 1, seed: int = 9176, epoch: int = 0, block: int = 16
+    name: str,
+    sizes: list[int],
+    canonical_nodes: int = 1,
+    seed: int = 9176,
+    epoch: int = 0,
+    block: int = 16,
 ) -> Order:
     return make("shuffle", name).order(
         np.cumsum([0, *sizes], dtype=np.int64),
-        canonical_nodes=lanes,
+        canonical_nodes=canonical_nodes,
         seed=seed,
         epoch=epoch,
         block_size=block,
     )
 
 
-def lanes_in(it: Order, total: int, lanes: int) -> list[list[int]]:
-    lengths = np.diff(lane_bounds(total, lanes)).tolist()
-    return [it.take(lane, 0, length).tolist() for lane, length in enumerate(lengths)]
+def canonical_nodes_in(it: Order, total: int, canonical_nodes: int) -> list[list[int]]:
+    lengths = np.diff(canonical_node_bounds(total, canonical_nodes)).tolist()
+    return [
+        it.take(canonical_node, 0, length).tolist() for canonical_node, length in enumerate(lengths)
+    ]
 
 
-def digest(it: Order, total: int, lanes: int) -> str:
-    ids = np.concatenate([np.array(lane, np.int64) for lane in lanes_in(it, total, lanes)])
+def digest(it: Order, total: int, canonical_nodes: int) -> str:
+    ids = np.concatenate(
+        [
+            np.array(canonical_node, np.int64)
+            for canonical_node in canonical_nodes_in(it, total, canonical_nodes)
+        ]
+    )
     return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()
 
 
 @settings(deadline=None)
-@given(algorithms, shards, lanes_of, seeds, epochs, blocks)
-def test_every_order_has_each_id_once(name, sizes, lanes, seed, epoch, block):
+@given(algorithms, shards, canonical_nodes_of, seeds, epochs, blocks)
+def test_every_order_has_each_id_once(name, sizes, canonical_nodes, seed, epoch, block):
     total = sum(sizes)
-    found = lanes_in(order(name, sizes, lanes, seed, epoch, block), total, lanes)
-    assert sorted(i for lane in found for i in lane) == list(range(total))
+    found = canonical_nodes_in(
+        order(name, sizes, canonical_nodes, seed, epoch, block), total, canonical_nodes
+    )
+    assert sorted(i for canonical_node in found for i in canonical_node) == list(range(total))
 
 
 @settings(deadline=None)
-@given(algorithms, shards, lanes_of, seeds, blocks, st.data())
-def test_single_positions_are_those_of_the_whole(name, sizes, lanes, seed, block, data):
-    it = order(name, sizes, lanes, seed, 3, block)
-    whole = lanes_in(order(name, sizes, lanes, seed, 3, block), sum(sizes), lanes)
-    lane = data.draw(st.sampled_from([c for c in range(lanes) if whole[c]] or [0]))
-    length = len(whole[lane])
+@given(algorithms, shards, canonical_nodes_of, seeds, blocks, st.data())
+def test_single_positions_are_those_of_the_whole(name, sizes, canonical_nodes, seed, block, data):
+    it = order(name, sizes, canonical_nodes, seed, 3, block)
+    whole = canonical_nodes_in(
+        order(name, sizes, canonical_nodes, seed, 3, block), sum(sizes), canonical_nodes
+    )
+    canonical_node = data.draw(
+        st.sampled_from([c for c in range(canonical_nodes) if whole[c]] or [0])
+    )
+    length = len(whole[canonical_node])
     if length:
         asked = data.draw(st.lists(st.integers(0, length - 1), max_size=20))
-        found = it.at(lane, np.array(asked, np.int64))
-        assert found.tolist() == [whole[lane][position] for position in asked]
+        found = it.at(canonical_node, np.array(asked, np.int64))
+        assert found.tolist() == [whole[canonical_node][position] for position in asked]
         assert found.dtype == np.int64
     start = data.draw(st.integers(0, length))
     stop = data.draw(st.integers(start, length))
-    assert it.take(lane, start, stop).tolist() == whole[lane][start:stop]
+    assert it.take(canonical_node, start, stop).tolist() == whole[canonical_node][start:stop]
 
 
 @settings(deadline=None)
-@given(shards, lanes_of, seeds, blocks, epochs, epochs)
-def test_a_lane_of_window_keeps_its_samples_across_epochs(sizes, lanes, seed, block, one, other):
-    first = lanes_in(order("window", sizes, lanes, seed, one, block), sum(sizes), lanes)
-    second = lanes_in(order("window", sizes, lanes, seed, other, block), sum(sizes), lanes)
-    assert [sorted(lane) for lane in first] == [sorted(lane) for lane in second]
+@given(shards, canonical_nodes_of, seeds, blocks, epochs, epochs)
+def test_a_canonical_node_of_window_keeps_its_samples_across_epochs(
+    sizes, canonical_nodes, seed, block, one, other
+):
+    first = canonical_nodes_in(
+        order("window", sizes, canonical_nodes, seed, one, block), sum(sizes), canonical_nodes
+    )
+    second = canonical_nodes_in(
+        order("window", sizes, canonical_nodes, seed, other, block), sum(sizes), canonical_nodes
+    )
+    assert [sorted(canonical_node) for canonical_node in first] == [
+        sorted(canonical_node) for canonical_node in second
+    ]
 
 
-def test_lanes_of_window_share_few_shards():
+def test_canonical_nodes_of_window_share_few_shards():
     sizes = [50] * 40
     owner = np.repeat(np.arange(40), 50)
-    found = lanes_in(order("window", sizes, 4, block=100), 2000, 4)
-    per_lane = [set(owner[lane].tolist()) for lane in found]
-    assert sum(len(part) for part in per_lane) <= 40 + 3
+    found = canonical_nodes_in(order("window", sizes, 4, block=100), 2000, 4)
+    per_canonical_node = [set(owner[canonical_node].tolist()) for canonical_node in found]
+    assert sum(len(part) for part in per_canonical_node) <= 40 + 3
 
 
 @settings(deadline=None)
-@given(shards, lanes_of, seeds, epochs, st.sampled_from([1, 2, 3, 7, 16, 64]))
-def test_window_moves_a_sample_less_than_two_blocks(sizes, lanes, seed, epoch, block):
+@given(shards, canonical_nodes_of, seeds, epochs, st.sampled_from([1, 2, 3, 7, 16, 64]))
+def test_window_moves_a_sample_less_than_two_blocks(sizes, canonical_nodes, seed, epoch, block):
     total = sum(sizes)
-    mixed = lanes_in(order("window", sizes, lanes, seed, epoch, block), total, lanes)
-    plain = lanes_in(order("window", sizes, lanes, seed, epoch, 1), total, lanes)
-    for lane, stored in zip(mixed, plain):
+    mixed = canonical_nodes_in(
+        order("window", sizes, canonical_nodes, seed, epoch, block), total, canonical_nodes
+    )
+    plain = canonical_nodes_in(
+        order("window", sizes, canonical_nodes, seed, epoch, 1), total, canonical_nodes
+    )
+    for canonical_node, stored in zip(mixed, plain):
         place = {i: position for position, i in enumerate(stored)}
-        assert all(abs(place[i] - position) < 2 * block for position, i in enumerate(lane))
+        assert all(
+            abs(place[i] - position) < 2 * block for position, i in enumerate(canonical_node)
+        )
 
 
 def test_window_mixes_over_a_block_without_edges():
@@ -148,15 +180,15 @@ def test_epochs_and_seeds_differ(name):
 
 
 def test_stored_order_is_the_same_in_all_epochs_and_seeds():
-    assert lanes_in(order("none", [3, 0, 4], 2, 5, 9), 7, 2) == [[0, 1, 2], [3, 4, 5, 6]]
+    assert canonical_nodes_in(order("none", [3, 0, 4], 2, 5, 9), 7, 2) == [[0, 1, 2], [3, 4, 5, 6]]
 
 
 @settings(deadline=None, max_examples=30)
-@given(algorithms, shards, lanes_of, seeds, epochs, blocks)
-def test_instances_agree(name, sizes, lanes, seed, epoch, block):
-    arguments = (name, sizes, lanes, seed, epoch, block)
+@given(algorithms, shards, canonical_nodes_of, seeds, epochs, blocks)
+def test_instances_agree(name, sizes, canonical_nodes, seed, epoch, block):
+    arguments = (name, sizes, canonical_nodes, seed, epoch, block)
     one, other = order(*arguments), order(*arguments)
-    assert digest(one, sum(sizes), lanes) == digest(other, sum(sizes), lanes)
+    assert digest(one, sum(sizes), canonical_nodes) == digest(other, sum(sizes), canonical_nodes)
 
 
 @pytest.mark.parametrize("name", ["none", "window", "global"])
@@ -171,9 +203,14 @@ def test_an_algorithm_that_was_pickled_gives_the_same_order(name):
 )
 def test_orders_are_those_of_earlier_releases(case):
     it = order(
-        case["algo"], case["sizes"], case["lanes"], case["seed"], case["epoch"], case["block"]
+        case["algo"],
+        case["sizes"],
+        case["canonical_nodes"],
+        case["seed"],
+        case["epoch"],
+        case["block"],
     )
-    assert digest(it, sum(case["sizes"]), case["lanes"]) == case["sha256"]
+    assert digest(it, sum(case["sizes"]), case["canonical_nodes"]) == case["sha256"]
 
 
 def test_a_window_order_does_not_travel():
@@ -202,47 +239,53 @@ def test_an_eager_order_holds_its_ids():
 
 
 @settings(deadline=None)
-@given(algorithms, shards.filter(any), lanes_of, seeds, blocks, st.data())
-def test_finds_where_an_id_comes(name, sizes, lanes, seed, block, data):
-    it = order(name, sizes, lanes, seed, 3, block)
+@given(algorithms, shards.filter(any), canonical_nodes_of, seeds, blocks, st.data())
+def test_finds_where_an_id_comes(name, sizes, canonical_nodes, seed, block, data):
+    it = order(name, sizes, canonical_nodes, seed, 3, block)
     wanted = data.draw(st.integers(0, sum(sizes) - 1))
-    lane, position = it.find(wanted)
-    assert it.take(lane, position, position + 1).tolist() == [wanted]
+    canonical_node, position = it.find(wanted)
+    assert it.take(canonical_node, position, position + 1).tolist() == [wanted]
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.integers(1, 9), shards.filter(any), lanes_of, blocks)
-def test_shards_in_groups_are_shuffled_as_well(limit, sizes, lanes, block):
+@given(st.integers(1, 9), shards.filter(any), canonical_nodes_of, blocks)
+def test_shards_in_groups_are_shuffled_as_well(limit, sizes, canonical_nodes, block):
     with mock.patch.object(window, "MAX_GROUPS", limit):
-        again = lanes_in(order("window", sizes, lanes, 5, 4, block), sum(sizes), lanes)
-        it = order("window", sizes, lanes, 5, 3, block)
-        found = lanes_in(it, sum(sizes), lanes)
-    for lane, ids in enumerate(found):
+        again = canonical_nodes_in(
+            order("window", sizes, canonical_nodes, 5, 4, block), sum(sizes), canonical_nodes
+        )
+        it = order("window", sizes, canonical_nodes, 5, 3, block)
+        found = canonical_nodes_in(it, sum(sizes), canonical_nodes)
+    for canonical_node, ids in enumerate(found):
         for position, wanted in list(enumerate(ids))[::7]:
-            assert it.find(wanted) == (lane, position)
-    assert sorted(i for lane in found for i in lane) == list(range(sum(sizes)))
-    assert [set(lane) for lane in found] == [set(lane) for lane in again]
+            assert it.find(wanted) == (canonical_node, position)
+    assert sorted(i for canonical_node in found for i in canonical_node) == list(range(sum(sizes)))
+    assert [set(canonical_node) for canonical_node in found] == [
+        set(canonical_node) for canonical_node in again
+    ]
 
 
-@pytest.mark.parametrize("lanes", [1, 5, 64])
+@pytest.mark.parametrize("canonical_nodes", [1, 5, 64])
 @pytest.mark.parametrize("every", [1, 8])
-def test_reading_window_lanes_side_by_side_shuffles_each_block_once(lanes, every):
-    size, block = 1000, 64  # of a lane
+def test_reading_window_canonical_nodes_side_by_side_shuffles_each_block_once(
+    canonical_nodes, every
+):
+    size, block = 1000, 64  # of a canonical node
     drawn = Counter()
 
-    def counted(seed, epoch, use, lane, block):
-        drawn[use, lane, block] += 1
-        return draws.generator(seed, epoch, use, lane, block)
+    def counted(seed, epoch, use, canonical_node, block):
+        drawn[use, canonical_node, block] += 1
+        return draws.generator(seed, epoch, use, canonical_node, block)
 
     with mock.patch.object(window, "generator", counted):
-        it = order("window", [100] * (lanes * size // 100), lanes, block=block)
+        it = order("window", [100] * (canonical_nodes * size // 100), canonical_nodes, block=block)
         for start in range(0, size, 40):  # at times across the bound of two blocks
-            for lane in range(lanes):
-                it.at(lane, np.arange(start, start + 40, every))
+            for canonical_node in range(canonical_nodes):
+                it.at(canonical_node, np.arange(start, start + 40, every))
     mixed = {key: times for key, times in drawn.items() if key[0] in (draws.FIRST, draws.SECOND)}
     assert set(mixed.values()) == {1}
     blocks = len(range(0, size, block)) + len(range(-block // 2, size, block))
-    assert len(mixed) == lanes * blocks
+    assert len(mixed) == canonical_nodes * blocks
 
 
 @pytest.mark.parametrize("total", [1, 2, 1000, 10**6])
@@ -270,7 +313,7 @@ def test_threads_may_read_one_window_order():
                 assert part.tolist() == expected[k : k + 50].tolist()
 
 
-def test_reading_far_into_a_window_lane_keeps_a_block_and_a_half():
+def test_reading_far_into_a_window_canonical_node_keeps_a_block_and_a_half():
     it = order("window", [1000] * 500, block=10_000)
     it.take(0, 0, 1)
     tracemalloc.start()

@@ -78,14 +78,14 @@ ORDERS = {
 
 
 def borders(nodes):
-    """Return how many borders between the lanes of the nodes lie inside of a shard."""
+    """Return how many borders between the canonical nodes of the nodes lie inside of a shard."""
     return sum(SIZE * node // nodes % EACH != 0 for node in range(1, nodes))
 
 
 @NODES
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_shard_leaves_the_storage_once_in_an_epoch(server, tmp_path, nodes, workers, order):
-    """But for those in which a border between two lanes lies: these go to two nodes."""
+    """But for those in which a border between two canonical nodes lies: these go to two nodes."""
     gets = Nodes(server, tmp_path, nodes, workers, **ORDERS[order]).epoch()
     assert sorted(gets.values()) == [1] * (SHARDS - borders(nodes)) + [2] * borders(nodes)
 
@@ -93,7 +93,7 @@ def test_a_shard_leaves_the_storage_once_in_an_epoch(server, tmp_path, nodes, wo
 @pytest.mark.parametrize("nodes", [2, 4])
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_a_node_has_serves_it_in_every_epoch(server, tmp_path, nodes, order):
-    """Lanes keep their samples, so with caches that are kept nothing moves any more."""
+    """Canonical nodes keep their samples, so with caches that are kept nothing moves any more."""
     machines = Nodes(server, tmp_path / "kept", nodes, 1, **ORDERS[order])
     assert sum(machines.epoch().values()) == SHARDS + borders(nodes)
     assert machines.epoch() == {}

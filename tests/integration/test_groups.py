@@ -113,10 +113,10 @@ def job(folder: str, place: Path, hardware: Hardware, **more: object) -> str:
     return json.dumps({**settings, **more})
 
 
-def alone(folder: str, lanes: int) -> list[list[int]]:
+def alone(folder: str, canonical_nodes: int) -> list[list[int]]:
     """Return the global batches of two epochs that one process reads, never interrupted."""
     dataset = StreamingDataset(
-        local=folder, shuffle=True, batch_size=GLOBAL_BATCH, num_canonical_nodes=lanes
+        local=folder, shuffle=True, batch_size=GLOBAL_BATCH, num_canonical_nodes=canonical_nodes
     )
     return [sorted(batch["id"].tolist()) for _ in range(2) for batch in dataset.batches()]
 
@@ -141,7 +141,7 @@ def test_a_group_that_is_killed_continues_as_another(folder, start_group, tmp_pa
 
     start_group(MEMBER, job(folder, tmp_path, after), nodes=after.nodes).wait()
     found = json.loads(history.read_text())
-    lanes = saved["state"]["num_canonical_nodes"]
-    assert found == alone(folder, lanes)
+    canonical_nodes = saved["state"]["num_canonical_nodes"]
+    assert found == alone(folder, canonical_nodes)
     assert found[: len(saved["history"])] == saved["history"]
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.suffix == ".tmp"]

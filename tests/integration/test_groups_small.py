@@ -62,16 +62,20 @@ def global_batches(epoch: list[list[list[int]]]) -> list[list[int]]:
     size=st.sampled_from(SIZES),
     world=worlds,
     batch=st.integers(1, 4),
-    lanes=st.none() | st.integers(1, 9),
+    canonical_nodes=st.none() | st.integers(1, 9),
     shuffle=st.booleans(),
 )
-def test_elastic_fills_up_the_same_way_for_every_world(folders, size, world, batch, lanes, shuffle):
-    settings = {"shuffle": shuffle, "num_canonical_nodes": lanes}
+def test_elastic_fills_up_the_same_way_for_every_world(
+    folders, size, world, batch, canonical_nodes, shuffle
+):
+    settings = {"shuffle": shuffle, "num_canonical_nodes": canonical_nodes}
     found = read(folders[size], world, batch_size=batch, **settings)
     assert all(len(ids) == batch for epoch in found for step in epoch for ids in step)
     for epoch in found:
         assert {i for step in global_batches(epoch) for i in step} == set(range(size))
-    settings["num_canonical_nodes"] = lanes or world.nodes  # those of the run's first world
+    settings["num_canonical_nodes"] = (
+        canonical_nodes or world.nodes
+    )  # those of the run's first world
     alone = read(folders[size], World(), batch_size=batch * world.ranks, **settings)
     assert [global_batches(epoch) for epoch in found] == [global_batches(e) for e in alone]
 
@@ -96,13 +100,13 @@ def test_a_state_moves_to_worlds_with_more_ranks_than_samples(folders, size, wor
     size=st.sampled_from(SIZES),
     world=worlds,
     batch=st.integers(1, 4),
-    lanes=st.none() | st.integers(1, 9),
+    canonical_nodes=st.none() | st.integers(1, 9),
     algo=st.sampled_from(["orig", "relaxed"]),
 )
 def test_other_partitions_serve_all_samples_or_say_that_they_cannot(
-    folders, size, world, batch, lanes, algo
+    folders, size, world, batch, canonical_nodes, algo
 ):
-    settings = {"shuffle": True, "num_canonical_nodes": lanes, "partition_algo": algo}
+    settings = {"shuffle": True, "num_canonical_nodes": canonical_nodes, "partition_algo": algo}
     try:
         found = read(folders[size], world, batch_size=batch, **settings)
     except ConfigError:

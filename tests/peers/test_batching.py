@@ -364,12 +364,12 @@ def test_a_thousand_orders_and_their_states(theirs, made, batching):
 def features(case):
     """Return what is worth counting in a case."""
     options = case.options
-    lanes = "num_canonical_nodes" not in options
+    canonical_nodes = "num_canonical_nodes" not in options
     stored = not options.get("shuffle") and options.get("shuffle_algo") in ("py1s", "py2s")
     groups = [each for each in (case.first, case.second) if (each.replication or 1) > 1]
     found = {
-        "lanes left open": lanes,
-        "lanes of py1s and py2s, not shuffled": lanes and stored,
+        "canonical nodes left open": canonical_nodes,
+        "canonical nodes of py1s and py2s, not shuffled": canonical_nodes and stored,
         "blocks left open": "shuffle_block_size" not in options and options.get("shuffle"),
         "replication on one node": any(each.nodes == 1 for each in groups),
         "replication on several nodes": any(each.nodes > 1 for each in groups),

@@ -82,14 +82,14 @@ def theirs(tmp_path_factory):
     program.communicate()
 
 
-def run_of(folders, weights, world, *, lanes, **arguments):
+def run_of(folders, weights, world, *, canonical_nodes, **arguments):
     *world, batch = world
     return {
         "streams": [{"local": local, **weight} for local, weight in zip(folders, weights)],
         "arguments": {
             "batch_size": batch,
             "shuffle_block_size": 90,
-            "num_canonical_nodes": lanes,
+            "num_canonical_nodes": canonical_nodes,
             **arguments,
         },
         "world": world,
@@ -145,15 +145,22 @@ def test_epochs_and_their_continuation(folders, theirs, batching, shuffle):
         "partition_algo": ("orig", "relaxed")[number % 2],
         "sampling_method": ("balanced", "fixed")[number // 2 % 2],
     }
-    world, other, lanes = WORLDS[shuffle]
+    world, other, canonical_nodes = WORLDS[shuffle]
     weights = WEIGHTS[number % 3 == 0]
-    run = run_of(folders, weights, world, lanes=lanes, **settings)
-    compare(theirs, run, run_of(folders, weights, other, lanes=lanes, **settings))
+    run = run_of(folders, weights, world, canonical_nodes=canonical_nodes, **settings)
+    compare(
+        theirs, run, run_of(folders, weights, other, canonical_nodes=canonical_nodes, **settings)
+    )
 
 
 @pytest.mark.parametrize("batching", ["random", "stratified", "per_stream"])
 def test_relaxed_continues_on_nodes_that_do_not_divide(folders, theirs, batching):
-    settings = {"batching_method": batching, "shuffle": True, "shuffle_algo": "py1e", "lanes": 4}
+    settings = {
+        "batching_method": batching,
+        "shuffle": True,
+        "shuffle_algo": "py1e",
+        "canonical_nodes": 4,
+    }
     settings["partition_algo"] = "relaxed"
     run = run_of(folders, WEIGHTS[0], (2, 1, 1, 6), **settings)
     compare(theirs, run, run_of(folders, WEIGHTS[0], (3, 1, 0, 4), **settings))
@@ -161,14 +168,14 @@ def test_relaxed_continues_on_nodes_that_do_not_divide(folders, theirs, batching
 
 @pytest.mark.parametrize("batching", BATCHINGS)
 def test_without_a_shuffle(folders, theirs, batching):
-    settings = {"batching_method": batching, "partition_algo": "orig", "lanes": 2}
+    settings = {"batching_method": batching, "partition_algo": "orig", "canonical_nodes": 2}
     run = run_of(folders, WEIGHTS[1], (1, 1, 2, 8), **settings)
     compare(theirs, run, run_of(folders, WEIGHTS[1], (2, 1, 0, 4), **settings))
 
 
 @pytest.mark.parametrize("batching", BATCHINGS)
 def test_a_state_from_the_end_of_an_epoch(folders, theirs, batching):
-    settings = {"batching_method": batching, "partition_algo": "orig", "lanes": 1}
+    settings = {"batching_method": batching, "partition_algo": "orig", "canonical_nodes": 1}
     run = run_of(folders, WEIGHTS[1], (1, 2, 0, 8), **settings)
     ended = theirs({**run, "epochs": 0, "stop": 1000})[0]["state"]
     assert ended["epoch"] == 0
@@ -182,11 +189,17 @@ def test_after_a_resumed_epoch_theirs_may_forget_the_canonical_nodes(folders, th
     """They are in the state; but workers that begin the next epoch have not seen it."""
     settings = {"shuffle": True, "shuffle_algo": "py1e", "partition_algo": "orig"}
     first, second = (1, 2, 1, 8), (2, 1, 1, 8)
-    saved = theirs(run_of(folders, WEIGHTS[1], first, lanes=None, **settings))[0]["state"]
+    saved = theirs(run_of(folders, WEIGHTS[1], first, canonical_nodes=None, **settings))[0]["state"]
     continued = {"state": saved, "epochs": 2, "stop": None}
-    expected = theirs({**run_of(folders, WEIGHTS[1], second, lanes=None, **settings), **continued})
-    found = ours({**run_of(folders, WEIGHTS[1], second, lanes=None, **settings), **continued})
-    known = theirs({**run_of(folders, WEIGHTS[1], second, lanes=1, **settings), **continued})
+    expected = theirs(
+        {**run_of(folders, WEIGHTS[1], second, canonical_nodes=None, **settings), **continued}
+    )
+    found = ours(
+        {**run_of(folders, WEIGHTS[1], second, canonical_nodes=None, **settings), **continued}
+    )
+    known = theirs(
+        {**run_of(folders, WEIGHTS[1], second, canonical_nodes=1, **settings), **continued}
+    )
     assert found == known
     assert [rank["epochs"][0] for rank in found] == [rank["epochs"][0] for rank in expected]
     assert [rank["epochs"][1] for rank in found] != [rank["epochs"][1] for rank in expected]

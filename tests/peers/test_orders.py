@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plan import make_partition
 from streamplug.plugin import make
 from streamplug.types import World
@@ -27,17 +27,21 @@ shards = st.lists(st.integers(1, 80), min_size=1, max_size=40)
     st.integers(0, 100),
     st.integers(2, 300),
 )
-def test_shuffles(mosaic, algo, sizes, lanes, seed, epoch, block):
-    assume(sum(sizes) >= lanes)
+def test_shuffles(mosaic, algo, sizes, canonical_nodes, seed, epoch, block):
+    assume(sum(sizes) >= canonical_nodes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of blocks smaller than shards
-        theirs = mosaic.base.shuffle.get_shuffle(algo, np.array(sizes), lanes, seed, epoch, block)
+        theirs = mosaic.base.shuffle.get_shuffle(
+            algo, np.array(sizes), canonical_nodes, seed, epoch, block
+        )
     starts = np.cumsum([0, *sizes], dtype=np.int64)
     order = make("shuffle", algo).order(
-        starts, canonical_nodes=lanes, seed=seed, epoch=epoch, block_size=block
+        starts, canonical_nodes=canonical_nodes, seed=seed, epoch=epoch, block_size=block
     )
-    lengths = np.diff(lane_bounds(sum(sizes), lanes)).tolist()
-    ours = np.concatenate([order.take(lane, 0, n) for lane, n in enumerate(lengths)])
+    lengths = np.diff(canonical_node_bounds(sum(sizes), canonical_nodes)).tolist()
+    ours = np.concatenate(
+        [order.take(canonical_node, 0, n) for canonical_node, n in enumerate(lengths)]
+    )
     assert ours.tolist() == theirs.tolist()
 
 
@@ -65,19 +69,26 @@ def ours_whole(world, batch, partition):
     st.integers(0, 6),
     st.none() | st.integers(1, 4),
 )
-def test_partitions(mosaic, algo, size, lanes, world, batch, dropped, first_nodes):
+def test_partitions(mosaic, algo, size, canonical_nodes, world, batch, dropped, initial_nodes):
     drop = dropped * batch * world.ranks
     assume(drop < size)
-    arguments = (algo, size, lanes, world.nodes, world.ranks_per_node, world.workers_per_rank)
+    arguments = (
+        algo,
+        size,
+        canonical_nodes,
+        world.nodes,
+        world.ranks_per_node,
+        world.workers_per_rank,
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sets smaller than the world
-            theirs = mosaic.base.partition.get_partitions(*arguments, batch, drop, first_nodes)
+            theirs = mosaic.base.partition.get_partitions(*arguments, batch, drop, initial_nodes)
     except ValueError:
         theirs = None
     try:
         partition = make_partition(
-            algo, size, lanes, world, batch, drop_first=drop, first_nodes=first_nodes
+            algo, size, canonical_nodes, world, batch, drop_first=drop, initial_nodes=initial_nodes
         )
     except ConfigError:
         assert theirs is None

@@ -86,7 +86,7 @@ def test_which_samples_are_taken(
         sampling_granularity=granularity,
         epoch_seed_change=shuffle and method == "balanced",
     )
-    mixture = Mixture(tuple(choose), method, granularity, exact=True)
+    mixture = Mixture(tuple(choose), method, granularity, mosaic_sampling=True)
     starts = np.cumsum([0, *(size for stream in shards for size in stream)], dtype=np.int64)
     firsts = np.cumsum([0, *map(len, shards)]).tolist()
     together = mixture.select(starts, firsts, seed, epoch, shuffled=shuffle)

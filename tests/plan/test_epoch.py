@@ -10,7 +10,15 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import Dealt, Epoch, Feed, Place, Whole, make_partition, worker_steps
+from streamplug.plan import (
+    AllSamples,
+    Epoch,
+    OrderedSamples,
+    PartitionedEpoch,
+    Place,
+    make_partition,
+    worker_steps,
+)
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -25,17 +33,17 @@ def divisions(ranks: int) -> list[tuple[int, int]]:
 def make(
     algorithm: ShuffleAlgorithm,
     shards: list[int],
-    lanes: int,
+    canonical_nodes: int,
     world: World,
     batch: int,
     algo: str = "elastic",
 ) -> Epoch:
     total = sum(shards)
-    lanes = min(lanes, total)
+    canonical_nodes = min(canonical_nodes, total)
     starts = np.cumsum([0, *shards], dtype=np.int64)
-    order = algorithm.order(starts, canonical_nodes=lanes, seed=7, epoch=0, block_size=16)
-    partition = make_partition(algo, total, lanes, world, batch)
-    return Dealt(Feed(Whole(starts), order, lanes), partition)
+    order = algorithm.order(starts, canonical_nodes=canonical_nodes, seed=7, epoch=0, block_size=16)
+    partition = make_partition(algo, total, canonical_nodes, world, batch)
+    return PartitionedEpoch(OrderedSamples(AllSamples(starts), order, canonical_nodes), partition)
 
 
 def taken(epoch: Epoch, world: World, batch: int) -> list[int]:
@@ -56,13 +64,13 @@ def global_batches(epoch: Epoch, world: World, batch: int, first: int = 0) -> li
 
 @settings(deadline=None, max_examples=60)
 @given(algorithms, sizes, st.integers(1, 6), st.sampled_from([1, 2, 4, 6, 12]), st.data())
-def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, lanes, total, data):
+def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, canonical_nodes, total, data):
     expected = None
     for _ in range(3):
         ranks = data.draw(st.sampled_from([r for r in range(1, total + 1) if total % r == 0]))
         nodes, local = data.draw(st.sampled_from(divisions(ranks)))
         world = World(nodes, local, data.draw(st.integers(1, 3)))
-        epoch = make(algorithm, shards, lanes, world, total // ranks)
+        epoch = make(algorithm, shards, canonical_nodes, world, total // ranks)
         found = [sorted(ids) for ids in global_batches(epoch, world, total // ranks)]
         expected = expected or found
         assert found == expected
@@ -70,8 +78,8 @@ def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, lanes, tot
 
 @settings(deadline=None, max_examples=60)
 @given(algorithms, sizes, st.integers(1, 6), st.integers(1, 12))
-def test_every_sample_appears_and_few_appear_twice(algorithm, shards, lanes, batch):
-    epoch = make(algorithm, shards, lanes, World(), batch)
+def test_every_sample_appears_and_few_appear_twice(algorithm, shards, canonical_nodes, batch):
+    epoch = make(algorithm, shards, canonical_nodes, World(), batch)
     counts = Counter(taken(epoch, World(), batch))
     size = sum(shards)
     assert set(counts) == set(range(size))
@@ -82,9 +90,9 @@ def test_every_sample_appears_and_few_appear_twice(algorithm, shards, lanes, bat
 @given(
     algorithms, st.sampled_from(["elastic", "orig"]), sizes, st.integers(1, 4), st.integers(1, 5)
 )
-def test_where_a_sample_is_seen(algorithm, algo, shards, lanes, batch):
+def test_where_a_sample_is_seen(algorithm, algo, shards, canonical_nodes, batch):
     world = World(1, 3)
-    epoch = make(algorithm, shards, lanes, world, batch, algo)
+    epoch = make(algorithm, shards, canonical_nodes, world, batch, algo)
     seen: dict[int, set[Place]] = {sample: set() for sample in range(sum(shards))}
     for rank in range(3):
         ids = epoch.ids(World(1, 3, rank=rank), batch, np.arange(epoch.steps))
@@ -100,21 +108,21 @@ def test_where_a_sample_is_seen(algorithm, algo, shards, lanes, batch):
 
 @settings(deadline=None, max_examples=40)
 @given(algorithms, sizes, st.integers(1, 4), st.integers(1, 8), st.data())
-def test_resuming_at_any_step_gives_the_rest(algorithm, shards, lanes, batch, data):
-    epoch = make(algorithm, shards, lanes, World(), batch)
+def test_resuming_at_any_step_gives_the_rest(algorithm, shards, canonical_nodes, batch, data):
+    epoch = make(algorithm, shards, canonical_nodes, World(), batch)
     whole = global_batches(epoch, World(), batch)
     first = data.draw(st.integers(0, epoch.steps))
     workers = data.draw(st.integers(1, 4))
-    again = make(algorithm, shards, lanes, World(), batch)
+    again = make(algorithm, shards, canonical_nodes, World(), batch)
     assert global_batches(again, World(workers_per_rank=workers), batch, first) == whole[first:]
 
 
-def test_lanes_are_interleaved():
+def test_canonical_nodes_are_interleaved():
     epoch = make(NoShuffle(), [10], 2, World(), 5)
     assert taken(epoch, World(), 5) == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
 
 
-def test_the_last_of_longer_lanes_come_last():
+def test_the_last_of_longer_canonical_nodes_come_last():
     epoch = make(NoShuffle(), [5], 2, World(), 5)
     assert taken(epoch, World(), 5) == [0, 2, 1, 3, 4]
 

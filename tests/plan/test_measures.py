@@ -14,7 +14,7 @@ from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
 from streamplug.plan import measures
-from streamplug.plan.measures import Measures, ShardCache, measure, reads, shuffled
+from streamplug.plan.measures import Measures, ShardCache, iter_reads, make_epoch, measure
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -27,7 +27,7 @@ def starts_of(*sizes: int) -> np.ndarray:
 
 
 def measured(algorithm, starts, world, batch, *, canonical_nodes=None, **arguments) -> Measures:
-    epoch = shuffled(starts, algorithm, world, batch, canonical_nodes=canonical_nodes, seed=1)
+    epoch = make_epoch(starts, algorithm, world, batch, canonical_nodes=canonical_nodes, seed=1)
     return measure(epoch, world, batch, starts, **arguments)
 
 
@@ -45,11 +45,11 @@ def test_stored_order_moves_nothing_and_downloads_each_shard_once():
     )
 
 
-def test_nodes_take_their_lanes():
+def test_nodes_take_their_canonical_nodes():
     found = measured(NoShuffle(), starts_of(*[10] * 10), World(2), 5)
     assert (found.same_shard, found.shards_per_batch, found.shards_per_node) == (1, 2, 1)
     assert found.downloads == (5, 5)
-    # Lane 0 at q has q // 2, lane 1 has 50 + q // 2.
+    # Canonical node 0 at q has q // 2, canonical node 1 has 50 + q // 2.
     positions = np.arange(100)
     ids = positions // 2 + positions % 2 * 50
     assert found.displacement == np.abs(ids - positions).mean()
@@ -93,12 +93,12 @@ def test_a_sample_of_the_steps_tells_about_the_whole():
 @given(algorithms, sizes_of_shards, worlds, st.integers(1, 5), st.sampled_from(["elastic", "orig"]))
 def test_looking_at_fewer_rows_at_a_time_changes_nothing(algorithm, sizes, world, batch, partition):
     starts = starts_of(*sizes)
-    epoch = shuffled(starts, algorithm, world, batch, block_size=8, partition_algo=partition)
+    epoch = make_epoch(starts, algorithm, world, batch, block_size=8, partition_algo=partition)
     if partition == "orig":  # samples are repeated there, and none is left out
-        seen = np.concatenate([ids.ravel() for _, ids in reads(epoch, world, batch)])
+        seen = np.concatenate([ids.ravel() for _, ids in iter_reads(epoch, world, batch)])
         assert set(seen.tolist()) - {-1} == set(range(sum(sizes)))
     whole = measure(epoch, world, batch, starts, cache_limit=20)
-    with mock.patch.object(measures, "_ROWS", 7):
+    with mock.patch.object(measures, "SAMPLES_PER_CHUNK", 7):
         assert measure(epoch, world, batch, starts, cache_limit=20) == whole
 
 
@@ -113,7 +113,7 @@ def test_a_cache_does_as_one_that_is_told_of_each_sample(needed, sizes, limit):
     held: OrderedDict[int, int] = OrderedDict()
     downloaded = []
     for shards in needed:
-        cache.need(np.array(shards, np.int64))
+        cache.read(np.array(shards, np.int64))
         for shard in shards:
             if shard not in held:
                 downloaded.append(shard)
@@ -130,23 +130,25 @@ def test_a_cache_does_as_one_that_is_told_of_each_sample(needed, sizes, limit):
 def test_ids_come_in_the_order_of_the_epoch(sizes, world, batch):
     starts = starts_of(*sizes)
     alone = World()
-    lanes = {"canonical_nodes": 2}
-    several = shuffled(starts, WindowShuffle(), world, batch, **lanes)
-    single = shuffled(starts, WindowShuffle(), alone, batch * world.ranks, **lanes)
-    found = [measures.in_order(ids) for _, ids in reads(several, world, batch)]
-    expected = [measures.in_order(ids) for _, ids in reads(single, alone, batch * world.ranks)]
+    canonical_nodes = {"canonical_nodes": 2}
+    several = make_epoch(starts, WindowShuffle(), world, batch, **canonical_nodes)
+    single = make_epoch(starts, WindowShuffle(), alone, batch * world.ranks, **canonical_nodes)
+    found = [measures.to_epoch_order(ids) for _, ids in iter_reads(several, world, batch)]
+    expected = [
+        measures.to_epoch_order(ids) for _, ids in iter_reads(single, alone, batch * world.ranks)
+    ]
     assert np.concatenate(found).tolist() == np.concatenate(expected).tolist()
 
 
 def test_what_is_missing_in_a_short_batch_counts_nowhere():
     shards = np.array([[3, 1, 3, -1], [2, 2, 2, 2], [-1, -1, -1, -1]])
-    assert measures.distinct(shards).tolist() == [2, 1, 0]
+    assert measures.count_distinct(shards).tolist() == [2, 1, 0]
     assert measures.shards_of(np.array([[-1, 0, 4]]), starts_of(2, 0, 3)).tolist() == [[-1, 0, 2]]
     moved = measures.displacements(np.array([[0, 5], [-1, 3]]), np.array([0, 4]))
     assert moved.tolist() == [0, 4, 6]
 
 
-def test_lanes_that_a_node_reads_in_turn_keep_samples_of_a_shard_apart():
+def test_canonical_nodes_that_a_node_reads_in_turn_keep_samples_of_a_shard_apart():
     starts = starts_of(*[10] * 10)
     assert measured(NoShuffle(), starts, World(), 10, canonical_nodes=2).same_shard == 0
     uneven = starts_of(5, 5, 20)  # the second batch of 10 begins with the third shard

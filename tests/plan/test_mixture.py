@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
-from streamplug.plan import Mixture, Weight, Whole, choose_per_stream
+from streamplug.plan import AllSamples, Mixture, Weight, choose_per_stream
 from streamplug.plan.mixture import choose_per_shard, spread_over_shards
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_sampling.json").read_text())
@@ -70,7 +70,7 @@ def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, exa
     choose = tuple(data.draw(st.integers(0, 3 * size)) for size in sizes)
     starts = np.cumsum([0, *(n for stream in streams for n in stream)], dtype=np.int64)
     first = np.cumsum([0, *map(len, streams)]).tolist()
-    mixture = Mixture(choose, method, 1, exact=exact)
+    mixture = Mixture(choose, method, 1, mosaic_sampling=exact)
     selections = [mixture.select(starts, first, 7, epoch, shuffled=True) for epoch in (0, 0, 1)]
     taken = [s.samples(np.arange(s.size)).tolist() for s in selections]
     assert taken[0] == taken[1]
@@ -88,7 +88,7 @@ def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, exa
 
 def test_a_balanced_selection_differs_by_epoch():
     starts = np.arange(0, 1001, 10)
-    mixture = Mixture((500,), "balanced", 1, exact=False)
+    mixture = Mixture((500,), "balanced", 1, mosaic_sampling=False)
     found = [
         tuple(s.samples(np.arange(500)).tolist())
         for s in (mixture.select(starts, [0, 100], 1, epoch, shuffled=False) for epoch in range(3))
@@ -98,8 +98,8 @@ def test_a_balanced_selection_differs_by_epoch():
 
 def test_what_is_taken_whole_takes_no_memory():
     starts = np.arange(0, 101, 10)
-    mixture = Mixture((40, 60), "balanced", 1, exact=True)
-    assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), Whole)
+    mixture = Mixture((40, 60), "balanced", 1, mosaic_sampling=True)
+    assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), AllSamples)
 
 
 # -- weights ------------------------------------------------------------------
@@ -141,11 +141,11 @@ def test_proportions_add_up_to_the_epoch(shares, total, seed):
         (lambda: Weight(repeat=1e200), r"repeat=1e\+200: must be a number"),
         (
             lambda: choose_per_stream([1], [Weight(choose=10**20)], None, 0),
-            r"an epoch of 1e\+20 samples is more than can be planned",
+            r"an epoch of 1e\+20 samples exceeds the maximum",
         ),
         (
             lambda: choose_per_stream([1], [Weight()], 10**19, 0),
-            "epoch_size=10000000000000000000 is more than",
+            "epoch_size=10000000000000000000 exceeds",
         ),
         (
             lambda: choose_per_stream([1, 1], [Weight(proportion=1), Weight()], None, 0),
@@ -161,7 +161,7 @@ def test_proportions_add_up_to_the_epoch(shares, total, seed):
         ),
         (
             lambda: choose_per_stream([0, 1], [Weight(choose=3), Weight()], None, 0),
-            "stream 0 has no samples, and 3 are to be taken of it",
+            "stream 0 has no samples, but the epoch takes 3 of it",
         ),
     ],
 )

@@ -21,7 +21,7 @@ GOLDEN = json.loads((Path(__file__).parent / "mosaic_partitions.json").read_text
 """Partitions of mosaicml-streaming 0.13: the sha1 of its array, or ``error``."""
 
 sizes = st.integers(1, 150)
-lanes_of = st.integers(1, 9)
+canonical_nodes_of = st.integers(1, 9)
 worlds = st.builds(World, st.integers(1, 4), st.integers(1, 4))
 batches = st.integers(1, 5)
 
@@ -41,7 +41,7 @@ def handed_out(partition: Partition, world: World, batch: int) -> dict[int, list
             if entry >= 0:
                 found[int(entry)].append(Place(step, place.rank, at))
     return {
-        entry: sorted(at, key=lambda p: (p.step, p.rank, p.place)) for entry, at in found.items()
+        entry: sorted(at, key=lambda p: (p.step, p.rank, p.position)) for entry, at in found.items()
     }
 
 
@@ -51,26 +51,28 @@ def global_batches(partition: Partition, world: World, batch: int) -> list[list[
 
 
 @settings(deadline=None)
-@given(st.sampled_from(["elastic", "orig"]), sizes, lanes_of, worlds, batches)
-def test_every_entry_is_handed_out_and_found_again(algo, size, lanes, world, batch):
-    assume(algo == "elastic" or not (lanes % world.nodes and world.nodes % lanes))
-    partition = make_partition(algo, size, lanes, world, batch)
+@given(st.sampled_from(["elastic", "orig"]), sizes, canonical_nodes_of, worlds, batches)
+def test_every_entry_is_handed_out_and_found_again(algo, size, canonical_nodes, world, batch):
+    assume(
+        algo == "elastic" or not (canonical_nodes % world.nodes and world.nodes % canonical_nodes)
+    )
+    partition = make_partition(algo, size, canonical_nodes, world, batch)
     found = handed_out(partition, world, batch)
     assert sorted(found) == list(range(size))
     for entry, places in found.items():
         asked = partition.places(world, batch, entry)
-        assert sorted(asked, key=lambda p: (p.step, p.rank, p.place)) == places
+        assert sorted(asked, key=lambda p: (p.step, p.rank, p.position)) == places
 
 
 @settings(deadline=None)
-@given(sizes, lanes_of, st.sampled_from([1, 2, 4, 6, 12]), st.data())
-def test_elastic_global_batches_are_those_of_every_world(size, lanes, total, data):
+@given(sizes, canonical_nodes_of, st.sampled_from([1, 2, 4, 6, 12]), st.data())
+def test_elastic_global_batches_are_those_of_every_world(size, canonical_nodes, total, data):
     expected = None
     for _ in range(3):
         count = data.draw(st.sampled_from([r for r in range(1, total + 1) if total % r == 0]))
         nodes = data.draw(st.sampled_from([n for n in range(1, count + 1) if count % n == 0]))
         world = World(nodes, count // nodes)
-        partition = make_partition("elastic", size, lanes, world, total // count)
+        partition = make_partition("elastic", size, canonical_nodes, world, total // count)
         found = global_batches(partition, world, total // count)
         expected = expected or found
         assert found == expected
@@ -78,23 +80,27 @@ def test_elastic_global_batches_are_those_of_every_world(size, lanes, total, dat
 
 @settings(deadline=None)
 @given(sizes, st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), batches)
-def test_a_node_takes_lanes_of_its_own(size, nodes, more, local, batch):
+def test_a_node_takes_canonical_nodes_of_its_own(size, nodes, more, local, batch):
     world = World(nodes, local)
-    lanes = nodes * more
-    assume(size >= lanes)
-    bounds = [size * lane // lanes for lane in range(lanes + 1)]
-    whole = size // lanes * lanes // world.ranks // batch  # steps before anything starts again
-    partition = make_partition("elastic", size, lanes, world, batch)
+    canonical_nodes = nodes * more
+    assume(size >= canonical_nodes)
+    bounds = [
+        size * canonical_node // canonical_nodes for canonical_node in range(canonical_nodes + 1)
+    ]
+    whole = (
+        size // canonical_nodes * canonical_nodes // world.ranks // batch
+    )  # steps before anything starts again
+    partition = make_partition("elastic", size, canonical_nodes, world, batch)
     for place in ranks(world):
         taken = partition.entries(place, batch, np.arange(whole))
-        lane = np.searchsorted(bounds, taken, side="right") - 1
-        assert set((lane % nodes).reshape(-1).tolist()) <= {place.node}
+        canonical_node = np.searchsorted(bounds, taken, side="right") - 1
+        assert set((canonical_node % nodes).reshape(-1).tolist()) <= {place.node}
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda c: "-".join(map(str, list(c.values())[:8])))
 def test_the_partitions_of_mosaicml_streaming(case):
     world = World(case["pn"], case["rpn"], case["workers"])
-    arguments = {"drop_first": case["drop_first"], "first_nodes": case["initial_pn"]}
+    arguments = {"drop_first": case["drop_first"], "initial_nodes": case["initial_pn"]}
     if "error" in case:
         with pytest.raises(ConfigError):
             make_partition(case["algo"], case["N"], case["ncn"], world, case["batch"], **arguments)
@@ -113,7 +119,7 @@ def test_the_partitions_of_mosaicml_streaming(case):
         return  # ranks then get some fewer than `per_rank`
     for entry, places in handed_out(partition, world, case["batch"]).items():
         asked = partition.places(world, case["batch"], entry)
-        assert sorted(asked, key=lambda p: (p.step, p.rank, p.place)) == places
+        assert sorted(asked, key=lambda p: (p.step, p.rank, p.position)) == places
     dropped = set(range(case["N"])) - set(handed_out(partition, world, case["batch"]))
     assert not any(partition.places(world, case["batch"], entry) for entry in dropped)
 
@@ -126,7 +132,7 @@ def test_relaxed_entries_are_found_again_on_other_nodes(size, shape, first):
     nodes, local, batch = shape
     world = World(nodes, local)
     assume(batch * nodes % first == 0)
-    partition = make_partition("relaxed", size, first, world, batch, first_nodes=first)
+    partition = make_partition("relaxed", size, first, world, batch, initial_nodes=first)
     found = defaultdict(list)
     for place in ranks(world):
         taken = partition.entries(place, batch, np.arange(partition.steps))
@@ -139,7 +145,7 @@ def test_relaxed_entries_are_found_again_on_other_nodes(size, shape, first):
         assert sorted(asked, key=repr) == sorted(places, key=repr)
 
 
-def test_a_set_as_small_as_its_lanes_is_spread_over_more_nodes():
+def test_a_set_as_small_as_its_canonical_nodes_is_spread_over_more_nodes():
     world = World(4)
     partition = make_partition("orig", 2, 2, world, 1)
     found = handed_out(partition, world, 1)
@@ -155,8 +161,8 @@ def test_a_world_that_orig_cannot_serve_is_refused_with_a_way_out():
         ConfigError, match=r"3 nodes: partition_algo='orig' needs.*'elastic' takes any"
     ):
         make_partition("orig", 100, 2, World(3), 4)
-    with pytest.raises(ConfigError, match=r"global batch of 12 .* 8 ranks that the run began on"):
-        make_partition("relaxed", 100, 2, World(3, 2), 2, first_nodes=4)
+    with pytest.raises(ConfigError, match=r"global batch of 12 .* 8 ranks on which the run began"):
+        make_partition("relaxed", 100, 2, World(3, 2), 2, initial_nodes=4)
     with pytest.raises(ConfigError, match="choose one of elastic, orig, relaxed"):
         make_partition("best", 100, 2, World(), 4)
     with pytest.raises(ConfigError, match="drop_first=200 of 100 samples"):

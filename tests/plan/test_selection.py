@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.plan.selection import Drawn, Keyed
+from streamplug.plan.selection import HashSampledShards, MosaicSampledShards
 
 shards = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 90)), min_size=1, max_size=6)
 
@@ -19,8 +19,8 @@ def selections(given_, seed=3, epoch=2):
         sizes,
         chosen,
         [
-            Keyed(starts, chosen, seed, epoch),
-            Drawn(starts, chosen, np.random.default_rng(seed)),
+            HashSampledShards(starts, chosen, seed, epoch),
+            MosaicSampledShards(starts, chosen, np.random.default_rng(seed)),
         ],
     )
 
@@ -53,7 +53,7 @@ def test_every_sample_is_as_likely_and_pairs_are_mixed(size, taken):
     together = np.zeros(size)  # with the sample behind it
     for seed in range(rounds):
         own = np.zeros(size, bool)
-        own[Keyed(starts, chosen, seed, 0).samples(np.arange(taken))] = True
+        own[HashSampledShards(starts, chosen, seed, 0).samples(np.arange(taken))] = True
         counts += own
         together += own & np.roll(own, -1)
     share = taken / size
@@ -67,7 +67,7 @@ def test_every_sample_is_as_likely_and_pairs_are_mixed(size, taken):
 def test_epochs_streams_and_seeds_take_others():
     starts, chosen = np.array([0, 1000]), np.array([500])
     taken = {
-        tuple(Keyed(starts, chosen, *key).samples(np.arange(500)).tolist())
+        tuple(HashSampledShards(starts, chosen, *key).samples(np.arange(500)).tolist())
         for key in [(1, 0), (2, 0), (1, 1), (1, 0, 1), (1 << 64, 0), (1 << 63, 0)]
     }
     assert len(taken) == 6

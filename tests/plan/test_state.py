@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug.errors import StateError
-from streamplug.plan import Contents, state
+from streamplug.plan import DatasetFingerprint, state
 
-IDENTITY = state.Identity(
+IDENTITY = state.OrderIdentity(
     size=1000,
     shards="00ff",
     global_batch=16,
@@ -60,9 +60,9 @@ def test_a_state_is_readable():
         "sample_in_epoch": 32,
         "initial_physical_nodes": 1,
         "initial_batch_size": 8,
-        **IDENTITY.compared(),
+        **IDENTITY.to_state(),
     }
-    known = replace(IDENTITY, contents=Contents("00ff", [7, 5], ["aa", "bb"]))
+    known = replace(IDENTITY, fingerprint=DatasetFingerprint("00ff", [7, 5], ["aa", "bb"]))
     more = {"shard_counts": [7, 5], "shard_digests": ["aa", "bb"]}
     assert state.save(known, 3, 2, 1, 8) == {**state.save(IDENTITY, 3, 2, 1, 8), **more}
 
@@ -79,61 +79,65 @@ def test_a_state_of_another_run_is_refused_by_what_differs(name):
 
 def test_all_differences_are_named():
     with pytest.raises(StateError) as caught:
-        state.load(state.save(IDENTITY, 0, 0, 1), state.Identity(**OTHER))
+        state.load(state.save(IDENTITY, 0, 0, 1), state.OrderIdentity(**OTHER))
     names = [name for name in OTHER if name != "shards"]
     assert all(f"{name}: saved" in str(caught.value) for name in names)
 
 
-CONTENTS = Contents("00ff", [7, 5], ["aa", "bb"])
+CONTENTS = DatasetFingerprint("00ff", [7, 5], ["aa", "bb"])
 VIEW = {"view": "TokenBlocks", "column": "tokens", "length": 32, "extras": ["targets"]}
-ROWS = CONTENTS.as_rows("00fe", VIEW)
+ROWS = CONTENTS.with_tokens("00fe", VIEW)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "text"),
     [
-        (CONTENTS, Contents("00fe", [7, 6], ["aa", "cc"]), "shards of each stream: saved [7, 5], now [7, 6]"),
-        (CONTENTS, Contents("00fe", [7], ["00fe"]), "streams: saved 2 streams, now 1"),
         (
             CONTENTS,
-            Contents("00fe", [7, 5], ["aa", "cc"]),
+            DatasetFingerprint("00fe", [7, 6], ["aa", "cc"]),
+            "shards of each stream: saved [7, 5], now [7, 6]",
+        ),
+        (CONTENTS, DatasetFingerprint("00fe", [7], ["00fe"]), "streams: saved 2 streams, now 1"),
+        (
+            CONTENTS,
+            DatasetFingerprint("00fe", [7, 5], ["aa", "cc"]),
             "shards: those of stream 1 (from 0) have other numbers of samples than in the state",
         ),
         (
-            Contents("00ff", [7], ["00ff"]),
-            Contents("00fe", [7], ["00fe"]),
+            DatasetFingerprint("00ff", [7], ["00ff"]),
+            DatasetFingerprint("00fe", [7], ["00fe"]),
             "shards: same number of shards as in the state, but with other numbers of samples in them",
         ),
         (CONTENTS, ROWS, "tokens: saved samples as they are stored, now rows by 'TokenBlocks'"),
         (
             ROWS,
-            CONTENTS.as_rows("00fd", {**VIEW, "extras": []}),
+            CONTENTS.with_tokens("00fd", {**VIEW, "extras": []}),
             "tokens.extras: saved ['targets'], now []",
         ),
         (
             ROWS,
-            CONTENTS.as_rows("00fd", {**VIEW, "column": "ids"}),
+            CONTENTS.with_tokens("00fd", {**VIEW, "column": "ids"}),
             "tokens.column: saved 'tokens', now 'ids'",
         ),
         (ROWS, replace(ROWS, digest="00fd"), "documents: their lengths differ from those of the state"),
     ],
 )  # fmt: skip
 def test_other_contents_are_told_in_words(before, now, text):
-    saved = state.save(replace(IDENTITY, shards=before.digest, contents=before), 0, 1, 1)
+    saved = state.save(replace(IDENTITY, shards=before.digest, fingerprint=before), 0, 1, 1)
     saved = json.loads(json.dumps(saved))
     with pytest.raises(StateError) as caught:
-        state.load(saved, replace(IDENTITY, shards=now.digest, contents=now))
+        state.load(saved, replace(IDENTITY, shards=now.digest, fingerprint=now))
     assert str(caught.value).startswith(f"the state is of another run: {text}")
     assert not any(digest in str(caught.value) for digest in ("00ff", "00fe", "00fd"))
 
 
-@pytest.mark.parametrize("contents", [CONTENTS, ROWS])
-def test_a_state_of_an_earlier_version_still_loads(contents):
+@pytest.mark.parametrize("fingerprint", [CONTENTS, ROWS])
+def test_a_state_of_an_earlier_version_still_loads(fingerprint):
     saved = state.save(IDENTITY, 0, 1, 1)
-    now = replace(IDENTITY, contents=contents)
+    now = replace(IDENTITY, fingerprint=fingerprint)
     assert state.load(saved, now) == (0, 1)
     with pytest.raises(
-        StateError, match=r"shards: .* was saved by an earlier version and does not"
+        StateError, match=r"shards: .* was saved by an earlier version without details"
     ):
         state.load(saved, replace(now, shards="00fe"))
 
@@ -141,10 +145,10 @@ def test_a_state_of_an_earlier_version_still_loads(contents):
 @pytest.mark.parametrize("value", [None, 3, "x", {}, [[]]])
 @pytest.mark.parametrize("name", ["shard_counts", "shard_digests", "tokens"])
 def test_damaged_notes_do_not_hide_the_error(name, value):
-    saved = {**state.save(replace(IDENTITY, contents=ROWS), 0, 1, 1), name: value}
+    saved = {**state.save(replace(IDENTITY, fingerprint=ROWS), 0, 1, 1), name: value}
     with pytest.raises(StateError, match="the state is of another run"):
-        state.load(saved, replace(IDENTITY, shards="00fe", contents=ROWS))
-    assert state.load(saved, replace(IDENTITY, contents=ROWS)) == (0, 1)
+        state.load(saved, replace(IDENTITY, shards="00fe", fingerprint=ROWS))
+    assert state.load(saved, replace(IDENTITY, fingerprint=ROWS)) == (0, 1)
 
 
 def test_of_long_lists_the_entries_that_differ_are_named():

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamplug.plan import Epoch, Mixture, Planner, Setting, Weight, choose_per_stream
+from streamplug.plan import Epoch, EpochConfig, Mixture, Planner, Weight, choose_per_stream
 from streamplug.plugin.registry import make
 from streamplug.types import World
 
@@ -25,20 +25,20 @@ def epoch_of(case, world: World) -> Epoch:
     planner = Planner(
         np.cumsum([0, *shards], dtype=np.int64),
         np.cumsum([0, *map(len, case["samples_per_shard"])]).tolist(),
-        Mixture(tuple(choose), case["sampling"], 1, exact=True),
+        Mixture(tuple(choose), case["sampling"], 1, mosaic_sampling=True),
         make("shuffle", case["algo"] if case["shuffle"] else "none"),
         shuffled=case["shuffle"],
     )
-    setting = Setting(
+    config = EpochConfig(
         seed=case["seed"],
-        lanes=case["ncn"],
+        canonical_nodes=case["ncn"],
         block_size=case["block"],
-        partition="relaxed",
-        first_nodes=world.nodes,
-        batching="random",
-        unit=1,
+        partition_algo="relaxed",
+        initial_nodes=world.nodes,
+        batching_method="random",
+        initial_batch_size=1,
     )
-    return planner.epoch(case["epoch"], world, case["batch_size"], setting)
+    return planner.epoch(case["epoch"], world, case["batch_size"], config)
 
 
 @pytest.mark.parametrize("case", GOLDEN)

@@ -12,7 +12,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.hashing import new_hash
 from streamplug.interfaces import Callback
-from streamplug.plan import Contents
+from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import resolve
 from streamplug.tokens import TokenDataset
@@ -27,7 +27,11 @@ class _AllChecked(Exception):
 class _Unopened(StreamingDataset):
     """A data set that checks its arguments as any other does, finds what they name, and reads nothing."""
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:  # noqa: ARG002
+    def _open_streams(
+        self,
+        columns: Sequence[str] | None,  # noqa: ARG002
+        allow_unsafe: bool,  # noqa: ARG002
+    ) -> DatasetFingerprint:
         for stream in self.streams:
             with _named(f"{stream.url}: validate_hash"):
                 if stream.validate_hash is not None:

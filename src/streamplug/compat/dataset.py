@@ -154,7 +154,7 @@ class StreamingDataset(streamplug.StreamingDataset):
     @property
     def initial_physical_nodes(self) -> int | None:
         """On how many nodes the run began; None where no state was loaded."""
-        return self._run.first_nodes
+        return self._run.initial_nodes
 
     @property
     def stream_per_shard(self) -> Int64:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plan import make_partition
 from streamplug.plan.mixture import choose_per_shard
 from streamplug.plan.partition import Partition
@@ -51,7 +51,7 @@ def get_shuffle(
     order = algorithm.order(
         starts, canonical_nodes=num_canonical_nodes, seed=seed, epoch=epoch, block_size=block_size
     )
-    lengths = np.diff(lane_bounds(int(starts[-1]), num_canonical_nodes)).tolist()
+    lengths = np.diff(canonical_node_bounds(int(starts[-1]), num_canonical_nodes)).tolist()
     return np.concatenate([order.take(node, 0, length) for node, length in enumerate(lengths)])
 
 
@@ -100,7 +100,7 @@ def get_partitions(
         world,
         batch_size,
         drop_first=drop_first,
-        first_nodes=initial_physical_nodes,
+        initial_nodes=initial_physical_nodes,
     )
     return _whole(partition, world, batch_size)
 
@@ -208,4 +208,4 @@ def select(run: Run, epoch: int, stream: int | None) -> Selection:
         epoch: Number of the epoch.
         stream: Which stream; None for all.
     """
-    return run.planner.selections(epoch, run.options.shuffle_seed, stream)
+    return run.planner.selection(epoch, run.options.shuffle_seed, stream)

@@ -1,4 +1,4 @@
-"""ShuffleAlgorithm: in which order the samples of an epoch come."""
+"""The interface of shuffle algorithms."""
 
 from __future__ import annotations
 
@@ -11,43 +11,53 @@ from streamplug.errors import ConfigError
 from streamplug.types import Int64
 
 
-def lane_bounds(total: int, lanes: int) -> Int64:
-    """Cut ``[0, total)`` into nearly equal lanes: bounds ``total * c // lanes``, shape [lanes + 1]."""
-    return np.array([total * lane // lanes for lane in range(lanes + 1)], np.int64)
+def canonical_node_bounds(total: int, canonical_nodes: int) -> Int64:
+    """Split ``[0, total)`` evenly into C canonical nodes.
+
+    Returns:
+        The bounds ``total * c // C``, shape ``[C + 1]``.
+    """
+    return np.array([total * c // canonical_nodes for c in range(canonical_nodes + 1)], np.int64)
 
 
-def lane_place(bounds: Int64, entry: int) -> tuple[int, int]:
-    """Return which lane an entry of the lanes' concatenation is in, and its place there."""
-    lane = int(np.searchsorted(bounds, entry, side="right")) - 1
-    return lane, entry - int(bounds[lane])
+def locate_entry(bounds: Int64, entry: int) -> tuple[int, int]:
+    """Return the canonical node that an entry is in, and its position there.
+
+    Args:
+        bounds: Bounds of the canonical nodes, as `canonical_node_bounds` returns them.
+        entry: A position in the concatenation of the canonical nodes.
+    """
+    canonical_node = int(np.searchsorted(bounds, entry, side="right")) - 1
+    return canonical_node, entry - int(bounds[canonical_node])
 
 
 class Order(ABC):
-    """The order of one epoch: canonical nodes ("lanes"), each a sequence of ids.
+    """The order of one epoch: a sequence of ids for each of C canonical nodes.
 
-    Ids are positions in the concatenation of the shards that the order was made from. Over all lanes
-    each id comes exactly once. Lane ``c`` has ``total * (c + 1) // C - total * c // C`` positions.
+    Ids are positions in the concatenation of the shards that the order was made from. Over all canonical
+    nodes each id occurs exactly once. Canonical node ``c`` has ``total * (c + 1) // C - total * c // C``
+    positions.
     """
 
     @abstractmethod
-    def at(self, node: int, positions: Int64) -> Int64:
+    def at(self, canonical_node: int, positions: Int64) -> Int64:
         """Return the ids at some positions of a canonical node.
 
-        The cost depends on how many positions are asked for and how far they spread, not on where
-        they lie nor on the length of the epoch.
+        The cost depends on the number of positions and on their spread, not on where they lie nor on the
+        length of the epoch.
 
         Args:
-            node: Which canonical node, in ``[0, C)``.
-            positions: Positions in its lane, shape ``[n]``, in any order.
+            canonical_node: In ``[0, C)``.
+            positions: Positions in the canonical node, shape ``[n]``, in any order.
         """
 
-    def take(self, node: int, start: int, stop: int) -> Int64:
+    def take(self, canonical_node: int, start: int, stop: int) -> Int64:
         """Return the ids at positions ``[start, stop)`` of a canonical node."""
-        return self.at(node, np.arange(start, stop, dtype=np.int64))
+        return self.at(canonical_node, np.arange(start, stop, dtype=np.int64))
 
     @abstractmethod
     def find(self, sample: int) -> tuple[int, int]:
-        """Return where an id comes: its canonical node and its position there.
+        """Return the canonical node of an id and its position there.
 
         The cost is bounded as for `at`.
         """
@@ -74,11 +84,11 @@ class ShuffleAlgorithm(ABC):
         return cls()
 
     def default_canonical_nodes(self, nodes: int) -> int:
-        """Return how many canonical nodes a run on so many machines has unless told otherwise."""
+        """Return the default number of canonical nodes for a number of machines."""
         return nodes
 
     def default_block_size(self, canonical_nodes: int) -> int:
-        """Return the block size, in samples, of a run that does not give one."""
+        """Return the default block size in samples."""
         return max(4_000_000 // canonical_nodes, 1 << 18)
 
     @abstractmethod
@@ -91,30 +101,30 @@ class ShuffleAlgorithm(ABC):
             starts: First id of each shard, and the total behind the last, shape ``[shards + 1]``;
                 a shard may be empty. Often mapped from a file and long: look at no more of it than
                 needed.
-            canonical_nodes: Number of lanes, at least 1.
-            seed: The run's seed; lanes keep their shards from epoch to epoch.
+            canonical_nodes: Number of canonical nodes, at least 1.
+            seed: The run's seed; canonical nodes keep their shards from epoch to epoch.
             epoch: Which epoch, from 0.
             block_size: Distance in samples over which samples are mixed, at least 1.
         """
 
 
 class EagerOrder(Order):
-    """An order held as an array of all ids: for algorithms that must be computed whole.
+    """An order held as an array of all ids, for algorithms that compute an epoch at once.
 
-    Takes 8 bytes per sample of the epoch, and as many again once `find` was asked.
+    Takes 8 bytes per sample of the epoch, and as many again after the first `find`.
     """
 
     def __init__(self, ids: Int64, canonical_nodes: int) -> None:
-        """Hold an epoch's ids, the lanes one after the other."""
+        """Hold the ids of an epoch, one canonical node after the other."""
         self._ids = ids
-        self._where: Int64 | None = None
-        self._bounds = lane_bounds(len(ids), canonical_nodes)
+        self._positions: Int64 | None = None
+        self._bounds = canonical_node_bounds(len(ids), canonical_nodes)
 
-    def at(self, node: int, positions: Int64) -> Int64:
-        found: Int64 = self._ids[positions + self._bounds[node]]
-        return found
+    def at(self, canonical_node: int, positions: Int64) -> Int64:
+        ids: Int64 = self._ids[positions + self._bounds[canonical_node]]
+        return ids
 
     def find(self, sample: int) -> tuple[int, int]:
-        if self._where is None:
-            self._where = np.argsort(self._ids)
-        return lane_place(self._bounds, int(self._where[sample]))
+        if self._positions is None:
+            self._positions = np.argsort(self._ids)
+        return locate_entry(self._bounds, int(self._positions[sample]))

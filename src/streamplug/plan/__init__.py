@@ -1,32 +1,32 @@
-"""The plan: which sample comes when and where, as arithmetic on integers."""
+"""The order of samples as arithmetic on integers: mixtures, partitions, batching and states of a run."""
 
-from streamplug.plan.contents import Contents
-from streamplug.plan.curriculum import Change, Curriculum
-from streamplug.plan.epoch import Dealt, Epoch
-from streamplug.plan.feed import Feed
+from streamplug.plan.curriculum import Curriculum, CurriculumChange
+from streamplug.plan.dataset_fingerprint import DatasetFingerprint
+from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
-from streamplug.plan.orig import PARTITIONS, make_partition
+from streamplug.plan.mosaic_partition import PARTITIONS, make_partition
+from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import Partition, Place, worker_steps
-from streamplug.plan.planner import BATCHINGS, Planner, Setting
-from streamplug.plan.selection import Selection, Whole
+from streamplug.plan.planner import BATCHINGS, EpochConfig, Planner
+from streamplug.plan.selection import AllSamples, Selection
 
 __all__ = [
     "BATCHINGS",
     "PARTITIONS",
-    "Change",
-    "Contents",
+    "AllSamples",
     "Curriculum",
-    "Dealt",
+    "CurriculumChange",
+    "DatasetFingerprint",
     "Epoch",
-    "Feed",
+    "EpochConfig",
     "Mixture",
+    "OrderedSamples",
     "Partition",
+    "PartitionedEpoch",
     "Place",
     "Planner",
     "Selection",
-    "Setting",
     "Weight",
-    "Whole",
     "choose_per_stream",
     "make_partition",
     "proportion_per_stream",

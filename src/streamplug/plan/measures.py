@@ -1,7 +1,4 @@
-"""What an order costs and how well it mixes, measured on the plan alone, before anything is read.
-
-`measure` looks at an epoch step by step, so that of a long one some steps can be looked at.
-"""
+"""Quality and cost of an order, measured on the plan alone, before anything is read."""
 
 from __future__ import annotations
 
@@ -13,33 +10,32 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.epoch import Dealt, Epoch
-from streamplug.plan.feed import Feed
-from streamplug.plan.orig import make_partition
-from streamplug.plan.selection import Whole
+from streamplug.plan.epoch import Epoch, PartitionedEpoch
+from streamplug.plan.mosaic_partition import make_partition
+from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.plan.selection import AllSamples
 from streamplug.types import Int64, World
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Shares of the samples whose displacement `Measures` names."""
+"""Quantiles of the displacement in `Measures`."""
 
-_ROWS = 1 << 20
+SAMPLES_PER_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What was found in the steps of an epoch that were looked at.
+    """Measurements over some steps of an epoch.
 
     Attributes:
-        samples: How many samples were read, over all ranks.
-        displacement: Mean distance of a sample's position in the epoch from its place in the data set,
-            in samples. A third of the data set for a uniform permutation.
-        displacement_quantiles: The distances that `QUANTILES` of the samples stay below, in samples.
-        same_shard: Share, from 0 to 1, of the samples that lie in the shard of the one before them, of
-            what one node reads of a global batch.
+        samples: Number of samples read, over all ranks.
+        displacement: Mean distance in samples of a sample's position in the epoch from its id; a third of
+            the data set for a uniform permutation.
+        displacement_quantiles: `QUANTILES` of the distance, in samples.
+        same_shard: Share, from 0 to 1, of the samples in the same shard as the previous one, within what
+            one node reads of a global batch.
         shards_per_batch: Mean number of distinct shards of a global batch.
         shards_per_node: Mean number of distinct shards of what one node reads of a global batch.
-        downloads: Shards that each node downloads, again where its cache could not hold them, shape
-            ``[nodes]``.
+        downloads: Shards that each node downloads, repeated downloads included, shape ``[nodes]``.
         bytes: The same in bytes, shape ``[nodes]``.
     """
 
@@ -54,27 +50,26 @@ class Measures:
 
 
 class ShardCache:
-    """The shards that a node holds: the least recently used go first when there is no room.
+    """Model of a node's cache of shards with LRU eviction.
 
     Attributes:
-        downloads: How many shards were downloaded so far.
+        downloads: Number of shards downloaded so far.
         bytes: The same in bytes.
     """
 
     def __init__(self, sizes: Int64, limit: int | None) -> None:
-        """Begin with nothing.
+        """Make an empty cache.
 
         Args:
             sizes: Bytes of each shard, shape ``[shards]``.
-            limit: Bytes that the node may hold, or None for any number. A shard that is larger is held
-                alone.
+            limit: Capacity in bytes; None is unlimited. A larger shard is held alone.
         """
         self.downloads = self.bytes = 0
         self._sizes, self._limit, self._used = sizes, limit, 0
-        self._held: OrderedDict[int, int] = OrderedDict()
+        self._cached: OrderedDict[int, int] = OrderedDict()
 
-    def need(self, shards: Int64) -> None:
-        """Read from shards, in this order, shape ``[n]``."""
+    def read(self, shards: Int64) -> None:
+        """Read from shards in this order, shape ``[n]``."""
         if not len(shards):
             return
         if self._limit is None:  # then only the first time counts
@@ -82,8 +77,8 @@ class ShardCache:
         else:
             shards = shards[np.concatenate([[True], shards[1:] != shards[:-1]])]
         for shard in shards.tolist():
-            if shard in self._held:
-                self._held.move_to_end(shard)
+            if shard in self._cached:
+                self._cached.move_to_end(shard)
             else:
                 self._download(shard)
 
@@ -91,13 +86,13 @@ class ShardCache:
         size = int(self._sizes[shard])
         self.downloads += 1
         self.bytes += size
-        while self._held and self._limit is not None and self._used + size > self._limit:
-            self._used -= self._held.popitem(last=False)[1]
-        self._held[shard] = size
+        while self._cached and self._limit is not None and self._used + size > self._limit:
+            self._used -= self._cached.popitem(last=False)[1]
+        self._cached[shard] = size
         self._used += size
 
 
-def shuffled(
+def make_epoch(
     starts: Int64,
     algorithm: ShuffleAlgorithm,
     world: World,
@@ -114,12 +109,12 @@ def shuffled(
     Args:
         starts: First id of each shard, and the total, shape ``[shards + 1]``.
         algorithm: The shuffle.
-        world: Who reads.
+        world: The number of nodes and ranks.
         batch: Samples per batch of one rank.
-        canonical_nodes: Lanes; None for the default of the shuffle.
-        block_size: In samples; None for the default of the shuffle.
-        seed: Of the shuffle.
-        epoch: Which one.
+        canonical_nodes: Number of canonical nodes; None for the default of the shuffle.
+        block_size: Block size in samples; None for the default of the shuffle.
+        seed: Seed of the shuffle.
+        epoch: Number of the epoch.
         partition_algo: Name of the partition.
 
     Raises:
@@ -128,69 +123,72 @@ def shuffled(
     total = int(starts[-1])
     if total < 1:
         raise ConfigError("a data set without samples has no epoch to measure")
-    lanes = canonical_nodes or algorithm.default_canonical_nodes(world.nodes)
-    lanes = min(lanes, total) if partition_algo == "elastic" else lanes
-    size = block_size or algorithm.default_block_size(lanes)
-    order = algorithm.order(starts, canonical_nodes=lanes, seed=seed, epoch=epoch, block_size=size)
-    partition = make_partition(partition_algo, total, lanes, world, batch)
-    return Dealt(Feed(Whole(starts), order, lanes), partition)
+    canonical_nodes = canonical_nodes or algorithm.default_canonical_nodes(world.nodes)
+    if partition_algo == "elastic":
+        canonical_nodes = min(canonical_nodes, total)
+    size = block_size or algorithm.default_block_size(canonical_nodes)
+    order = algorithm.order(
+        starts, canonical_nodes=canonical_nodes, seed=seed, epoch=epoch, block_size=size
+    )
+    partition = make_partition(partition_algo, total, canonical_nodes, world, batch)
+    return PartitionedEpoch(OrderedSamples(AllSamples(starts), order, canonical_nodes), partition)
 
 
-def reads(
+def iter_reads(
     epoch: Epoch, world: World, batch: int, steps: Int64 | None = None
 ) -> Iterator[tuple[Int64, Int64]]:
-    """Yield what all ranks read, about a million samples at a time.
+    """Yield the ids that all ranks read, about a million samples at a time.
 
     Args:
         epoch: The epoch.
-        world: Who reads; the rank is of no account.
+        world: The number of nodes and ranks.
         batch: Samples per batch of one rank.
-        steps: Which global batches, shape ``[n]``; None for all.
+        steps: Global batches, shape ``[n]``; None for all.
 
     Yields:
-        Some of the steps, shape ``[m]``, and their ids, int64, shape
-        ``[m, nodes, ranks per node, batch]``; -1 at the end of a batch that is short.
+        Steps, shape ``[m]``, and their ids, int64, shape ``[m, nodes, ranks per node, batch]``; -1 at the
+        end of a short batch.
     """
     steps = np.arange(epoch.steps) if steps is None else np.asarray(steps, np.int64)
-    each = max(_ROWS // (batch * world.ranks), 1)
-    for first in range(0, len(steps), each):
-        chunk = steps[first : first + each]
+    steps_per_chunk = max(SAMPLES_PER_CHUNK // (batch * world.ranks), 1)
+    for first in range(0, len(steps), steps_per_chunk):
+        chunk = steps[first : first + steps_per_chunk]
         ids = [epoch.ids(replace(world, rank=rank), batch, chunk) for rank in range(world.ranks)]
         shape = (len(chunk), world.nodes, world.ranks_per_node, batch)
         yield chunk, np.stack(ids, 1).reshape(shape)
 
 
-def in_order(ids: Int64) -> Int64:
-    """Return ids as `reads` gives them in the order of the epoch, shape ``[m, global batch]``."""
-    # Nodes take turns, and on each of them its ranks.
-    found: Int64 = ids.transpose(0, 3, 2, 1).reshape(len(ids), -1)
-    return found
+def to_epoch_order(ids: Int64) -> Int64:
+    """Return ids of `iter_reads` in the order of the epoch, shape ``[m, global batch]``."""
+    # Nodes alternate, and on each of them its ranks.
+    ordered: Int64 = ids.transpose(0, 3, 2, 1).reshape(len(ids), -1)
+    return ordered
 
 
 def shards_of(ids: Int64, starts: Int64) -> Int64:
-    """Return the shard that each sample lies in, in the same shape; -1 for -1."""
-    found: Int64 = np.searchsorted(starts, ids, side="right") - 1
-    return found
+    """Return the shard of each sample, in the same shape; -1 for -1."""
+    shards: Int64 = np.searchsorted(starts, ids, side="right") - 1
+    return shards
 
 
 def displacements(ids: Int64, steps: Int64) -> Int64:
-    """Return how far samples are from their place in the data set, in samples.
+    """Return the distances of samples' positions in the epoch from their ids, in samples.
 
     Args:
-        ids: Ids in the order of the epoch, shape ``[m, global batch]``; -1 is left out.
-        steps: Which global batches they are, shape ``[m]``.
+        ids: Ids in the order of the epoch, shape ``[m, global batch]``; -1 is skipped.
+        steps: Their global batches, shape ``[m]``.
     """
     size = ids.shape[1]
     positions = steps[:, None] * size + np.arange(size)
-    found: Int64 = np.abs(positions - ids)[ids >= 0]
-    return found
+    distances: Int64 = np.abs(positions - ids)[ids >= 0]
+    return distances
 
 
-def distinct(shards: Int64) -> Int64:
-    """Return how many distinct shards there are in each row, besides -1: shape ``[rows]``."""
+def count_distinct(shards: Int64) -> Int64:
+    """Return the number of distinct shards in each row, without -1, shape ``[rows]``."""
     ordered = np.sort(shards, axis=1)
-    found: Int64 = (ordered[:, 1:] != ordered[:, :-1]).sum(1) + 1 - (ordered[:, 0] < 0)
-    return found
+    counts: Int64 = (ordered[:, 1:] != ordered[:, :-1]).sum(1) + 1 - (ordered[:, 0] < 0)
+    return counts
 
 
 def measure(
@@ -203,17 +201,17 @@ def measure(
     cache_limit: int | None = None,
     steps: Int64 | None = None,
 ) -> Measures:
-    """Measure an epoch; takes 8 bytes for each sample that is looked at.
+    """Measure an epoch, in memory of 8 bytes per measured sample.
 
     Args:
         epoch: The epoch.
-        world: Who reads; the rank is of no account.
+        world: The number of nodes and ranks.
         batch: Samples per batch of one rank.
         starts: First sample id of each shard, and the total, shape ``[shards + 1]``.
-        shard_bytes: Size of each shard, shape ``[shards]``; None takes a sample for a byte.
-        cache_limit: Bytes of shards that a node may hold, or None for any number.
-        steps: Which global batches to look at, shape ``[n]``; None for all. A node's cache is empty
-            before the first.
+        shard_bytes: Size of each shard in bytes, shape ``[shards]``; None counts a sample as a byte.
+        cache_limit: Capacity of a node's cache in bytes; None is unlimited.
+        steps: Global batches to measure, shape ``[n]``; None for all. The caches are empty before the
+            first.
 
     Raises:
         ConfigError: If no steps are given.
@@ -222,41 +220,41 @@ def measure(
         raise ConfigError("no steps to measure: name at least one, or leave steps= out for all")
     sizes = np.diff(starts) if shard_bytes is None else shard_bytes
     tally = _Tally(starts, [ShardCache(sizes, cache_limit) for _ in range(world.nodes)])
-    for chunk, ids in reads(epoch, world, batch, steps):
+    for chunk, ids in iter_reads(epoch, world, batch, steps):
         tally.add(chunk, ids)
     return tally.total()
 
 
 class _Tally:
-    """Adds up what `measure` finds."""
+    """Accumulates the measurements of `measure`."""
 
     def __init__(self, starts: Int64, caches: list[ShardCache]) -> None:
         self._starts, self._caches = starts, caches
-        self._moved: list[Int64] = []
+        self._displacements: list[Int64] = []
         self._per_batch: list[Int64] = []
         self._per_node: list[Int64] = []
-        self._together = self._pairs = 0
+        self._same_shard = self._pairs = 0
 
     def add(self, steps: Int64, ids: Int64) -> None:
-        """Add some steps, as `reads` gives them."""
-        self._moved.append(displacements(in_order(ids), steps))
+        """Add some steps, as `iter_reads` gives them."""
+        self._displacements.append(displacements(to_epoch_order(ids), steps))
         shards = shards_of(ids, self._starts)
-        self._per_batch.append(distinct(in_order(shards)))
+        self._per_batch.append(count_distinct(to_epoch_order(shards)))
         for node, cache in enumerate(self._caches):
-            needed = in_order(shards[:, [node]])
-            self._per_node.append(distinct(needed))
-            before, after = needed[:, :-1], needed[:, 1:]
-            self._together += int(((before == after) & (after >= 0)).sum())
+            node_shards = to_epoch_order(shards[:, [node]])
+            self._per_node.append(count_distinct(node_shards))
+            before, after = node_shards[:, :-1], node_shards[:, 1:]
+            self._same_shard += int(((before == after) & (after >= 0)).sum())
             self._pairs += int((after >= 0).sum())
-            cache.need(needed[needed >= 0])
+            cache.read(node_shards[node_shards >= 0])
 
     def total(self) -> Measures:
-        distances = np.concatenate(self._moved)
+        distances = np.concatenate(self._displacements)
         return Measures(
             samples=len(distances),
             displacement=float(distances.mean()),
             displacement_quantiles=tuple(np.quantile(distances, QUANTILES).tolist()),
-            same_shard=self._together / max(self._pairs, 1),
+            same_shard=self._same_shard / max(self._pairs, 1),
             shards_per_batch=float(np.concatenate(self._per_batch).mean()),
             shards_per_node=float(np.concatenate(self._per_node).mean()),
             downloads=tuple(cache.downloads for cache in self._caches),

@@ -1,4 +1,4 @@
-"""Planner: makes the epochs of a run."""
+"""The epochs of a run."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.apportion import Apportionment
-from streamplug.plan.batching import Mixed, PerStream, Schedule
-from streamplug.plan.curriculum import Curriculum, Lessons
-from streamplug.plan.epoch import Dealt, Epoch
-from streamplug.plan.exact import Batching, Exact, Part
-from streamplug.plan.feed import Feed
+from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
+from streamplug.plan.epoch import Epoch, PartitionedEpoch
+from streamplug.plan.interleave import Interleaving
 from streamplug.plan.mixture import Mixture
-from streamplug.plan.orig import make_partition
+from streamplug.plan.mosaic_batching import ArrayEpoch, MosaicBatching, WeightedStream
+from streamplug.plan.mosaic_partition import make_partition
+from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import Partition
-from streamplug.plan.selection import Selection, Whole
-from streamplug.plan.source import Once, Passes, Source
+from streamplug.plan.selection import AllSamples, Selection
+from streamplug.plan.stream_batching import MixedEpoch, PerStreamEpoch, StreamSchedule
+from streamplug.plan.stream_samples import RepeatedPasses, SinglePass, StreamSamples
 from streamplug.types import Int64, World
 
 BATCHINGS = ("random", "per_stream", "stratified", "device_per_stream")
 """Names of the batching methods."""
 
-_LANE = 64
-"""Samples that a lane of a single stream has at least."""
+MIN_SAMPLES_PER_CANONICAL_NODE = 64
+"""Minimum size of a canonical node of a single stream."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What an epoch depends on besides its number and what is read.
+class EpochConfig:
+    """The options that an epoch depends on besides its number and the data.
 
     Attributes:
-        seed: Of the shuffle and of what is chosen.
-        lanes: Canonical nodes.
+        seed: Seed of the shuffle and of the sampling.
+        canonical_nodes: Number of canonical nodes.
         block_size: Distance in samples over which samples are mixed.
-        partition: Name of the partition.
-        first_nodes: Nodes on which the run began, for the partition ``relaxed``.
-        batching: Name of the batching method.
-        unit: For ``device_per_stream``: samples of one stream that stay together, the batch size of a
-            rank when the run began.
+        partition_algo: Name of the partition.
+        initial_nodes: Number of nodes on which the run began, for the partition ``relaxed``.
+        batching_method: Name of the batching method.
+        initial_batch_size: Samples per batch of one rank when the run began; with ``device_per_stream``
+            that many samples of one stream stay together.
     """
 
     seed: int
-    lanes: int
+    canonical_nodes: int
     block_size: int
-    partition: str
-    first_nodes: int
-    batching: str
-    unit: int
+    partition_algo: str
+    initial_nodes: int
+    batching_method: str
+    initial_batch_size: int
 
 
 class Planner:
@@ -59,7 +59,7 @@ class Planner:
 
     Attributes:
         mixture: What an epoch takes of each stream.
-        algorithm: Puts samples in order.
+        algorithm: The shuffle algorithm.
     """
 
     def __init__(
@@ -71,21 +71,21 @@ class Planner:
         *,
         shuffled: bool,
     ) -> None:
-        """Describe what is read.
+        """Describe the data.
 
         Args:
-            starts: First sample id of each shard over all streams, and the total.
+            starts: First sample id of each shard over all streams, and the total, shape ``[shards + 1]``.
             streams: First shard of each stream, and the total.
             mixture: What an epoch takes of each stream.
-            algorithm: Puts samples in order.
-            shuffled: Whether that is a shuffle.
+            algorithm: The shuffle algorithm.
+            shuffled: Whether the algorithm shuffles.
         """
         self.mixture, self.algorithm = mixture, algorithm
         self._mapped, self._streams, self._shuffled = starts, streams, shuffled
-        self._firsts = [int(starts[shard]) for shard in streams]
+        self._first_ids = [int(starts[shard]) for shard in streams]
 
-    def ordered(self, algorithm: ShuffleAlgorithm, *, shuffled: bool) -> Planner:
-        """Return a planner of the same that puts samples in order by another algorithm."""
+    def with_algorithm(self, algorithm: ShuffleAlgorithm, *, shuffled: bool) -> Planner:
+        """Return a planner of the same data with another shuffle algorithm."""
         return Planner(self._mapped, self._streams, self.mixture, algorithm, shuffled=shuffled)
 
     @property
@@ -95,7 +95,7 @@ class Planner:
     @property
     def samples(self) -> int:
         """Number of samples of all streams."""
-        return self._firsts[-1]
+        return self._first_ids[-1]
 
     @property
     def shards(self) -> int:
@@ -107,13 +107,18 @@ class Planner:
         """Samples of an epoch."""
         return self.mixture.epoch_size
 
-    def selections(self, epoch: int, seed: int, stream: int | None = None) -> Selection:
-        """Return what an epoch takes, before it is put in order: of all streams, or of one by itself.
+    @property
+    def streams(self) -> list[int]:
+        """Number of samples of each stream."""
+        return [last - first for first, last in pairwise(self._first_ids)]
+
+    def selection(self, epoch: int, seed: int, stream: int | None = None) -> Selection:
+        """Return the samples of an epoch in stored order.
 
         Args:
             epoch: Number of the epoch.
-            seed: Seed of the order.
-            stream: Which stream; None for all.
+            seed: Seed of the sampling.
+            stream: Number of the stream; None for all together.
 
         Raises:
             ConfigError: With a curriculum, which takes no epochs of the streams.
@@ -125,180 +130,186 @@ class Planner:
             )
         if stream is None:
             return mixture.select(self._starts, self._streams, seed, epoch, shuffled=shuffled)
-        found = mixture.select_streams(self._starts, self._streams, seed, epoch, shuffled=shuffled)
-        return found[stream]
+        return mixture.select_streams(self._starts, self._streams, seed, epoch, shuffled=shuffled)[
+            stream
+        ]
 
-    @property
-    def streams(self) -> list[int]:
-        """Number of samples of each stream."""
-        return [last - first for first, last in pairwise(self._firsts)]
-
-    def epoch(self, number: int, world: World, batch: int, setting: Setting) -> Epoch:
+    def epoch(self, number: int, world: World, batch: int, config: EpochConfig) -> Epoch:
         """Return an epoch.
 
         Args:
-            number: Which one.
-            world: Who reads it.
+            number: Number of the epoch.
+            world: The number of nodes and ranks.
             batch: Samples per batch of one rank.
-            setting: What else decides the order.
+            config: The other options of the order.
 
         Raises:
-            ConfigError: If the setting cannot serve this world.
+            ConfigError: If the options cannot serve this world.
         """
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
-            return self._lessons(self.mixture, number, global_batch, setting)
-        if setting.batching == "random":
-            selection = self.mixture.select(
-                self._starts, self._streams, setting.seed, number, shuffled=self._shuffled
-            )
-            feed = self._feed(selection, number, setting)
-            return Dealt(feed, self._partition(world, batch, setting))
-        if setting.partition != "elastic":
-            return self._exact(self.mixture, number, world, batch, setting)
-        return self._batches(self.mixture, number, global_batch, setting)
+            return self._curriculum_epoch(self.mixture, number, global_batch, config)
+        if config.batching_method == "random":
+            selection = self.selection(number, config.seed)
+            ordered = self._order(selection, number, config)
+            return PartitionedEpoch(ordered, self._partition(world, batch, config))
+        if config.partition_algo != "elastic":
+            return self._mosaic_epoch(self.mixture, number, world, batch, config)
+        return self._scheduled_epoch(self.mixture, number, global_batch, config)
 
-    def length(self, world: World, batch: int, setting: Setting) -> int:
-        """Return how many samples a rank gets in an epoch.
+    def length(self, world: World, batch: int, config: EpochConfig) -> int:
+        """Return the number of samples of a rank in an epoch.
 
         Raises:
             ConfigError: As `epoch`.
         """
-        total = batch * world.ranks
+        global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
-            return -(-self.size // total) * batch
-        if setting.batching == "random":
-            return self._partition(world, batch, setting).per_rank
-        if setting.partition != "elastic":
-            return self._exact(self.mixture, 0, world, batch, setting).length(world.rank)
-        unit = self._unit(total, setting)
+            return -(-self.size // global_batch) * batch
+        if config.batching_method == "random":
+            return self._partition(world, batch, config).per_rank
+        if config.partition_algo != "elastic":
+            return self._mosaic_epoch(self.mixture, 0, world, batch, config).length(world.rank)
+        unit = self._samples_per_slot(global_batch, config)
         slots = sum(-(-taken // unit) for taken in self.mixture.choose)
-        return -(-slots // (total // unit)) * batch
+        return -(-slots // (global_batch // unit)) * batch
 
-    def _partition(self, world: World, batch: int, setting: Setting) -> Partition:
+    def _partition(self, world: World, batch: int, config: EpochConfig) -> Partition:
         return make_partition(
-            setting.partition,
+            config.partition_algo,
             self.size,
-            setting.lanes,
+            config.canonical_nodes,
             world,
             batch,
-            first_nodes=setting.first_nodes,
+            initial_nodes=config.initial_nodes,
         )
 
-    def _feed(
-        self, selection: Selection, epoch: int, setting: Setting, stream: int | None = None
-    ) -> Feed:
-        """Put a selection in order: of all streams, or else of one, which takes its part of a block."""
-        lanes, seed, block = setting.lanes, setting.seed, setting.block_size
-        if stream is not None:
-            lanes = self._lanes(selection.size, setting)
-            seed += stream << 40  # streams of one size need orders of their own
-            whole = self.samples if isinstance(self.mixture, Curriculum) else self.size
-            block = max(block * selection.size // max(whole, 1), 1)
+    def _order(self, selection: Selection, epoch: int, config: EpochConfig) -> OrderedSamples:
         order = self.algorithm.order(
-            selection.starts, canonical_nodes=lanes, seed=seed, epoch=epoch, block_size=block
+            selection.starts,
+            canonical_nodes=config.canonical_nodes,
+            seed=config.seed,
+            epoch=epoch,
+            block_size=config.block_size,
         )
-        return Feed(selection, order, lanes)
+        return OrderedSamples(selection, order, config.canonical_nodes)
 
-    def _lanes(self, size: int, setting: Setting) -> int:
-        # A small stream has hardly a shard for each lane, and is put in order faster without them.
-        return max(min(setting.lanes, size // _LANE), 1)
+    # -- batches of single streams --------------------------------------------------
 
-    # -- schedules of streams -----------------------------------------------------
-
-    def _batches(self, mixture: Mixture, number: int, global_batch: int, setting: Setting) -> Epoch:
-        """Return an epoch of batches made of single streams' orders."""
-        unit = self._unit(global_batch, setting)
-        inside = 1 if setting.batching == "per_stream" else unit
-        selections = self._select_streams(mixture, number, setting)
-        sources = [
-            Once(
-                self._feed(selection, number, setting, stream),
-                self._lanes(selection.size, setting),
-                inside,
+    def _scheduled_epoch(
+        self, mixture: Mixture, number: int, global_batch: int, config: EpochConfig
+    ) -> Epoch:
+        unit = self._samples_per_slot(global_batch, config)
+        unit_of_node = 1 if config.batching_method == "per_stream" else unit
+        selections = self._select_streams(mixture, number, config)
+        samples = [
+            SinglePass(
+                self._order_stream(selection, number, config, stream),
+                self._canonical_nodes(selection.size, config),
+                unit_of_node,
             )
             for stream, selection in enumerate(selections)
         ]
-        schedule = Apportionment([-(-selection.size // unit) for selection in selections])
-        return self._scheduled(schedule, sources, global_batch, setting, range(schedule.total))
+        schedule = Interleaving([-(-selection.size // unit) for selection in selections])
+        return self._combine(schedule, samples, global_batch, config, range(schedule.total))
 
-    def _exact(
-        self, mixture: Mixture, number: int, world: World, batch: int, setting: Setting
-    ) -> Exact:
-        """Return an epoch of batches made of single streams' orders as mosaicml-streaming makes them."""
-        parts = []
-        for selection, share in zip(self._select_streams(mixture, number, setting), mixture.shares):
-            block = max(int(setting.block_size * share), 1)
-            order = self.algorithm.order(
-                selection.starts,
-                canonical_nodes=setting.lanes,
-                seed=setting.seed,
-                epoch=number,
-                block_size=block,
-            )
-            parts.append(Part(Feed(selection, order, setting.lanes), share))
-        # They take other turns in every epoch where they are shuffled and chosen anew.
-        turns = number if self._shuffled and mixture.method == "balanced" else 0
-        batching = Batching(
-            setting.partition,
-            setting.lanes,
-            world,
-            batch,
-            setting.first_nodes,
-            setting.seed + turns,
-        )
-        return batching.epoch(setting.batching, parts)
-
-    def _select_streams(self, mixture: Mixture, number: int, setting: Setting) -> list[Selection]:
-        return mixture.select_streams(
-            self._starts, self._streams, setting.seed, number, shuffled=self._shuffled
-        )
-
-    def _lessons(
-        self, curriculum: Curriculum, number: int, global_batch: int, setting: Setting
+    def _curriculum_epoch(
+        self, curriculum: Curriculum, number: int, global_batch: int, config: EpochConfig
     ) -> Epoch:
-        """Return some steps of a run without end."""
-        slots = global_batch // self._unit(global_batch, setting)
-        schedule = Lessons(curriculum.changes, slots)
-        each = -(-curriculum.epoch_size // global_batch) * slots
-        sources = [self._passes(stream, setting) for stream in range(len(self._firsts) - 1)]
-        span = range(number * each, (number + 1) * each)
-        return self._scheduled(schedule, sources, global_batch, setting, span)
+        """Return some steps of an endless run."""
+        slots_per_step = global_batch // self._samples_per_slot(global_batch, config)
+        schedule = CurriculumSchedule(curriculum.changes, slots_per_step)
+        slots = -(-curriculum.epoch_size // global_batch) * slots_per_step
+        samples = [self._repeated_passes(stream, config) for stream in range(len(self.streams))]
+        slots_of_epoch = range(number * slots, (number + 1) * slots)
+        return self._combine(schedule, samples, global_batch, config, slots_of_epoch)
 
-    def _passes(self, stream: int, setting: Setting) -> Source:
+    def _repeated_passes(self, stream: int, config: EpochConfig) -> StreamSamples:
         first, last = self._streams[stream], self._streams[stream + 1]
-        whole = Whole(self._starts[first : last + 1])
-        return Passes(
-            lambda number: self._feed(whole, number, setting, stream),
-            whole.size,
-            self._lanes(whole.size, setting),
+        selection = AllSamples(self._starts[first : last + 1])
+        return RepeatedPasses(
+            lambda number: self._order_stream(selection, number, config, stream),
+            selection.size,
+            self._canonical_nodes(selection.size, config),
         )
 
-    def _scheduled(
+    def _order_stream(
+        self, selection: Selection, epoch: int, config: EpochConfig, stream: int
+    ) -> OrderedSamples:
+        """Order the samples of one stream, with its part of a block."""
+        total = self.samples if isinstance(self.mixture, Curriculum) else self.size
+        canonical_nodes = self._canonical_nodes(selection.size, config)
+        order = self.algorithm.order(
+            selection.starts,
+            canonical_nodes=canonical_nodes,
+            seed=config.seed + (stream << 40),  # streams of one size need orders of their own
+            epoch=epoch,
+            block_size=max(config.block_size * selection.size // max(total, 1), 1),
+        )
+        return OrderedSamples(selection, order, canonical_nodes)
+
+    def _canonical_nodes(self, size: int, config: EpochConfig) -> int:
+        # A small stream has hardly a shard for each canonical node, and is ordered faster without them.
+        return max(min(config.canonical_nodes, size // MIN_SAMPLES_PER_CANONICAL_NODE), 1)
+
+    def _combine(
         self,
-        schedule: Schedule,
-        sources: Sequence[Source],
+        schedule: StreamSchedule,
+        samples: Sequence[StreamSamples],
         global_batch: int,
-        setting: Setting,
+        config: EpochConfig,
         slots: range,
     ) -> Epoch:
-        kind = PerStream if setting.batching == "per_stream" else Mixed
-        return kind(
+        epoch_class = PerStreamEpoch if config.batching_method == "per_stream" else MixedEpoch
+        return epoch_class(
             schedule,
-            sources,
-            self._firsts,
-            unit=self._unit(global_batch, setting),
+            samples,
+            self._first_ids,
+            unit=self._samples_per_slot(global_batch, config),
             global_batch=global_batch,
             slots=slots,
         )
 
-    def _unit(self, global_batch: int, setting: Setting) -> int:
-        """Return how many samples in a row are of one stream."""
-        if setting.batching == "device_per_stream":
-            if global_batch % setting.unit:
+    def _samples_per_slot(self, global_batch: int, config: EpochConfig) -> int:
+        if config.batching_method == "device_per_stream":
+            if global_batch % config.initial_batch_size:
                 raise ConfigError(
-                    f"batching_method='device_per_stream': a global batch of {global_batch} is not made "
-                    f"of batches of {setting.unit}, with which the run began"
+                    f"batching_method='device_per_stream': a global batch of {global_batch} is no multiple "
+                    f"of {config.initial_batch_size}, the batch size with which the run began"
                 )
-            return setting.unit
-        return global_batch if setting.batching == "per_stream" else 1
+            return config.initial_batch_size
+        return global_batch if config.batching_method == "per_stream" else 1
+
+    def _mosaic_epoch(
+        self, mixture: Mixture, number: int, world: World, batch: int, config: EpochConfig
+    ) -> ArrayEpoch:
+        """Return an epoch of batches of single streams as mosaicml-streaming makes them."""
+        streams = []
+        for selection, share in zip(self._select_streams(mixture, number, config), mixture.shares):
+            order = self.algorithm.order(
+                selection.starts,
+                canonical_nodes=config.canonical_nodes,
+                seed=config.seed,
+                epoch=number,
+                block_size=max(int(config.block_size * share), 1),
+            )
+            ordered = OrderedSamples(selection, order, config.canonical_nodes)
+            streams.append(WeightedStream(ordered, share))
+        # The sequence of streams changes with the epoch where they are shuffled and sampled anew.
+        offset = number if self._shuffled and mixture.method == "balanced" else 0
+        batching = MosaicBatching(
+            config.partition_algo,
+            config.canonical_nodes,
+            world,
+            batch,
+            config.initial_nodes,
+            config.seed + offset,
+        )
+        return batching.epoch(config.batching_method, streams)
+
+    def _select_streams(
+        self, mixture: Mixture, number: int, config: EpochConfig
+    ) -> list[Selection]:
+        return mixture.select_streams(
+            self._starts, self._streams, config.seed, number, shuffled=self._shuffled
+        )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from streamplug.errors import StateError
-from streamplug.plan.contents import Contents, difference
+from streamplug.plan.dataset_fingerprint import DatasetFingerprint, describe_difference
 
-VERSION = 1
-_LIMIT = 1 << 62
+STATE_VERSION = 1
+MAX_COUNT = 1 << 62
 
-_MEANINGS = {
+VALUE_MEANINGS = {
     "choose": " (samples that an epoch takes of each stream; None with a curriculum)",
     "epoch_size": " (samples of an epoch)",
     "global_batch": " (batch_size times the number of ranks)",
@@ -22,12 +22,12 @@ _MEANINGS = {
     "size": " (samples of the data set)",
     "streams": " (samples of each stream)",
 }
-"""What the names of a state's values stand for, where they are not arguments of the same name."""
+"""Meanings of the values of a state that are no arguments of the same name, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What must be the same for a state to mean the same place in the same order.
+class OrderIdentity:
+    """The values that a state and a run must have in common.
 
     Attributes:
         size: Samples of the data set.
@@ -36,16 +36,17 @@ class Identity:
         epoch_size: Samples of an epoch.
         streams: Samples of each stream.
         shuffle_algo: Name of the shuffle, or None when not shuffling.
-        shuffle_seed: Its seed.
-        shuffle_block_size: Its block size.
-        num_canonical_nodes: Lanes of the order.
+        shuffle_seed: Seed of the shuffle.
+        shuffle_block_size: Block size of the shuffle in samples.
+        num_canonical_nodes: Canonical nodes of the order.
         partition_algo: Name of the partition.
         batching_method: Name of the batching method.
         choose: Samples that an epoch takes of each stream; None with a curriculum, as the next two.
-        sampling_method: Whether what is chosen of a stream changes with the epoch.
-        sampling_granularity: Samples that are chosen of a shard at a time.
+        sampling_method: ``"balanced"`` chooses anew in every epoch, ``"fixed"`` once.
+        sampling_granularity: Samples chosen of a shard at a time.
         shares: Shares of the streams before rounding, where batches depend on them; else None.
-        contents: What `shards` is the digest of, where that is known: states keep it for their errors only.
+        fingerprint: Details behind the digest `shards`, which states save for their errors only; may be
+            None.
     """
 
     size: int
@@ -63,15 +64,19 @@ class Identity:
     sampling_method: str | None
     sampling_granularity: int | None
     shares: list[float] | None
-    contents: Contents | None = None
+    fingerprint: DatasetFingerprint | None = None
 
-    def compared(self) -> dict[str, Any]:
-        """Return what must be the same, as plain JSON values."""
+    def to_state(self) -> dict[str, Any]:
+        """Return the compared values, as plain JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
 
 
 def save(
-    identity: Identity, epoch: int, step: int, first_nodes: int, first_batch: int | None = None
+    identity: OrderIdentity,
+    epoch: int,
+    step: int,
+    initial_nodes: int,
+    initial_batch_size: int | None = None,
 ) -> dict[str, Any]:
     """Return a state as plain JSON values.
 
@@ -79,24 +84,24 @@ def save(
     ``initial_physical_nodes`` are named as in the state of mosaicml-streaming.
 
     Args:
-        identity: Of the run.
-        epoch: Which epoch.
-        step: The first of its steps that is not yet done.
-        first_nodes: Nodes on which the run began.
-        first_batch: Samples per batch of one rank with which it began, where the order has to do with it.
+        identity: Identity of the run.
+        epoch: Number of the epoch.
+        step: First step of the epoch that is not done.
+        initial_nodes: Number of nodes on which the run began.
+        initial_batch_size: Samples per batch of one rank when the run began, where the order depends on it.
     """
-    began = {"initial_physical_nodes": first_nodes, "initial_batch_size": first_batch}
+    initial = {"initial_physical_nodes": initial_nodes, "initial_batch_size": initial_batch_size}
     return {
-        "version": VERSION,
+        "version": STATE_VERSION,
         "epoch": epoch,
         "sample_in_epoch": step * identity.global_batch,
-        **{name: value for name, value in began.items() if value is not None},
-        **identity.compared(),
-        **({} if identity.contents is None else identity.contents.saved()),
+        **{name: value for name, value in initial.items() if value is not None},
+        **identity.to_state(),
+        **({} if identity.fingerprint is None else identity.fingerprint.to_state()),
     }
 
 
-def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
+def load(state: Mapping[str, Any], identity: OrderIdentity) -> tuple[int, int]:
     """Return the epoch and the step at which a run continues.
 
     A state without ``version`` is taken as one of mosaicml-streaming, which has less to compare.
@@ -106,29 +111,29 @@ def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
             message names what differs.
     """
     version = state.get("version")
-    if version is not None and (type(version) is not int or version != VERSION):
+    if version is not None and (type(version) is not int or version != STATE_VERSION):
         raise StateError(
-            f"the state has version {reprlib.repr(version)}; this streamplug loads {VERSION}"
+            f"the state has version {reprlib.repr(version)}; this streamplug loads {STATE_VERSION}"
         )
     for key in ("epoch", "sample_in_epoch"):
         value = state.get(key)
-        if type(value) is not int or not 0 <= value < _LIMIT:
+        if type(value) is not int or not 0 <= value < MAX_COUNT:
             raise StateError(f"the state has {key}={reprlib.repr(value)}; expected a whole number")
-    ours = identity.compared()
+    ours = identity.to_state()
     keys = ours if version else ("num_canonical_nodes", "shuffle_seed")
-    differing = [
-        _shards_difference(state, identity)
+    differences = [
+        _describe_shards(state, identity)
         if key == "shards"
-        else difference(key, state.get(key), ours[key], _MEANINGS.get(key, ""))
+        else describe_difference(key, state.get(key), ours[key], VALUE_MEANINGS.get(key, ""))
         for key in keys
         if state.get(key) != ours[key]
     ]
-    if differing:
-        raise StateError("the state is of another run: " + "; ".join(differing))
-    step, rest = divmod(state["sample_in_epoch"], identity.global_batch)
-    if rest and not version and state["sample_in_epoch"] >= identity.epoch_size:
+    if differences:
+        raise StateError("the state is of another run: " + "; ".join(differences))
+    step, remainder = divmod(state["sample_in_epoch"], identity.global_batch)
+    if remainder and not version and state["sample_in_epoch"] >= identity.epoch_size:
         return state["epoch"], step + 1  # after the last batch of an epoch, which was short
-    if rest:
+    if remainder:
         raise StateError(
             f"the state is at sample {state['sample_in_epoch']}, inside a global batch of "
             f"{identity.global_batch} samples; states are taken between global batches"
@@ -136,8 +141,8 @@ def load(state: Mapping[str, Any], identity: Identity) -> tuple[int, int]:
     return state["epoch"], step
 
 
-def _shards_difference(state: Mapping[str, Any], identity: Identity) -> str:
-    """Say in words what differs where the digest of the contents does."""
+def _describe_shards(state: Mapping[str, Any], identity: OrderIdentity) -> str:
+    """Describe how the shards differ where their digests do."""
     if type(state.get("shards")) is not str:
-        return "shards: the state has no digest of them: it is cut short, or was changed"
-    return (identity.contents or Contents(identity.shards)).difference(state)
+        return "shards: the state has no digest of them: it is truncated, or was changed"
+    return (identity.fingerprint or DatasetFingerprint(identity.shards)).describe_difference(state)

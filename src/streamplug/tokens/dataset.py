@@ -13,7 +13,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
 from streamplug.open_stream import OpenStream
-from streamplug.plan import Contents
+from streamplug.plan import DatasetFingerprint
 from streamplug.read import Reader, Samples
 from streamplug.tokens.count import dtype_of, ends_of
 from streamplug.tokens.ends import Ends
@@ -86,13 +86,15 @@ class TokenDataset(StreamingDataset):
             raise ConfigError(f"row={row}: there are the rows 0 to {self.size - 1}")
         return cast(TokenReader, self._reader).pieces(row)
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:
+    def _open_streams(
+        self, columns: Sequence[str] | None, allow_unsafe: bool
+    ) -> DatasetFingerprint:
         documents = super()._open_streams(columns, allow_unsafe)
         rows = shards_digest(self._reader.starts)
         digest = xxh64(f"{documents.digest} {rows} {self.tokens!r}".encode()).hexdigest()
         view = asdict(self.tokens)
         view["extras"] = list(self.tokens.extras)  # as it comes back from JSON
-        return documents.as_rows(digest, {"view": type(self.tokens).__name__, **view})
+        return documents.with_tokens(digest, {"view": type(self.tokens).__name__, **view})
 
 
 def _rows(view: TokenBlocks | TokenPacks, ends: Ends, kept: Kept, what: str) -> Rows:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.types import Int64
 
 
@@ -51,7 +51,7 @@ def cut(starts: Int64, sizes: Int64, canonical_nodes: int) -> tuple[Int64, Int64
         First id and size of each span, and where the spans of each canonical node begin.
     """
     ends = np.cumsum(sizes)
-    bounds = lane_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
+    bounds = canonical_node_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
     edges = np.union1d(ends, bounds)
     edges = np.union1d(edges, [0])
     span = np.searchsorted(ends, edges[:-1], side="right")

@@ -58,10 +58,10 @@ def _overview(found: Found) -> Iterator[tuple[str, str]]:
     world = f"{_many(assumed.nodes, 'node')}, {_many(assumed.ranks_per_node, 'rank')} each, "
     workers = _many(assumed.workers, "worker")
     yield "run", f"{world}{workers} each, batches of {assumed.batch_size:,}"
-    block, lanes = _or_default(assumed.block_size), _or_default(assumed.canonical_nodes)
+    block, canonical_nodes = _or_default(assumed.block_size), _or_default(assumed.canonical_nodes)
     yield (
         "order",
-        f"shuffle {assumed.shuffle or 'none'}, block size {block}, canonical nodes {lanes}",
+        f"shuffle {assumed.shuffle or 'none'}, block size {block}, canonical nodes {canonical_nodes}",
     )
     limit = "none" if assumed.cache_limit is None else f"{assumed.cache_limit:,} bytes"
     ahead = "adapts" if assumed.predownload is None else f"{assumed.predownload:,} samples"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plugin import resolve
 from streamplug.types import Int64
 from streamplug_testing.deviations import ConformanceBase
@@ -38,7 +38,10 @@ _UNEVEN = tuple(17 * number % 50 for number in range(100))
 CASES: Mapping[str, tuple[tuple[int, ...], dict[str, int]]] = {
     "small": ((10,), {"canonical_nodes": 1, "seed": 1, "epoch": 0, "block_size": 4}),
     "uneven": (_UNEVEN, {"canonical_nodes": 1, "seed": 9176, "epoch": 0, "block_size": 64}),
-    "lanes": (_UNEVEN, {"canonical_nodes": 8, "seed": 9176, "epoch": 0, "block_size": 64}),
+    "canonical_nodes": (
+        _UNEVEN,
+        {"canonical_nodes": 8, "seed": 9176, "epoch": 0, "block_size": 64},
+    ),
     "epoch": (_UNEVEN, {"canonical_nodes": 8, "seed": 9176, "epoch": 3, "block_size": 64}),
     "seed": (_UNEVEN, {"canonical_nodes": 8, "seed": 1 << 40, "epoch": 0, "block_size": 64}),
     "large": (
@@ -76,9 +79,9 @@ class ShuffleTests(ConformanceBase):
         """Return a new instance of the algorithm under test."""
         return self.shuffle_class().from_spec(None)
 
-    def lanes(self, sizes: object, **arguments: int) -> list[Int64]:
-        """Return the ids of each lane of an epoch, by a new instance."""
-        return _lanes(self.algorithm(), sizes, arguments)
+    def canonical_nodes(self, sizes: object, **arguments: int) -> list[Int64]:
+        """Return the ids of each canonical node of an epoch, by a new instance."""
+        return _canonical_nodes(self.algorithm(), sizes, arguments)
 
     # -- what it declares -----------------------------------------------------
 
@@ -90,9 +93,9 @@ class ShuffleTests(ConformanceBase):
     def test_defaults_are_usable(self) -> None:
         algorithm = self.algorithm()
         for nodes in (1, 2, 7, 64, 1000):
-            lanes = algorithm.default_canonical_nodes(nodes)
-            assert lanes >= 1
-            assert algorithm.default_block_size(lanes) >= 1
+            canonical_nodes = algorithm.default_canonical_nodes(nodes)
+            assert canonical_nodes >= 1
+            assert algorithm.default_block_size(canonical_nodes) >= 1
 
     # -- the order of an epoch ------------------------------------------------
 
@@ -100,11 +103,18 @@ class ShuffleTests(ConformanceBase):
         @_thorough
         @given(_shards, _settings)
         def check(sizes: list[int], arguments: dict[str, int]) -> None:
-            lanes = self.lanes(sizes, **arguments)
-            total, bounds = sum(sizes), lane_bounds(sum(sizes), arguments["canonical_nodes"])
-            assert [len(lane) for lane in lanes] == np.diff(bounds).tolist()
-            assert {lane.dtype for lane in lanes} == {np.dtype(np.int64)}
-            assert sorted(np.concatenate(lanes).tolist()) == list(range(total))
+            canonical_nodes = self.canonical_nodes(sizes, **arguments)
+            total, bounds = (
+                sum(sizes),
+                canonical_node_bounds(sum(sizes), arguments["canonical_nodes"]),
+            )
+            assert [len(canonical_node) for canonical_node in canonical_nodes] == np.diff(
+                bounds
+            ).tolist()
+            assert {canonical_node.dtype for canonical_node in canonical_nodes} == {
+                np.dtype(np.int64)
+            }
+            assert sorted(np.concatenate(canonical_nodes).tolist()) == list(range(total))
 
         check()
 
@@ -112,20 +122,23 @@ class ShuffleTests(ConformanceBase):
         @_thorough
         @given(_shards, _settings, st.data())
         def check(sizes: list[int], arguments: dict[str, int], data: st.DataObject) -> None:
-            lanes = self.lanes(sizes, **arguments)
+            canonical_nodes = self.canonical_nodes(sizes, **arguments)
             order = _order(self.algorithm(), sizes, arguments)
             for _ in range(4):
                 # In any order of asking: what was asked before must play no role.
-                node = data.draw(st.integers(0, len(lanes) - 1))
-                count = len(lanes[node])
+                node = data.draw(st.integers(0, len(canonical_nodes) - 1))
+                count = len(canonical_nodes[node])
                 wanted = data.draw(
                     st.lists(st.integers(0, count - 1), max_size=9) if count else st.just([])
                 )
                 at = order.at(node, np.array(wanted, np.int64))
-                assert at.tolist() == lanes[node][wanted].tolist()
+                assert at.tolist() == canonical_nodes[node][wanted].tolist()
                 start = data.draw(st.integers(0, count))
                 stop = data.draw(st.integers(start, count))
-                assert order.take(node, start, stop).tolist() == lanes[node][start:stop].tolist()
+                assert (
+                    order.take(node, start, stop).tolist()
+                    == canonical_nodes[node][start:stop].tolist()
+                )
 
         check()
 
@@ -145,13 +158,16 @@ class ShuffleTests(ConformanceBase):
         sizes, positions = np.array(_UNEVEN, np.int64), np.arange(9)
         for array in (sizes, positions):
             array.flags.writeable = False
-        order = _order(self.algorithm(), sizes, CASES["lanes"][1])
+        order = _order(self.algorithm(), sizes, CASES["canonical_nodes"][1])
         assert order.at(0, positions).tolist() == order.at(0, positions).tolist()
 
-    def test_lanes_keep_their_samples_from_epoch_to_epoch(self) -> None:
-        sizes, arguments = CASES["lanes"]
+    def test_canonical_nodes_keep_their_samples_from_epoch_to_epoch(self) -> None:
+        sizes, arguments = CASES["canonical_nodes"]
         first, *others = (
-            [set(lane.tolist()) for lane in self.lanes(sizes, **{**arguments, "epoch": epoch})]
+            [
+                set(canonical_node.tolist())
+                for canonical_node in self.canonical_nodes(sizes, **{**arguments, "epoch": epoch})
+            ]
             for epoch in range(3)
         )
         assert others == [first, first]
@@ -160,7 +176,7 @@ class ShuffleTests(ConformanceBase):
         arguments = {"canonical_nodes": 1, "seed": 1, "epoch": 1, "block_size": 1000}
         changes: list[dict[str, int]] = [{}, {"seed": 2}, {"epoch": 2}, {"seed": 2, "epoch": 2}]
         orders = [
-            tuple(self.lanes((100,) * 10, **{**arguments, **change})[0].tolist())
+            tuple(self.canonical_nodes((100,) * 10, **{**arguments, **change})[0].tolist())
             for change in changes
         ]
         assert len(set(orders)) == (len(changes) if self.shuffles else 1)
@@ -207,8 +223,8 @@ class ShuffleTests(ConformanceBase):
 
 
 def digest(algorithm: ShuffleAlgorithm, sizes: object, arguments: Mapping[str, int]) -> str:
-    """Return a digest of an epoch's order: of the ids of all lanes, as little-endian int64."""
-    ids = np.concatenate(_lanes(algorithm, sizes, arguments))
+    """Return a digest of an epoch's order: of the ids of all canonical nodes, as little-endian int64."""
+    ids = np.concatenate(_canonical_nodes(algorithm, sizes, arguments))
     return hashlib.blake2s(ids.astype("<i8").tobytes(), digest_size=8).hexdigest()
 
 
@@ -225,7 +241,12 @@ def _order(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]
     return order
 
 
-def _lanes(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]) -> list[Int64]:
+def _canonical_nodes(
+    algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]
+) -> list[Int64]:
     order = _order(algorithm, sizes, arguments)
-    lengths = np.diff(lane_bounds(int(np.sum(sizes)), arguments["canonical_nodes"]))
-    return [order.take(lane, 0, length) for lane, length in enumerate(lengths.tolist())]
+    lengths = np.diff(canonical_node_bounds(int(np.sum(sizes)), arguments["canonical_nodes"]))
+    return [
+        order.take(canonical_node, 0, length)
+        for canonical_node, length in enumerate(lengths.tolist())
+    ]

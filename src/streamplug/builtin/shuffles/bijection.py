@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds, lane_place
+from streamplug.interfaces.shuffle import canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 _ROUNDS = 8
@@ -87,16 +87,16 @@ class Bijection:
 class GlobalOrder(Order):
     """The order of one epoch; see the module."""
 
-    def __init__(self, total: int, lanes: int, seed: int, epoch: int) -> None:
-        """Cut the permuted positions into lanes."""
-        self._bounds = lane_bounds(total, lanes)
+    def __init__(self, total: int, canonical_nodes: int, seed: int, epoch: int) -> None:
+        """Cut the permuted positions into canonical nodes."""
+        self._bounds = canonical_node_bounds(total, canonical_nodes)
         self._bijection = Bijection(total, seed, epoch)
 
-    def at(self, node: int, positions: Int64) -> Int64:
-        return self._bijection(positions + int(self._bounds[node]))
+    def at(self, canonical_node: int, positions: Int64) -> Int64:
+        return self._bijection(positions + int(self._bounds[canonical_node]))
 
     def find(self, sample: int) -> tuple[int, int]:
-        return lane_place(self._bounds, self._bijection.inverse(sample))
+        return locate_entry(self._bounds, self._bijection.inverse(sample))
 
 
 class GlobalShuffle(ShuffleAlgorithm):

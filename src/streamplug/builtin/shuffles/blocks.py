@@ -1,8 +1,8 @@
-"""Mixes a lane within blocks, twice: the blocks of the second pass lie half a block further.
+"""Mixes a canonical node within blocks, twice: the blocks of the second pass lie half a block further.
 
-A block of the second pass is made of two halves of the first. Reading a lane from its beginning to its end
-shuffles each block of either pass once, and keeps a block and a half of ids: no more where a rank reads only
-every so-many-th of them, and no more for each lane where it reads many.
+A block of the second pass consists of two halves of blocks of the first. Reading a canonical node from
+beginning to end shuffles each block of either pass once and keeps a block and a half of ids, also for a
+rank that reads only every n-th id; with several canonical nodes, that much for each.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Draw: TypeAlias = Callable[[int, int], np.random.Generator]
 """Gives the generator of a pass and a block."""
 
 
-class MixedLane:
-    """The ids of a lane in the order of an epoch, worked out where they are read."""
+class MixedCanonicalNode:
+    """The ids of a canonical node in the order of an epoch, worked out where they are read."""
 
     def __init__(
         self, length: int, size: int, plain: Callable[[int, int], Int64], draw: Draw, total: int
     ) -> None:
-        """Mix a lane.
+        """Mix a canonical node.
 
         Args:
-            length: Positions of the lane.
+            length: Positions of the canonical node.
             size: Positions of a block.
             plain: Gives the ids at a range of positions before they are mixed, in memory of their own.
             draw: Gives the generator of a pass and a block.

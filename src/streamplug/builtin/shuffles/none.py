@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds, lane_place
+from streamplug.interfaces.shuffle import canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 
 class StoredOrder(Order):
-    """Each lane is a stretch of the data set, in stored order."""
+    """Each canonical node is a stretch of the data set, in stored order."""
 
     def __init__(self, total: int, canonical_nodes: int) -> None:
-        """Cut ``[0, total)`` into lanes."""
-        self._bounds = lane_bounds(total, canonical_nodes)
+        """Cut ``[0, total)`` into canonical nodes."""
+        self._bounds = canonical_node_bounds(total, canonical_nodes)
 
-    def at(self, node: int, positions: Int64) -> Int64:
-        return positions + int(self._bounds[node])
+    def at(self, canonical_node: int, positions: Int64) -> Int64:
+        return positions + int(self._bounds[canonical_node])
 
     def find(self, sample: int) -> tuple[int, int]:
-        return lane_place(self._bounds, sample)
+        return locate_entry(self._bounds, sample)
 
 
 class NoShuffle(ShuffleAlgorithm):

@@ -1,7 +1,7 @@
 """Shuffles shards, then samples inside blocks, twice: the blocks of the second pass are shifted.
 
 A sample travels about a block either way and there are no block edges, yet any position can be
-computed from at most three blocks: nothing grows with the length of the epoch. `MixedLane` has them.
+computed from at most three blocks: nothing grows with the length of the epoch. `MixedCanonicalNode` has them.
 
 Shards are dealt in groups, so that neither does it grow with the number of shards beyond 65,536: a
 group is every K-th shard, so each is spread over the whole data set, and its members are looked at
@@ -14,10 +14,10 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from streamplug.builtin.shuffles.blocks import MixedLane
+from streamplug.builtin.shuffles.blocks import MixedCanonicalNode
 from streamplug.builtin.shuffles.draws import MEMBERS, PIECES, SHARDS, SPANS, generator
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.interfaces.shuffle import lane_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.types import Int64
 
 MAX_GROUPS = 1 << 16
@@ -61,11 +61,13 @@ class Groups:
 class WindowOrder(Order):
     """The order of one epoch; see the module."""
 
-    def __init__(self, starts: Int64, lanes: int, seed: int, epoch: int, block_size: int) -> None:
-        """Permute the groups and deal them to the lanes, cutting those that lie across a bound.
+    def __init__(
+        self, starts: Int64, canonical_nodes: int, seed: int, epoch: int, block_size: int
+    ) -> None:
+        """Permute the groups and deal them to the canonical nodes, cutting those that lie across a bound.
 
-        This depends on the seed alone, so that a lane has the same shards in every epoch; the order
-        of a lane's pieces, and of the shards inside a piece, changes with the epoch.
+        This depends on the seed alone, so that a canonical node has the same shards in every epoch; the order
+        of a canonical node's pieces, and of the shards inside a piece, changes with the epoch.
         """
         self._starts = starts
         self._groups = Groups(starts, seed, MAX_GROUPS)
@@ -73,18 +75,18 @@ class WindowOrder(Order):
         self._dealt = generator(seed, 0, SHARDS, 0, 0).permutation(len(sizes))
         ends = np.cumsum(sizes[self._dealt])
         self._group_starts = ends - sizes[self._dealt]
-        self._bounds = lane_bounds(int(ends[-1]) if len(ends) else 0, lanes)
-        # A piece is what one lane has of one group.
+        self._bounds = canonical_node_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
+        # A piece is what one canonical node has of one group.
         self._edges = np.union1d(np.union1d(ends, self._bounds), np.zeros(1, np.int64))
         self._dealt_as = np.searchsorted(ends, self._edges[:-1], side="right")
-        self._lane_pieces = np.searchsorted(self._edges, self._bounds)
+        self._canonical_node_pieces = np.searchsorted(self._edges, self._bounds)
         self._seed, self._epoch, self._block = seed, epoch, block_size
         self._arranged = lru_cache(maxsize=64)(self._arrange)
         self._piece = lru_cache(maxsize=64)(self._expand)
-        self._lanes: dict[int, MixedLane] = {}
+        self._canonical_nodes: dict[int, MixedCanonicalNode] = {}
 
-    def at(self, node: int, positions: Int64) -> Int64:
-        return self._lane(node).at(positions)
+    def at(self, canonical_node: int, positions: Int64) -> Int64:
+        return self._canonical_node(canonical_node).at(positions)
 
     def find(self, sample: int) -> tuple[int, int]:
         shard = int(np.searchsorted(self._starts, sample, side="right")) - 1
@@ -96,26 +98,29 @@ class WindowOrder(Order):
             if len(span):
                 break
         offset = int(sizes[: span[0]].sum() + sample - firsts[span[0]])
-        lane = int(np.searchsorted(self._lane_pieces, piece, side="right")) - 1
-        starts, pieces = self._arranged(lane)
+        canonical_node = int(np.searchsorted(self._canonical_node_pieces, piece, side="right")) - 1
+        starts, pieces = self._arranged(canonical_node)
         position = int(starts[np.flatnonzero(pieces == piece)[0]]) + offset
-        return lane, self._lane(lane).position(position)
+        return canonical_node, self._canonical_node(canonical_node).position(position)
 
-    def _lane(self, lane: int) -> MixedLane:
-        if lane not in self._lanes:
-            self._lanes[lane] = MixedLane(
-                int(self._bounds[lane + 1] - self._bounds[lane]),
+    def _canonical_node(self, canonical_node: int) -> MixedCanonicalNode:
+        if canonical_node not in self._canonical_nodes:
+            self._canonical_nodes[canonical_node] = MixedCanonicalNode(
+                int(self._bounds[canonical_node + 1] - self._bounds[canonical_node]),
                 self._block,
-                partial(self._ids, lane),
-                lambda use, block: generator(self._seed, self._epoch, use, lane, block),
+                partial(self._ids, canonical_node),
+                lambda use, block: generator(self._seed, self._epoch, use, canonical_node, block),
                 int(self._starts[-1]),
             )
-        return self._lanes[lane]
+        return self._canonical_nodes[canonical_node]
 
-    def _arrange(self, lane: int) -> tuple[Int64, Int64]:
-        """Return where each piece of a lane starts in this epoch, and which piece it is."""
-        pieces = np.arange(self._lane_pieces[lane], self._lane_pieces[lane + 1])
-        pieces = generator(self._seed, self._epoch, PIECES, lane, 0).permutation(pieces)
+    def _arrange(self, canonical_node: int) -> tuple[Int64, Int64]:
+        """Return where each piece of a canonical node starts in this epoch, and which piece it is."""
+        pieces = np.arange(
+            self._canonical_node_pieces[canonical_node],
+            self._canonical_node_pieces[canonical_node + 1],
+        )
+        pieces = generator(self._seed, self._epoch, PIECES, canonical_node, 0).permutation(pieces)
         sizes = self._edges[pieces + 1] - self._edges[pieces]
         return np.cumsum(sizes) - sizes, pieces
 
@@ -128,9 +133,9 @@ class WindowOrder(Order):
         order = generator(self._seed, self._epoch, SPANS, 0, piece).permutation(len(sizes))
         return firsts[order], sizes[order]
 
-    def _ids(self, lane: int, start: int, stop: int) -> Int64:
-        """Return the ids at positions ``[start, stop)`` of a lane, before they are mixed."""
-        starts, pieces = self._arranged(lane)
+    def _ids(self, canonical_node: int, start: int, stop: int) -> Int64:
+        """Return the ids at positions ``[start, stop)`` of a canonical node, before they are mixed."""
+        starts, pieces = self._arranged(canonical_node)
         low, high = np.searchsorted(starts, [start, stop - 1], side="right")
         firsts, sizes = self._spans(pieces[low - 1 : high])
         # The spans begin before the first position, and end behind the last.

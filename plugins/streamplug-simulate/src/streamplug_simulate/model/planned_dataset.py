@@ -14,7 +14,7 @@ from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.open_stream import OpenStream, read_all
-from streamplug.plan import Contents, Epoch
+from streamplug.plan import DatasetFingerprint, Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import Samples
 from streamplug.run import Run
@@ -49,7 +49,9 @@ class Planned(StreamingDataset):
         quiet = {"callbacks": (), "progress_bar": False, "allow_unsafe_types": True}
         super().__init__(**{**kwargs, **quiet, "world": World()})
 
-    def _open_streams(self, columns: Sequence[str] | None, allow_unsafe: bool) -> Contents:
+    def _open_streams(
+        self, columns: Sequence[str] | None, allow_unsafe: bool
+    ) -> DatasetFingerprint:
         places, limits = [], []
         for stream in self.streams:
             if stream.fetch == "range":

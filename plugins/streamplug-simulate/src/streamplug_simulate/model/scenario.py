@@ -23,7 +23,7 @@ class Assumed:
         batch_size: Samples per batch of one rank.
         shuffle: Name of the shuffle, or None for the order as stored.
         block_size: Of the shuffle, in samples; None for its default.
-        canonical_nodes: Lanes of the order; None for the shuffle's default.
+        canonical_nodes: Canonical nodes of the order; None for the shuffle's default.
         predownload: Samples that each process makes ready ahead; None adapts.
         cache_limit: Bytes that the shards of each cache of a node may take; None for any number.
         bandwidth: Bytes per second that each node receives, shared evenly by what it fetches at a time.

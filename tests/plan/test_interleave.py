@@ -8,14 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
-from streamplug.plan.apportion import LIMIT, Apportionment, scaled
+from streamplug.plan.interleave import MAX_SLOTS, Interleaving, multiply_divide
 
 counts_of = st.lists(st.integers(0, 60), min_size=1, max_size=9).filter(any)
 
 
 def turns(counts, rounds=1):
     total = sum(counts)
-    streams, numbers = Apportionment(counts).turn(np.arange(rounds * total))
+    streams, numbers = Interleaving(counts).streams_at(np.arange(rounds * total))
     return streams.tolist(), numbers.tolist()
 
 
@@ -39,40 +39,40 @@ def test_any_beginning_has_every_stream_by_its_share(counts):
 
 @given(counts_of, st.data())
 def test_slots_are_found_again(counts, data):
-    it = Apportionment(counts)
+    it = Interleaving(counts)
     slot = data.draw(st.integers(0, 3 * it.total - 1))
-    (stream,), (turn,) = it.turn(np.array([slot]))
-    assert it.slot(int(stream), int(turn)) == slot
-    before = it.before(slot)
+    (stream,), (turn,) = it.streams_at(np.array([slot]))
+    assert it.slot_of(int(stream), int(turn)) == slot
+    before = it.turns_before(slot)
     assert before[stream] == turn
     assert sum(before) == slot
 
 
-@given(st.lists(st.integers(0, LIMIT // 4), min_size=1, max_size=4).filter(any), st.data())
+@given(st.lists(st.integers(0, MAX_SLOTS // 4), min_size=1, max_size=4).filter(any), st.data())
 def test_slots_of_trillions_are_exact(counts, data):
-    assume(sum(counts) < LIMIT)
-    it = Apportionment(counts)
+    assume(sum(counts) < MAX_SLOTS)
+    it = Interleaving(counts)
     slots = data.draw(st.lists(st.integers(0, it.total - 1), min_size=1, max_size=5))
-    for slot, stream, turn in zip(slots, *it.turn(np.array(slots))):
-        assert it.slot(int(stream), int(turn)) == slot
-        assert it.before(slot)[stream] == turn
+    for slot, stream, turn in zip(slots, *it.streams_at(np.array(slots))):
+        assert it.slot_of(int(stream), int(turn)) == slot
+        assert it.turns_before(slot)[stream] == turn
 
 
-@given(st.integers(0, LIMIT - 1), st.integers(0, LIMIT - 1), st.integers(1, LIMIT - 1))
+@given(st.integers(0, MAX_SLOTS - 1), st.integers(0, MAX_SLOTS - 1), st.integers(1, MAX_SLOTS - 1))
 def test_products_are_exact(x, times, by):
     assume(times <= by)
-    found = scaled(*(np.array([value]) for value in (x, times, by, by // 2)))
+    found = multiply_divide(*(np.array([value]) for value in (x, times, by, by // 2)))
     assert found.tolist() == [(x * times + by // 2) // by]
 
 
-@pytest.mark.parametrize("counts", [[], [0, 0], [LIMIT]])
+@pytest.mark.parametrize("counts", [[], [0, 0], [MAX_SLOTS]])
 def test_what_cannot_be_dealt_is_refused(counts):
-    with pytest.raises(ConfigError, match="cannot be dealt"):
-        Apportionment(counts)
+    with pytest.raises(ConfigError, match="cannot be interleaved"):
+        Interleaving(counts)
 
 
 def test_no_slots_have_no_turns():
-    streams, numbers = Apportionment([3, 2]).turn(np.empty(0, np.int64))
+    streams, numbers = Interleaving([3, 2]).streams_at(np.empty(0, np.int64))
     assert len(streams) == len(numbers) == 0
 
 

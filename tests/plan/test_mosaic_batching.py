@@ -11,14 +11,14 @@ import pytest
 
 from streamplug.errors import ConfigError
 from streamplug.plan import (
-    Feed,
     Mixture,
+    OrderedSamples,
     Place,
     Weight,
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plan.exact import METHODS, Batching, Part
+from streamplug.plan.mosaic_batching import MOSAIC_BATCHING_METHODS, MosaicBatching, WeightedStream
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -37,7 +37,7 @@ def parts_of(
     *,
     method="balanced",
     algo=None,
-    lanes=2,
+    canonical_nodes=2,
     seed=1,
     epoch=0,
     block=100,
@@ -46,22 +46,22 @@ def parts_of(
     given = [Weight(**weight) for weight in weights or [{}] * len(shards)]
     choose = choose_per_stream(sizes, given, epoch_size, seed)
     shares = proportion_per_stream(sizes, given, epoch_size, choose)
-    mixture = Mixture(tuple(choose), method, 1, exact=True)
+    mixture = Mixture(tuple(choose), method, 1, mosaic_sampling=True)
     starts = np.cumsum([0, *(size for stream in shards for size in stream)], dtype=np.int64)
     streams = np.cumsum([0, *map(len, shards)]).tolist()
     shuffle = make("shuffle", algo or "none")
     return choose, [
-        Part(
-            Feed(
+        WeightedStream(
+            OrderedSamples(
                 selection,
                 shuffle.order(
                     selection.starts,
-                    canonical_nodes=lanes,
+                    canonical_nodes=canonical_nodes,
                     seed=seed,
                     epoch=epoch,
                     block_size=max(int(share * block), 1),
                 ),
-                lanes,
+                canonical_nodes,
             ),
             share,
         )
@@ -95,14 +95,14 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
         case["epoch_size"],
         method=case["sampling"],
         algo=case["algo"] if case["shuffle"] else None,
-        lanes=case["ncn"],
+        canonical_nodes=case["ncn"],
         seed=seed,
         epoch=case["epoch"],
         block=GOLDEN["block"],
     )
     assert choose == case["choose"]
     turns = seed + (case["epoch"] if case["shuffle"] and case["sampling"] == "balanced" else 0)
-    together = Batching("relaxed", case["ncn"], world, batch, None, turns)
+    together = MosaicBatching("relaxed", case["ncn"], world, batch, None, turns)
     epoch = together.epoch(case["batching"], parts)
     first = case["sample_in_epoch"] // (batch * world.ranks)
     found = layout(epoch, world, batch, first)
@@ -111,8 +111,8 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
     assert hashlib.sha1(theirs.astype("<i8").tobytes()).hexdigest() == case["sha1"]
 
 
-def batching(world=WORLD, *, lanes=2, batch=4, algo="orig"):
-    return Batching(algo, lanes, world, batch, None, 5)
+def batching(world=WORLD, *, canonical_nodes=2, batch=4, algo="orig"):
+    return MosaicBatching(algo, canonical_nodes, world, batch, None, 5)
 
 
 def whole(epoch, world, batch):
@@ -127,7 +127,7 @@ def streams_of(ids):
     return np.searchsorted(STREAM_STARTS, ids, side="right") - 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MOSAIC_BATCHING_METHODS)
 def test_streams_share_batches_as_the_method_says(method):
     ids = whole(batching().epoch(method, parts_of(SHARDS)[1]), WORLD, 4)
     if method == "stratified":
@@ -142,7 +142,7 @@ def test_streams_share_batches_as_the_method_says(method):
         assert turns != sorted(turns)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MOSAIC_BATCHING_METHODS)
 def test_an_epoch_can_be_asked_both_ways(method):
     epoch = batching().epoch(method, parts_of(SHARDS)[1])
     ids = whole(epoch, WORLD, 4)
@@ -160,9 +160,9 @@ def test_ranks_may_get_fewer_batches_where_they_are_made_for_each():
 
 def test_the_order_of_the_streams_depends_on_the_seed_alone():
     parts = parts_of(SHARDS)[1]
-    first = whole(Batching("orig", 2, WORLD, 4, None, 5).epoch("per_stream", parts), WORLD, 4)
-    again = whole(Batching("relaxed", 2, WORLD, 4, 2, 5).epoch("per_stream", parts), WORLD, 4)
-    other = whole(Batching("orig", 2, WORLD, 4, None, 6).epoch("per_stream", parts), WORLD, 4)
+    first = whole(MosaicBatching("orig", 2, WORLD, 4, None, 5).epoch("per_stream", parts), WORLD, 4)
+    again = whole(MosaicBatching("relaxed", 2, WORLD, 4, 2, 5).epoch("per_stream", parts), WORLD, 4)
+    other = whole(MosaicBatching("orig", 2, WORLD, 4, None, 6).epoch("per_stream", parts), WORLD, 4)
     assert first.tolist() == again.tolist()
     assert sorted(first.tolist()) == sorted(other.tolist())
     assert first.tolist() != other.tolist()
@@ -188,17 +188,29 @@ def test_nodes_take_turns_over_all_ranks():
         ("stratified", [[9], [3]], {}, r"stream 0: an epoch has 10 samples .* batch takes 12"),
         ("per_stream", [[90], [12]], {}, "stream 1: .* 12 samples of it, too few for one global"),
         ("device_per_stream", [[90], [3]], {}, "stream 1: .*too few for one batch of 4 for node 0"),
-        ("device_per_stream", [[90]], {"lanes": 3}, "_nodes=3 and 2 nodes: .* multiple of the nod"),
-        ("per_stream", [[90]], {"lanes": 3}, "num_canonical_nodes=3 and 2 nodes: partition_algo"),
+        (
+            "device_per_stream",
+            [[90]],
+            {"canonical_nodes": 3},
+            "_nodes=3 and 2 nodes: .* multiple of the nod",
+        ),
+        (
+            "per_stream",
+            [[90]],
+            {"canonical_nodes": 3},
+            "num_canonical_nodes=3 and 2 nodes: partition_algo",
+        ),
     ],
 )
 def test_what_makes_no_batches_is_refused(method, shards, changes, message):
-    lanes = changes.get("lanes", 2)
+    canonical_nodes = changes.get("canonical_nodes", 2)
     with pytest.raises(ConfigError, match=message):
-        batching(lanes=lanes).epoch(method, parts_of(shards, lanes=lanes)[1])
+        batching(canonical_nodes=canonical_nodes).epoch(
+            method, parts_of(shards, canonical_nodes=canonical_nodes)[1]
+        )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MOSAIC_BATCHING_METHODS)
 def test_a_stream_that_an_epoch_leaves_out_is_refused(method):
     parts = parts_of([[90], [90]], [{}, {"repeat": 0}])[1]
     with pytest.raises(ConfigError, match=r"stream 1: an epoch takes no samples .* leave the str"):

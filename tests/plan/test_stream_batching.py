@@ -13,7 +13,7 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
-from streamplug.plan import Change, Curriculum, Mixture, Place, Planner, Setting
+from streamplug.plan import Curriculum, CurriculumChange, EpochConfig, Mixture, Place, Planner
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -33,18 +33,26 @@ def worlds(draw, total):
 class Plan:
     """A planner of some streams, and what it was made of."""
 
-    def __init__(self, shards, mixture, algorithm=None, **setting):
+    def __init__(self, shards, mixture, algorithm=None, **config):
         sizes = [size for stream in shards for size in stream]
         self.starts = np.cumsum([0, *sizes], dtype=np.int64)
         self.streams = np.cumsum([0, *(len(stream) for stream in shards)]).tolist()
         self.firsts = self.starts[self.streams]
         algorithm = algorithm or WindowShuffle()
         self.planner = Planner(self.starts, self.streams, mixture, algorithm, shuffled=True)
-        given = {"seed": 5, "lanes": 3, "block_size": 16, "partition": "elastic", "first_nodes": 1}
-        self.setting = Setting(**{**given, "batching": "stratified", "unit": 1, **setting})
+        given = {
+            "seed": 5,
+            "canonical_nodes": 3,
+            "block_size": 16,
+            "partition_algo": "elastic",
+            "initial_nodes": 1,
+        }
+        self.config = EpochConfig(
+            **{**given, "batching_method": "stratified", "initial_batch_size": 1, **config}
+        )
 
     def epoch(self, number, world, batch):
-        return self.planner.epoch(number, world, batch, self.setting)
+        return self.planner.epoch(number, world, batch, self.config)
 
     def ids(self, number, world, batch):
         """Sample ids of a whole epoch, shape [ranks, steps, batch]."""
@@ -63,12 +71,14 @@ class Plan:
 
 def mixture_of(shards, factor=1.0):
     choose = tuple(int(sum(stream) * factor) for stream in shards)
-    return Mixture(choose, "balanced", 1, exact=False)
+    return Mixture(choose, "balanced", 1, mosaic_sampling=False)
 
 
 @settings(deadline=None, max_examples=80)
 @given(methods, algorithms, shards_of, totals, st.integers(1, 5), st.data())
-def test_a_global_batch_is_the_same_in_every_world(method, algorithm, shards, total, lanes, data):
+def test_a_global_batch_is_the_same_in_every_world(
+    method, algorithm, shards, total, canonical_nodes, data
+):
     mixture = mixture_of(shards, data.draw(st.sampled_from([1.0, 0.7, 2.3])))
     if not sum(mixture.choose):
         return
@@ -76,7 +86,14 @@ def test_a_global_batch_is_the_same_in_every_world(method, algorithm, shards, to
     expected = None
     for _ in range(3):
         world, batch = data.draw(worlds(total))
-        plan = Plan(shards, mixture, algorithm, batching=method, unit=unit, lanes=lanes)
+        plan = Plan(
+            shards,
+            mixture,
+            algorithm,
+            batching_method=method,
+            initial_batch_size=unit,
+            canonical_nodes=canonical_nodes,
+        )
         found = plan.batches(1, world, batch)
         expected = expected or found
         assert found == expected
@@ -86,7 +103,7 @@ def test_a_global_batch_is_the_same_in_every_world(method, algorithm, shards, to
 @given(methods, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_every_sample_appears_and_is_found(method, shards, total, data):
     world, batch = data.draw(worlds(total))
-    plan = Plan(shards, mixture_of(shards), batching=method, unit=batch)
+    plan = Plan(shards, mixture_of(shards), batching_method=method, initial_batch_size=batch)
     ids = plan.ids(0, world, batch)
     seen = defaultdict(list)
     for (rank, step, place), sample in np.ndenumerate(ids):
@@ -102,7 +119,7 @@ def test_every_sample_appears_and_is_found(method, shards, total, data):
 @settings(deadline=None, max_examples=60)
 @given(methods, algorithms, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_run_goes_on_at_any_step_in_any_world(method, algorithm, shards, total, data):
-    plan = Plan(shards, mixture_of(shards), algorithm, batching=method, unit=1)
+    plan = Plan(shards, mixture_of(shards), algorithm, batching_method=method, initial_batch_size=1)
     whole = plan.batches(3, *data.draw(worlds(total)))
     world, batch = data.draw(worlds(total))
     epoch = plan.epoch(3, world, batch)
@@ -125,7 +142,7 @@ def test_a_run_goes_on_at_any_step_in_any_world(method, algorithm, shards, total
 @given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
     world, batch = data.draw(worlds(total))
-    plan = Plan(shards, mixture_of(shards), batching="per_stream")
+    plan = Plan(shards, mixture_of(shards), batching_method="per_stream")
     ids = plan.ids(0, world, batch)
     streams = [
         set(step.tolist())
@@ -140,7 +157,9 @@ def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
 @given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_batch_of_device_per_stream_is_of_one_stream(shards, total, data):
     world, batch = data.draw(worlds(total))
-    plan = Plan(shards, mixture_of(shards), batching="device_per_stream", unit=batch)
+    plan = Plan(
+        shards, mixture_of(shards), batching_method="device_per_stream", initial_batch_size=batch
+    )
     streams = plan.stream_of(plan.ids(0, world, batch))
     assert (streams == streams[:, :, :1]).all()
 
@@ -160,13 +179,18 @@ def test_batches_of_stratified_have_all_streams_by_their_shares(sizes, total, da
         assert (nodes.max(1) - nodes.min(1) <= 1).all()
 
 
-def test_nodes_keep_to_their_own_lanes():
+def test_nodes_keep_to_their_own_canonical_nodes():
     shards = [[100] * 16, [100] * 8]
     for method in ("stratified", "per_stream", "device_per_stream"):
         for nodes in (2, 4):
             world = World(nodes, 2)
             plan = Plan(
-                shards, mixture_of(shards), batching=method, lanes=4, unit=5, block_size=200
+                shards,
+                mixture_of(shards),
+                batching_method=method,
+                canonical_nodes=4,
+                initial_batch_size=5,
+                block_size=200,
             )
             ids = plan.ids(0, world, 5)
             shard = np.searchsorted(plan.starts, ids, side="right") - 1
@@ -178,7 +202,9 @@ def test_nodes_keep_to_their_own_lanes():
 
 
 def curriculum_of(changes, sizes, epoch_size=None):
-    made = tuple(Change(step, tuple(map(float, shares))) for step, shares in changes.items())
+    made = tuple(
+        CurriculumChange(step, tuple(map(float, shares))) for step, shares in changes.items()
+    )
     return Curriculum(made, epoch_size or sum(sizes), tuple(sizes))
 
 
@@ -187,8 +213,8 @@ SHARDS = [[20, 20], [25], [10, 50]]
 CHANGES = {0: [0.9, 0.1, 0], 7: [0.2, 0.3, 0.5], 18: [0, 0, 1], 20: [1, 1, 1]}
 
 
-def lessons(changes=CHANGES, epoch_size=144, **setting):
-    return Plan(SHARDS, curriculum_of(changes, SIZES, epoch_size), **setting)
+def lessons(changes=CHANGES, epoch_size=144, **config):
+    return Plan(SHARDS, curriculum_of(changes, SIZES, epoch_size), **config)
 
 
 @settings(deadline=None, max_examples=40)
@@ -197,7 +223,7 @@ def test_a_curriculum_is_the_same_in_every_world(method, data):
     expected = None
     for _ in range(2):
         world, batch = data.draw(worlds(12))
-        plan = lessons(batching=method, unit=3)
+        plan = lessons(batching_method=method, initial_batch_size=3)
         found = [plan.batches(number, world, batch) for number in range(3)]
         expected = expected or found
         assert found == expected
@@ -217,7 +243,7 @@ def test_streams_have_their_shares_before_and_after_each_change():
 
 @pytest.mark.parametrize("method", ["stratified", "per_stream", "device_per_stream"])
 def test_nothing_is_repeated_or_lost_within_a_pass(method):
-    plan = lessons(batching=method, unit=4)
+    plan = lessons(batching_method=method, initial_batch_size=4)
     ids = np.concatenate([plan.ids(number, World(), 12)[0].reshape(-1) for number in range(4)])
     for stream, size in enumerate(SIZES):
         own = ids[plan.stream_of(ids) == stream]
@@ -233,7 +259,7 @@ def test_nothing_is_repeated_or_lost_within_a_pass(method):
 @given(st.sampled_from(["stratified", "per_stream", "device_per_stream"]), st.data())
 def test_where_a_sample_is_seen_in_an_epoch_of_a_curriculum(method, data):
     world, batch = data.draw(worlds(12))
-    plan = lessons(batching=method, unit=4)
+    plan = lessons(batching_method=method, initial_batch_size=4)
     number = data.draw(st.integers(0, 2))
     seen = defaultdict(set)
     for (rank, step, place), sample in np.ndenumerate(plan.ids(number, world, batch)):
@@ -257,20 +283,20 @@ def test_shares_of_no_short_ratio_are_rounded():
 
 def test_what_a_run_cannot_do_is_refused():
     mixture = mixture_of([[20], [30]])
-    plan = Plan([[20], [30]], mixture, batching="device_per_stream", unit=5)
-    with pytest.raises(ConfigError, match="global batch of 12 is not made of batches of 5"):
+    plan = Plan([[20], [30]], mixture, batching_method="device_per_stream", initial_batch_size=5)
+    with pytest.raises(ConfigError, match="global batch of 12 is no multiple of 5"):
         plan.epoch(0, World(), 12)
 
 
 def test_a_curriculum_has_no_selection_of_an_epoch():
     with pytest.raises(ConfigError, match="pass after pass"):
-        lessons().planner.selections(0, seed=5)
+        lessons().planner.selection(0, seed=5)
 
 
 def test_selections_of_streams_are_each_stream_of_the_selection():
     plan = Plan(SHARDS, mixture_of(SHARDS))
-    whole = plan.planner.selections(1, seed=5)
-    each = [plan.planner.selections(1, seed=5, stream=stream) for stream in range(len(SHARDS))]
+    whole = plan.planner.selection(1, seed=5)
+    each = [plan.planner.selection(1, seed=5, stream=stream) for stream in range(len(SHARDS))]
     taken = [selection.samples(np.arange(selection.size)) for selection in each]
     assert [len(samples) for samples in taken] == [sum(stream) for stream in SHARDS]
     for stream, samples in enumerate(taken):

@@ -1,0 +1,44 @@
+"""The canonical nodes of an order, interleaved to one sequence.
+
+With C canonical nodes, position ``f`` of the sequence is position ``f // C`` of canonical node ``f % C``, as
+long as all of them last. Their sizes differ by one at most; the last entries of longer ones come at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamplug.interfaces.shuffle import canonical_node_bounds, locate_entry
+from streamplug.types import Int64
+
+
+class CanonicalNodes:
+    """A split of ``[0, size)`` into canonical nodes, and the sequence that takes their entries in turn.
+
+    Attributes:
+        size: Number of entries; an entry is a position in the concatenation of the canonical nodes.
+        count: Number of canonical nodes.
+        bounds: First entry of each canonical node and the total, shape ``[count + 1]``.
+    """
+
+    def __init__(self, size: int, count: int) -> None:
+        self.size, self.count = size, count
+        self.bounds = canonical_node_bounds(size, count)
+        self._even = size // count * count  # positions at which all canonical nodes take part
+        self._longer = np.flatnonzero(np.diff(self.bounds) > size // count)
+
+    def entries(self, positions: Int64) -> Int64:
+        """Return the entries at some positions of the interleaved sequence, in any shape."""
+        offset, canonical_node = np.divmod(positions, self.count)
+        if len(self._longer):
+            excess = np.clip(positions - self._even, 0, len(self._longer) - 1)
+            canonical_node = np.where(positions < self._even, canonical_node, self._longer[excess])
+        entries: Int64 = self.bounds[canonical_node] + offset
+        return entries
+
+    def position(self, entry: int) -> int:
+        """Return the position of an entry in the interleaved sequence."""
+        canonical_node, offset = locate_entry(self.bounds, entry)
+        if offset * self.count < self._even:
+            return offset * self.count + canonical_node
+        return self._even + int(np.searchsorted(self._longer, canonical_node))

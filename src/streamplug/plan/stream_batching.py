@@ -1,0 +1,171 @@
+"""Epochs whose batches are made of the orders of single streams, by a schedule of streams.
+
+A schedule assigns slots to streams, and the samples of a stream are looked up by number, so a step in the
+middle of a run costs as much as the first one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from streamplug.plan.epoch import Epoch
+from streamplug.plan.partition import Place, batch_positions, position_owner
+from streamplug.plan.stream_samples import StreamSamples
+from streamplug.types import Int64, World
+
+
+class StreamSchedule(Protocol):
+    """An assignment of slots to streams."""
+
+    def streams_at(self, slots: Int64) -> tuple[Int64, Int64]:
+        """Return the stream of each slot, and the number of turns that the stream had before."""
+
+    def slot_of(self, stream: int, turn: int) -> int:
+        """Return the slot of a stream's n-th turn, counted from 0."""
+
+    def turns_before(self, slot: int) -> list[int]:
+        """Return the number of turns of each stream before a slot."""
+
+
+class ScheduledEpoch(Epoch):
+    """An epoch whose slots a schedule assigns to streams; a slot is a unit of samples of one stream."""
+
+    def __init__(
+        self,
+        schedule: StreamSchedule,
+        samples: Sequence[StreamSamples],
+        first_ids: Sequence[int],
+        *,
+        unit: int,
+        global_batch: int,
+        slots: range,
+    ) -> None:
+        """Combine a schedule with the samples of the streams.
+
+        Args:
+            schedule: Assigns slots to streams.
+            samples: The samples of each stream.
+            first_ids: First sample id of each stream, and the total.
+            unit: Samples per slot; the global batch is a multiple of it.
+            global_batch: Samples per step.
+            slots: Slots of this epoch; the last step may extend past them.
+        """
+        self._schedule, self._samples, self._first_ids = schedule, samples, first_ids
+        self._unit, self._first_slot = unit, slots.start
+        self._slots_per_step = global_batch // unit
+        self.steps = -(-len(slots) // self._slots_per_step)
+
+    def where(self, world: World, batch: int, sample: int) -> list[Place]:
+        stream = int(np.searchsorted(self._first_ids, sample, side="right")) - 1
+        end_slot = self._first_slot + self.steps * self._slots_per_step
+        first, end = (
+            self._schedule.turns_before(slot)[stream] * self._unit
+            for slot in (self._first_slot, end_slot)
+        )
+        places = []
+        for number in self._samples[stream].numbers(sample, first, end):
+            turn, offset = divmod(number, self._unit)
+            slot = self._schedule.slot_of(stream, turn) - self._first_slot
+            step, slot_in_step = divmod(slot, self._slots_per_step)
+            position = slot_in_step * self._unit + offset
+            places.append(Place(step, *self._owner(world, batch, step, position)))
+        return sorted(places, key=lambda place: place.step)
+
+    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
+        slots, offsets = np.divmod(self._positions(world, batch, steps), self._unit)
+        slots += self._first_slot + steps[:, None] * self._slots_per_step
+        streams, turns = self._schedule.streams_at(slots.reshape(-1))
+        numbers = turns * self._unit + offsets.reshape(-1)
+        ids = np.empty_like(numbers)
+        for stream in np.unique(streams).tolist():
+            of_stream = streams == stream
+            ids[of_stream] = self._samples[stream].samples(numbers[of_stream])
+        return ids.reshape(len(steps), batch)
+
+    @abstractmethod
+    def _positions(self, world: World, batch: int, steps: Int64) -> Int64:
+        """Return the positions in each global batch that a rank reads, shape ``[n, batch]``."""
+
+    @abstractmethod
+    def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
+        """Return the rank that reads a position of a global batch, and the position in its batch."""
+
+
+class PerStreamEpoch(ScheduledEpoch):
+    """An epoch of global batches of one stream each: a slot is a step."""
+
+    def _positions(self, world: World, batch: int, steps: Int64) -> Int64:
+        return np.broadcast_to(batch_positions(world, batch), (len(steps), batch))
+
+    def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
+        return position_owner(world, position)
+
+
+class MixedEpoch(ScheduledEpoch):
+    """An epoch of global batches of all streams, in slots of one sample or of one rank's batch.
+
+    A node gets slots of its own canonical nodes up to its share, and assigns them to its ranks stream by
+    stream, so that all ranks have the same mixture.
+    """
+
+    def _positions(self, world: World, batch: int, steps: Int64) -> Int64:
+        first = world.rank_of_node * batch
+        rows = [
+            positions[world.node, first : first + batch]
+            for positions in self._positions_by_node(world, steps)
+        ]
+        return np.sort(np.array(rows, np.int64).reshape(-1, batch))
+
+    def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
+        (positions,) = self._positions_by_node(world, np.array([step]))
+        rank = int(np.flatnonzero(positions.reshape(-1) == position)[0]) // batch
+        of_rank = positions.reshape(-1, batch)[rank]
+        return rank, int((of_rank < position).sum())
+
+    def _positions_by_node(self, world: World, steps: Int64) -> Iterator[Int64]:
+        """Yield the positions of each node in each step, rank by rank, shape ``[nodes, n]``."""
+        slots_in_step = np.arange(self._slots_per_step)
+        slots = self._first_slot + steps[:, None] * self._slots_per_step + slots_in_step
+        streams, turns = self._schedule.streams_at(slots.reshape(-1))
+        nodes = np.empty_like(turns)
+        for stream in np.unique(streams).tolist():
+            of_stream = streams == stream
+            numbers = turns[of_stream] * self._unit
+            nodes[of_stream] = self._samples[stream].canonical_nodes(numbers) % world.nodes
+        # Slots that two nodes share have no canonical node to keep to.
+        shared = self._slots_per_step % world.nodes
+        for step_streams, step_nodes in zip(
+            streams.reshape(slots.shape), nodes.reshape(slots.shape)
+        ):
+            order = slots_in_step if shared else assign_slots(step_streams, step_nodes, world)
+            positions = order[:, None] * self._unit + np.arange(self._unit)
+            yield positions.reshape(world.nodes, -1)
+
+
+def assign_slots(streams: Int64, preferred_nodes: Int64, world: World) -> Int64:
+    """Assign the slots of a step to nodes, and those of a node to its ranks.
+
+    Args:
+        streams: Stream of each slot, shape ``[slots]``; a multiple of the nodes.
+        preferred_nodes: Node that holds the data of each slot, shape ``[slots]``.
+        world: The number of nodes and ranks.
+
+    Returns:
+        The slots node by node, and rank by rank where they can be split evenly.
+    """
+    nodes, ranks = world.nodes, world.ranks_per_node
+    share = len(preferred_nodes) // nodes
+    order = np.argsort(preferred_nodes, kind="stable")
+    counts = np.bincount(preferred_nodes, minlength=nodes)
+    index_in_node = np.arange(len(order)) - (np.cumsum(counts) - counts)[preferred_nodes[order]]
+    owner = preferred_nodes.copy()
+    surplus = order[index_in_node >= share]
+    owner[surplus] = np.repeat(np.arange(nodes), share - np.minimum(counts, share))
+    by_node = np.lexsort((streams, owner)).reshape(nodes, share)
+    if share % ranks == 0:  # round robin, so that each rank has its part of every stream
+        by_node = by_node.reshape(nodes, -1, ranks).transpose(0, 2, 1)
+    return by_node.reshape(-1)

@@ -1,0 +1,104 @@
+"""The samples of one stream by their number, for batches made of several streams."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from streamplug.plan.canonical_nodes import CanonicalNodes
+from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.types import Int64
+
+
+class StreamSamples(ABC):
+    """The samples of a stream, numbered from 0 in the order in which they are taken."""
+
+    @abstractmethod
+    def samples(self, numbers: Int64) -> Int64:
+        """Return the sample ids at some numbers, shape ``[n]``."""
+
+    @abstractmethod
+    def canonical_nodes(self, numbers: Int64) -> Int64:
+        """Return the approximate canonical node of each number."""
+
+    @abstractmethod
+    def numbers(self, sample: int, first: int, last: int) -> list[int]:
+        """Return the numbers in ``[first, last)`` of a sample of this stream."""
+
+
+class SinglePass(StreamSamples):
+    """The samples of a stream in one epoch, in units that each come from one canonical node.
+
+    The last unit is filled up from the beginning of the order; after it, the first one follows again.
+    """
+
+    def __init__(self, ordered: OrderedSamples, canonical_nodes: int, unit: int) -> None:
+        """Split the samples, at least one, into units.
+
+        Args:
+            ordered: The samples.
+            canonical_nodes: Number of canonical nodes.
+            unit: Samples per unit.
+        """
+        self._ordered, self._unit = ordered, unit
+        self._nodes = CanonicalNodes(-(-ordered.size // unit), canonical_nodes)
+        self._period = self._nodes.size * unit
+
+    def samples(self, numbers: Int64) -> Int64:
+        units, offsets = np.divmod(numbers % self._period, self._unit)
+        entries = self._nodes.entries(units) * self._unit + offsets
+        return self._ordered.samples(entries % self._ordered.size)
+
+    def canonical_nodes(self, numbers: Int64) -> Int64:
+        return numbers // self._unit % self._nodes.count
+
+    def numbers(self, sample: int, first: int, last: int) -> list[int]:
+        numbers: list[int] = []
+        for entry in self._ordered.entries(sample):
+            for repeated_entry in range(entry, self._period, self._ordered.size):
+                unit, offset = divmod(repeated_entry, self._unit)
+                number = self._nodes.position(unit) * self._unit + offset
+                number += -(-max(first - number, 0) // self._period) * self._period
+                numbers += range(number, last, self._period)
+        return sorted(numbers)
+
+
+class RepeatedPasses(StreamSamples):
+    """An endless stream: pass after pass over all of its samples, each in an order of its own."""
+
+    def __init__(
+        self, make_pass: Callable[[int], OrderedSamples], size: int, canonical_nodes: int
+    ) -> None:
+        """Make passes as they are needed.
+
+        Args:
+            make_pass: Returns the samples of the n-th pass.
+            size: Samples of a pass.
+            canonical_nodes: Number of canonical nodes.
+        """
+        self._make_pass = lru_cache(maxsize=4)(make_pass)
+        self._nodes = CanonicalNodes(size, canonical_nodes)
+
+    def samples(self, numbers: Int64) -> Int64:
+        passes, positions = np.divmod(numbers, self._nodes.size)
+        ids = np.empty_like(numbers)
+        for number in np.unique(passes).tolist():
+            in_pass = passes == number
+            entries = self._nodes.entries(positions[in_pass])
+            ids[in_pass] = self._make_pass(number).samples(entries)
+        return ids
+
+    def canonical_nodes(self, numbers: Int64) -> Int64:
+        return numbers % self._nodes.size % self._nodes.count
+
+    def numbers(self, sample: int, first: int, last: int) -> list[int]:
+        size = self._nodes.size
+        numbers = [
+            number * size + self._nodes.position(entry)
+            for number in range(first // size, -(-last // size))
+            for entry in self._make_pass(number).entries(sample)
+        ]
+        return [number for number in sorted(numbers) if first <= number < last]
