@@ -25,8 +25,6 @@ COMMANDS = {
     "convert": ["convert", SOURCE, OUT, "--processes", "0"],
     "diff": ["diff", SOURCE, OTHER],
     "explain": ["explain", SOURCE, "--step", "0"],
-    "index build": ["index", "build", SOURCE],
-    "index check": ["index", "check", OTHER],
     "index scan": ["index", "scan", "guarded://{}/lines", "--format", "jsonl"],
     "inspect": ["inspect", SOURCE],
     "join": ["join", SOURCE, "guarded://{}/keys", "--by", "n", "--out", OUT, "--processes", "0"],
@@ -92,8 +90,6 @@ def test_the_option_reaches_the_storage(home, command, given, monkeypatch):
     if command == "index scan":
         pytest.importorskip("streamplug_text")
         (home / "lines" / "a.jsonl").write_text('{"n": 1}\n')
-    if command == "index check":
-        assert CliRunner().invoke(main, ["index", "build", str(home / "other")]).exit_code == 0
     monkeypatch.setenv("TOKEN", SECRET)
     refused = run(home, command)
     assert refused.exit_code == 1

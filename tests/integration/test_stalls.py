@@ -13,9 +13,7 @@ from tenacity import wait_none
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import Transient
-from streamplug.index import COMPANION_NAME, INDEX_NAME
-from streamplug.scan import index_finder as indexes
-from streamplug.scan.companions import build_companion
+from streamplug.index import INDEX_NAME
 
 pytest.importorskip("aiohttp")
 
@@ -117,19 +115,6 @@ def test_samples_by_range_that_do_not_come_are_an_error(server, half_way):
     stalls.times = stalls.asked + 1
     assert dataset[first]["n"] == first
     assert whole(dataset)
-
-
-def test_a_companion_that_does_not_come_is_done_without(server, root, tmp_path, monkeypatch):
-    monkeypatch.setattr(indexes, "LARGE_INDEX", 0)
-    build_companion(str(root / "set"))
-    stalls = Stalls(server, COMPANION_NAME)
-    near = tmp_path / "near"
-    assert whole(far(server, retries=0, local=str(near)))
-    assert stalls.asked == 1
-    assert not (near / COMPANION_NAME).exists()
-    stalls.times = 0
-    assert whole(far(server, retries=0, local=str(near)))
-    assert (near / COMPANION_NAME).exists()
 
 
 def test_what_was_given_up_leaves_nothing(server, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 
 from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
 from streamplug.errors import ConfigError, EncodeError, NotFound, WriterError
-from streamplug.scan.companions import build_companion
 
 COLUMNS = {"n": "int", "text": "str"}
 
@@ -94,11 +93,9 @@ def test_the_index_far_away_counts_and_its_other_keys_stay(tmp_path):
     write(far, 0)
     document = json.loads((far / "index.json").read_text())
     (far / "index.json").write_text(json.dumps({**document, "note": "ours"}))
-    build_companion(str(far))
     write((str(near), f"file://{far}"), 10, append=True, keep_local=True)
     assert json.loads((far / "index.json").read_text())["note"] == "ours"
     assert (near / "index.json").read_bytes() == (far / "index.json").read_bytes()
-    assert not (far / "index.streamplug").exists()
     assert numbers(far) == list(range(20))
 
 

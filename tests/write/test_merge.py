@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
 from streamplug.cli import main
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound
-from streamplug.index import COMPANION_NAME
 
 
 def part(folder, ids, **options):
@@ -64,12 +63,6 @@ def test_near_index_is_read_where_there_is_one(tmp_path):
     part(near / "a", range(3))
     merge_index([(near / "a", f"{far}/a")], (near, far))
     assert ids(near, batch_size=1) == [0, 1, 2]
-
-
-def test_companion_of_the_old_index_goes(place):
-    (place / COMPANION_NAME).write_bytes(b"old")
-    merge_index(place)
-    assert not (place / COMPANION_NAME).exists()
 
 
 def test_what_cannot_be_merged_is_told(place, tmp_path):

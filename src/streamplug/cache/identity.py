@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.cache.staging import arriving
-from streamplug.errors import CacheConflictError, InvalidIndexError
-from streamplug.index import COMPANION_NAME, INDEX_NAME, Companion, Source, source_of
+from streamplug.errors import CacheConflictError
+from streamplug.index import INDEX_NAME, digest_index
 from streamplug.transfer.disk_errors import local_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 
@@ -30,35 +30,28 @@ def take_into_use(directory: Path, url: str, index: bytes, selection: str | None
         CacheConflictError: If it is that of another, or of another version of it.
         StorageError: If it cannot be written to.
     """
-    source, known = source_of(index), directory / INDEX_NAME
+    digest, known = digest_index(index), directory / INDEX_NAME
     with local_errors(directory):
-        if in_use(directory, url, source) and known.exists():
+        if in_use(directory, url, digest) and known.exists():
             if read_mark(directory).get("files") != selection:
                 with suppress(OSError), cache_lock(directory, INDEX_NAME):  # whole, but for this
-                    claim(directory, url, source, selection=selection)
+                    _claim(directory, url, digest, selection)
             return
         with cache_lock(directory, INDEX_NAME):
-            if not (in_use(directory, url, source) and known.exists()):  # nobody else took it
-                if known.exists() and source_of(known.read_bytes()) != source:
+            if not (in_use(directory, url, digest) and known.exists()):  # nobody else took it
+                if known.exists() and digest_index(known.read_bytes()) != digest:
                     _LOG.warning("%s is damaged: fetching it again", known)
-                claim(directory, url, source, selection=selection)
+                _claim(directory, url, digest, selection)
                 with arriving(directory, INDEX_NAME, known) as part:
                     part.write_bytes(index)
 
 
-def claim(
-    directory: Path,
-    url: str,
-    source: Source,
-    lock: str = INDEX_NAME,
-    *,
-    selection: str | None = None,
-) -> None:
-    """Mark a directory as the cache of a data set, while the `cache_lock` of a name is held."""
-    mark = {"remote": url, "index": source.digest}
+def _claim(directory: Path, url: str, digest: str, selection: str | None) -> None:
+    """Mark a directory as the cache of a data set, while the `cache_lock` of its index is held."""
+    mark = {"remote": url, "index": digest}
     if selection is not None:
         mark["files"] = selection
-    with arriving(directory, lock, _mark(directory)) as part:
+    with arriving(directory, INDEX_NAME, _mark(directory)) as part:
         part.write_text(json.dumps(mark))
 
 
@@ -71,13 +64,13 @@ def read_mark(directory: Path) -> dict[str, Any]:
     return mark if isinstance(mark, dict) else {}
 
 
-def in_use(directory: Path, url: str, source: Source | None) -> bool:
+def in_use(directory: Path, url: str, digest: str | None) -> bool:
     """Say whether a directory is this data set's cache already, and nothing of that is damaged.
 
     Args:
         directory: The cache.
         url: Where the data set lies.
-        source: Its index.json; None if that was compared before.
+        digest: That of its index.json; None if that was compared before.
 
     Raises:
         CacheConflictError: If it is that of another, or of another version of it.
@@ -95,9 +88,9 @@ def in_use(directory: Path, url: str, source: Source | None) -> bool:
             raise CacheConflictError(
                 f"{directory} is the cache of {origin}, not of {url}; {advice}"
             )
-    known = _known(directory) if source is not None else None
-    if known is not None and known != source:
-        if marked and source is not None and made_from == source.digest:
+    known = directory / INDEX_NAME
+    if digest is not None and known.exists() and digest_index(known.read_bytes()) != digest:
+        if marked and made_from == digest:
             return False  # the copy has changed, not the data set
         why = f"{url} was written again since" if marked else f"it is not the one at {url}"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
@@ -106,14 +99,3 @@ def in_use(directory: Path, url: str, source: Source | None) -> bool:
 
 def _mark(directory: Path) -> Path:
     return directory / STATE_DIR / "origin.json"
-
-
-def _known(directory: Path) -> Source | None:
-    """Return of which index.json a directory has shards."""
-    companion, index = directory / COMPANION_NAME, directory / INDEX_NAME
-    if companion.exists():
-        try:
-            return Companion(companion, str(companion)).source
-        except InvalidIndexError:
-            companion.unlink()  # it can be had again
-    return source_of(index.read_bytes()) if index.exists() else None

@@ -14,14 +14,7 @@ import xxhash
 from streamplug.cache.identity import in_use, read_mark
 from streamplug.cache.staging import arriving
 from streamplug.cache.user_cache import scan_folder
-from streamplug.index import (
-    COMPANION_NAME,
-    INDEX_NAME,
-    Companion,
-    Index,
-    parse_index,
-    source_of,
-)
+from streamplug.index import INDEX_NAME, Index, digest_index, parse_index
 from streamplug.transfer.disk_errors import local_errors
 from streamplug.transfer.file_lock import STATE_DIR
 
@@ -43,7 +36,7 @@ class LocalCopy:
 
 def has_index(directory: Path) -> bool:
     """Say whether a directory has the index of a data set."""
-    return any((directory / name).exists() for name in (INDEX_NAME, COMPANION_NAME))
+    return (directory / INDEX_NAME).exists()
 
 
 def open_copy(
@@ -60,23 +53,19 @@ def open_copy(
     Raises:
         CacheConflictError: If the directory is the cache of another data set.
     """
-    companion, path = directory / COMPANION_NAME, directory / INDEX_NAME
+    path = directory / INDEX_NAME
     with local_errors(directory):
         mark = read_mark(directory)
         scanned = mark.get("files")
         if scanned != selection and (scanned is not None or listed):
             return None
         in_use(directory, url, None)
-        if path.exists():
-            data = path.read_bytes()
-            source = source_of(data)
-            if mark and mark.get("index") != source.digest:
-                return None
-            index = parse_index(kept_translation(directory, data), str(path))
-        elif companion.exists():
-            index = Companion(companion, str(companion)).index
-        else:
+        if not path.exists():
             return None
+        data = path.read_bytes()
+        if mark and mark.get("index") != digest_index(data):
+            return None
+        index = parse_index(kept_translation(directory, data), str(path))
     return LocalCopy(index, scan_folder(directory, url) if scanned else None)
 
 

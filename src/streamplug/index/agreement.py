@@ -107,7 +107,7 @@ def shard_disagreements(
     for number, schema in enumerate(index.schemas):
         for each in disagreements(expected, schema, wanted):
             # Only now, as there may be very many shards.
-            if (shards := np.flatnonzero(np.asarray(index.schema_of) == number)).size:
+            if (shards := np.flatnonzero(index.schema_of == number)).size:
                 yield int(shards[0]), each
 
 

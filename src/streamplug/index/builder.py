@@ -12,8 +12,13 @@ from typing import Any
 
 from streamplug.errors import InvalidIndexError, StreamplugError, UnknownNameError
 from streamplug.index.basename import safe_basename
-from streamplug.index.columns import Digests, GrowingTexts, Numbers, Same
-from streamplug.index.model import FileTable, Index, Schema, starts_of
+from streamplug.index.columns import (
+    DigestColumns,
+    NumberColumnBuilder,
+    TextColumnBuilder,
+    offsets_from_sizes,
+)
+from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Encoding, Format
 from streamplug.plugin.registry import make
 
@@ -43,20 +48,20 @@ class _GrowingTable:
     """The columns of one kind of file."""
 
     def __init__(self) -> None:
-        self._names, self._sizes = GrowingTexts(), Numbers()
-        self._digests: dict[str, GrowingTexts] = {}
+        self._names, self._sizes = TextColumnBuilder(), NumberColumnBuilder()
+        self._digests: dict[str, TextColumnBuilder] = {}
 
     def put(self, at: int, files: Files) -> None:
         self._names.put(at, files.names)
         self._sizes.put(at, files.sizes)
         for name, digests in files.digests.items():
-            self._digests.setdefault(name, GrowingTexts()).put(at, digests)
+            self._digests.setdefault(name, TextColumnBuilder()).put(at, digests)
         if len(self._digests) > _MAX_ALGORITHMS:
             raise InvalidIndexError(f"hashes by more than {_MAX_ALGORITHMS} algorithms")
 
-    def finish(self, count: int) -> FileTable:
-        digests = {name: texts.finish(count) for name, texts in self._digests.items()}
-        return FileTable(self._names.finish(count), self._sizes.finish(count), Digests(digests))
+    def build(self, count: int) -> FileTable:
+        digests = {name: texts.build(count) for name, texts in self._digests.items()}
+        return FileTable(self._names.build(count), self._sizes.build(count), DigestColumns(digests))
 
 
 class Builder:
@@ -71,7 +76,7 @@ class Builder:
         self.schemas: list[Schema] = []
         self._where = where
         self._count = self._total = 0
-        self._samples, self._schema_of = Numbers(), Numbers()
+        self._samples, self._schema_of = NumberColumnBuilder(), NumberColumnBuilder()
         self._tables: dict[str, _GrowingTable] = {}
         self._known: dict[str, int] = {}
         self._last: tuple[dict[str, Any], int] = ({}, -1)
@@ -127,10 +132,10 @@ class Builder:
         """Return the index of all shards so far."""
         count = self._count
         return Index(
-            starts_of(self._samples.finish(count)),
+            offsets_from_sizes(self._samples.build(count)),
             self.schemas,
-            Same(0) if len(self.schemas) < 2 else self._schema_of.finish(count),
-            {key: table.finish(count) for key, table in self._tables.items()},
+            self._schema_of.build(count),
+            {key: table.build(count) for key, table in self._tables.items()},
             where=self._where,
         )
 

@@ -11,9 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from streamplug.errors import InvalidIndexError
-from streamplug.index.basename import safe_basename
-from streamplug.index.columns import Lookup, Same
+from streamplug.index.columns import Lookup
 from streamplug.interfaces import Column, Decoder, Format, ShardFile, ShardInfo
 from streamplug.types import FileInfo, Int64
 
@@ -54,39 +52,32 @@ class FileTable:
         basenames: Their names; an empty one where a shard has no such file.
         bytes: Their sizes, shape ``[shards]``.
         hashes: Their digests by name of the algorithm.
-        known_total: Bytes of all of them, where that was worked out before.
     """
 
     basenames: Lookup[str]
     bytes: NDArray[Any]
     hashes: Lookup[Mapping[str, str]]
-    known_total: int | None = None
 
     @property
     def total(self) -> int:
         """Bytes of all files."""
-        return int(self.bytes.sum()) if self.known_total is None else self.known_total
+        return int(self.bytes.sum())
 
-    def file(self, shard: int, what: str) -> FileInfo | None:
-        """Return one shard's file, or None if it has none of this kind.
-
-        Raises:
-            InvalidIndexError: If its name leads out of the data set; `what` says whose it is.
-        """
+    def file(self, shard: int) -> FileInfo | None:
+        """Return one shard's file, or None if it has none of this kind."""
         name = self.basenames[shard]
         if not name:
             return None
-        return FileInfo(safe_basename(name, what), int(self.bytes[shard]), self.hashes[shard])
+        return FileInfo(name, int(self.bytes[shard]), self.hashes[shard])
 
 
 class Index:
     """The shards of one data set.
 
     Attributes:
-        starts: First sample id of each shard and the total, int64, shape ``[shards + 1]``. Like all
-            columns it may be mapped from a file.
+        starts: First sample id of each shard and the total, int64, shape ``[shards + 1]``.
         schemas: The distinct schemas.
-        schema_of: Which schema each shard has: an array of shape ``[shards]``, or `Same`.
+        schema_of: Which schema each shard has: shape ``[shards]``.
         tables: Files by ``raw_<role>`` and ``zip_<role>``; the latter may be missing.
         where: What errors call the index.
     """
@@ -95,20 +86,16 @@ class Index:
         self,
         starts: Int64,
         schemas: Sequence[Schema],
-        schema_of: NDArray[Any] | Same,
+        schema_of: NDArray[Any],
         tables: Mapping[str, FileTable],
         *,
         where: str = "the index",
-        digest: str | None = None,
     ) -> None:
-        """Hold the columns; `digest` is that of `starts`, where it is known already."""
         self.starts = starts
         self.schemas = tuple(schemas)
         self.schema_of = schema_of
         self.tables = tables
         self.where = where
-        if digest is not None:
-            self.digest = digest
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -139,47 +126,22 @@ class Index:
         return any(schema.compression is not None for schema in self.schemas)
 
     def schema(self, shard: int) -> Schema:
-        """Return the schema of a shard.
-
-        Raises:
-            InvalidIndexError: If there is no such schema.
-        """
-        number = int(self.schema_of[shard])
-        if not 0 <= number < len(self.schemas):
-            raise InvalidIndexError(f"{self.where}: shard {shard}: it has no schema {number}")
-        return self.schemas[number]
+        """Return the schema of a shard."""
+        return self.schemas[int(self.schema_of[shard])]
 
     def shard(self, shard: int) -> ShardInfo:
-        """Return what is known of a shard.
-
-        Raises:
-            InvalidIndexError: If that cannot be true; a mapped index was not looked through before.
-        """
-        schema = self.schema(shard)
+        """Return what is known of a shard."""
         start, stop = self.starts[shard : shard + 2].tolist()
         files = {}
-        try:
-            for role in schema.format.roles:
-                raw = self._file(f"raw_{role}", shard)
-                if raw is not None:
-                    schema.format.check(stop - start, role, raw.bytes)
-                    files[role] = ShardFile(raw, self._file(f"zip_{role}", shard))
-            if not files:
-                raise InvalidIndexError("it has no files")
-        except InvalidIndexError as error:
-            raise InvalidIndexError(f"{self.where}: shard {shard}: {error}") from None
+        for role in self.schema(shard).format.roles:
+            raw = self._file(f"raw_{role}", shard)
+            if raw is not None:
+                files[role] = ShardFile(raw, self._file(f"zip_{role}", shard))
         return ShardInfo(shard, stop - start, files)
 
     def _file(self, key: str, shard: int) -> FileInfo | None:
         table = self.tables.get(key)
-        return None if table is None else table.file(shard, key)
-
-
-def starts_of(samples: Int64) -> Int64:
-    """Return the first sample id of each shard, and the total, from the sizes of the shards."""
-    starts = np.zeros(len(samples) + 1, np.int64)
-    np.cumsum(samples, out=starts[1:])
-    return starts
+        return None if table is None else table.file(shard)
 
 
 def shards_digest(starts: Int64) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import xxhash
+
 from streamplug.errors import InvalidIndexError, StreamplugError
 from streamplug.index.builder import VERSION, Builder, is_version
 from streamplug.index.model import Index
@@ -20,6 +22,11 @@ INDEX_NAME = "index.json"
 
 _LONG = 1 << 16
 """Bytes of an index.json from which on it pays to look for what repeats in it."""
+
+
+def digest_index(data: Buffer) -> str:
+    """Return the digest by which one index.json is told from another: xxh3_128, hexadecimal."""
+    return xxhash.xxh3_128_hexdigest(data)
 
 
 def parse_index(data: Buffer, where: str) -> Index:

@@ -86,9 +86,7 @@ def inspect(source: Place | Stream, *, samples: int = 3) -> Inspected:
 
 def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Inspected:
     """Return what a data set is, given its URL, its index, and a few of its samples."""
-    number = np.broadcast_to(
-        np.array([index.schema_of[n] for n in range(len(index))], np.int64), (len(index),)
-    )
+    number = index.schema_of
     counts = index.samples
     kinds = tuple(
         Kind(

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Index
-from streamplug.index.columns import Same
 from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
 from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.early import Early
@@ -80,9 +79,8 @@ class RangeShards:
 
     def _check(self, number: int) -> None:
         """Check that the shards of one schema can be read by ranges."""
-        schema, of = self._index.schemas[number], self._index.schema_of
-        having = [0] if isinstance(of, Same) else np.flatnonzero(np.asarray(of) == number)[:1]
-        for shard in having if len(self._index) else ():
+        schema = self._index.schemas[number]
+        for shard in np.flatnonzero(self._index.schema_of == number)[:1]:
             info = self._index.shard(int(shard))
             needed = {"data", schema.format.head_role}
             if schema.compression is not None or not needed <= info.files.keys():
@@ -98,11 +96,7 @@ class RangeShards:
             )
 
     def get(self, shard: int) -> OpenShard:
-        """Return a shard that fetches what is read of it.
-
-        Raises:
-            InvalidIndexError: If the index says what cannot be true.
-        """
+        """Return a shard that fetches what is read of it."""
         info, where = self._known(shard)
         wanted = self._wanted[self._index.schema_of[shard]]
         return OpenShard(_RangeReader(self, info), wanted, where, MappedFiles({}, {}))

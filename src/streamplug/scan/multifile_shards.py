@@ -10,7 +10,7 @@ from functools import partial
 import xxhash
 
 from streamplug.errors import NotFound
-from streamplug.index import COMPANION_NAME, INDEX_NAME
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileSelection, Storage
 from streamplug.plugin_kit.manifest import Bundle
 from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
@@ -100,7 +100,7 @@ def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
 
 def _meant(key: str, part: str) -> bool:
     parts = key.split("/")
-    if key in (INDEX_NAME, COMPANION_NAME) or key.startswith(BUNDLES) or STATE_DIR in parts:
+    if key == INDEX_NAME or key.startswith(BUNDLES) or STATE_DIR in parts:
         return False
     if not parts[-1]:  # stands for a directory
         return False

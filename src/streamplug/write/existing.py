@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamplug.errors import ConfigError, NotFound, WriterError
-from streamplug.index import COMPANION_NAME, INDEX_NAME, Schema, index_bytes, parse_index
+from streamplug.index import INDEX_NAME, Schema, index_bytes, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.transfer.retry import retrying
 
@@ -103,7 +103,6 @@ class Existing:
             WriterError: If the set has changed meanwhile.
         """
         self.check()
-        self.storage.delete(COMPANION_NAME)  # that of the index until now
         document = json.loads(self.data)
         extra = {key: value for key, value in document.items() if key not in ("shards", "version")}
         return index_bytes([*document["shards"], *entries], extra)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
 from streamplug.errors import ConfigError, NotFound
-from streamplug.index import (
-    COMPANION_NAME,
-    INDEX_NAME,
-    Schema,
-    disagreements,
-    index_bytes,
-    parse_index,
-)
+from streamplug.index import INDEX_NAME, Schema, disagreements, index_bytes, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.transfer.options import DOWNLOAD_TIMEOUT
@@ -78,13 +72,8 @@ def merge_index(
     entries = [entry for storage, folder in found for entry in _entries(storage, folder, same)]
     data = index_bytes(entries, {})
     for home in homes if keep_local else homes[-1:]:
-        _put(home, data)
+        retrying(partial(home.write, INDEX_NAME, data), _RETRIES)
     return len(entries)
-
-
-def _put(home: Storage, data: bytes) -> None:
-    home.delete(COMPANION_NAME)  # that of another index
-    retrying(lambda: home.write(INDEX_NAME, data), _RETRIES)
 
 
 def _opened(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:

@@ -20,7 +20,7 @@ import xxhash
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
 from streamplug.hashing import chosen_hashes
-from streamplug.index import COMPANION_NAME, INDEX_NAME
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
 from streamplug.plugin.registry import make as make_plugin
@@ -208,7 +208,6 @@ class _Whole:
                 )
             remove_set(self._storage)
         self._storage.delete(INDEX_NAME)
-        self._storage.delete(COMPANION_NAME)
         self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
         return True
 

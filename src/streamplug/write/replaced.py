@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
-from streamplug.index import COMPANION_NAME, INDEX_NAME, Index, parse_index
+from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.write.part import ATTEMPTS, PLAN_NAME
 
 _OF_PART = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
-_OF_SET = frozenset((INDEX_NAME, COMPANION_NAME, PLAN_NAME))
+_OF_SET = frozenset((INDEX_NAME, PLAN_NAME))
 _SHOWN = 3
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
-from streamplug.index import COMPANION_NAME, INDEX_NAME
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage, places_of
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -81,7 +81,6 @@ class Target:
                 )
             # Without its index the old set is plainly no longer whole.
             self.storage.delete(INDEX_NAME)
-            self.storage.delete(COMPANION_NAME)
 
     def remove_temporary(self) -> None:
         """Remove the local directory if it was only made for the upload."""
