@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamplug.errors import ConfigError, StreamplugError
+import numpy as np
+
+from streamplug.compat.checks import ValueTypeError
+from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, StreamplugError
 from streamplug.hashing import hash_names, new_hash
 from streamplug.index import make_encoding
 from streamplug.interfaces import Compression, Encoding
@@ -65,7 +68,19 @@ def mds_encode(encoding: str, obj: Any) -> bytes:
     Raises:
         StreamplugError: If there is no such encoding, or it cannot store the value.
     """
-    return obj if isinstance(obj, bytes) else bytes(_encoding(encoding).encode(obj))
+    if isinstance(obj, bytes):
+        return obj
+    if isinstance(obj, np.ndarray) and encoding.startswith("ndarray"):
+        if not obj.size:
+            raise EncodeError("Attempting to encode a numpy array with 0 elements")
+        if not obj.ndim:
+            raise EncodeError(
+                "Attempting to encode a scalar with NDArray encoding: give it a dimension"
+            )
+    try:
+        return bytes(_encoding(encoding).encode(obj))
+    except EncodeTypeError as error:
+        raise ValueTypeError(str(error)) from error
 
 
 def mds_decode(encoding: str, data: bytes) -> Any:

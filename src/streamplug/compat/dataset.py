@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import streamplug
+from streamplug.compat.checks import check_batch_size, check_block_size, check_cache_limit, warn
 from streamplug.compat.ordering import select
 from streamplug.compat.shards import Shard, by_number
 from streamplug.compat.sizes import bytes_to_int, number_abbrev_to_int
@@ -89,6 +90,39 @@ class StreamingDataset(streamplug.StreamingDataset):
         self._given_replication: int | None = kwargs.get("replication")
         self._given_cache_limit = kwargs.get("cache_limit")
         self._derive_weights(streams or ())
+        self._shuffle_block_size: int | None = kwargs.get("shuffle_block_size")
+        self._check_settings(kwargs.get("predownload"))
+
+    def _check_settings(self, predownload: int | None) -> None:
+        """Check what mosaicml-streaming checks of a new data set."""
+        streams = [stream for stream in self.streams if isinstance(stream, Stream)]
+        if self.cache_limit and len(streams) == len(self.streams):
+            indexes = sum(stream.get_index_size() for stream in streams)
+            check_cache_limit(self.cache_limit, indexes, self.shards)
+        if predownload is not None and self.batch_size and predownload < self.batch_size:
+            warn(
+                f"predownload < batch_size: {predownload} < {self.batch_size}. This may result in slower "
+                "batch time. Recommendation is to set predownload to at least the batch size"
+            )
+
+    def check_epoch(self) -> None:
+        """Check what mosaicml-streaming checks when an epoch begins.
+
+        Raises:
+            ConfigError: If there is no batch size, or py1e has more canonical nodes than samples.
+        """
+        check_batch_size(self.batch_size)
+        if self.shuffle and self.shuffle_algo == "py1e":
+            check_block_size(self._shuffle_block_size, self.samples_per_shard)
+            if (self.num_canonical_nodes or 0) > self.size:
+                raise ConfigError(
+                    f"The number of samples assigned to a canonical node is 0: {self.size} samples, "
+                    f"num_canonical_nodes={self.num_canonical_nodes}; lower it"
+                )
+
+    def __iter__(self) -> Iterator[Any]:
+        self.check_epoch()
+        return super().__iter__()
 
     def _derive_weights(self, given: Sequence[Stream]) -> None:
         """Note in the streams, those here and those that were given, what is taken of them."""

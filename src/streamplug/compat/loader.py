@@ -9,6 +9,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 import streamplug
+from streamplug.compat.checks import check_batch_size
+from streamplug.compat.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 
 _POSITIONS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
@@ -38,6 +40,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         size = kwargs.setdefault("batch_size", 1)
         is_streamed = isinstance(dataset, streamplug.StreamingDataset)
         self._is_plain = not is_streamed or dataset.batch_size not in (None, size)
+        self._dataset_batch_size = dataset.batch_size if is_streamed else None
         self.num_samples_yielded = 0
         if not self._is_plain:
             super().__init__(dataset, **_meaningful(kwargs))
@@ -54,6 +57,9 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         self.num_samples_yielded = 0
+        if isinstance(self.dataset, StreamingDataset):
+            check_batch_size(self._dataset_batch_size)
+            self.dataset.check_epoch()
         batches = DataLoader.__iter__(self) if self._is_plain else super().__iter__()
         for batch in batches:
             self.num_samples_yielded += _count(batch)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamplug.compat.checks import check_batch_size, check_block_size, warn
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plan import make_partition
 from streamplug.plan.mixture import choose_per_shard
-from streamplug.plan.partition import Partition
 from streamplug.plan.selection import Selection
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
@@ -47,6 +47,8 @@ def get_shuffle(
     """
     sizes = np.asarray(shard_sizes, np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    if algo == "py1e":
+        check_block_size(block_size, sizes)
     algorithm: ShuffleAlgorithm = make("shuffle", algo)
     order = algorithm.order(
         starts, canonical_nodes=num_canonical_nodes, seed=seed, epoch=epoch, block_size=block_size
@@ -93,23 +95,48 @@ def get_partitions(
         ConfigError: If these nodes cannot be served, or fewer samples are there than were read.
     """
     world = Place(num_physical_nodes, ranks_per_node, workers_per_rank)
+    is_relaxed = algo == "relaxed" and initial_physical_nodes is not None
+    _check_partition(num_samples, num_canonical_nodes, world, drop_first, is_relaxed=is_relaxed)
     partition = make_partition(
         algo,
         num_samples,
         num_canonical_nodes,
         world,
         batch_size,
-        drop_first=drop_first,
+        drop_first=min(drop_first, -(-num_samples // world.ranks) * world.ranks),
         initial_nodes=initial_physical_nodes,
     )
-    return _whole(partition, world, batch_size)
-
-
-def _whole(partition: Partition, world: Place, batch: int) -> Int64:
     steps = np.arange(partition.steps)
     return _by_worker(
-        world, batch, len(steps), lambda place: partition.entries(place, batch, steps)
+        world, batch_size, len(steps), lambda place: partition.entries(place, batch_size, steps)
     )
+
+
+def _check_partition(
+    samples: int, canonical_nodes: int, world: Place, drop_first: int, *, is_relaxed: bool
+) -> None:
+    """Refuse what mosaicml-streaming refuses, and warn where samples are repeated often."""
+    if not is_relaxed and canonical_nodes % world.nodes and world.nodes % canonical_nodes:
+        raise ConfigError(
+            "Either canonical or physical nodes must be a multiple of the other: "
+            f"num_canonical_nodes={canonical_nodes}, num_physical_nodes={world.nodes}"
+        )
+    samples_and_repeats = samples + world.ranks - samples % world.ranks
+    if drop_first > samples_and_repeats:
+        raise ConfigError(
+            f"Resuming further into the dataset than it goes: drop_first={drop_first}, but there are "
+            f"{samples_and_repeats} samples, repeated ones included"
+        )
+    if samples < canonical_nodes or samples == canonical_nodes < world.nodes:
+        warn(
+            f"Trying to partition {samples} samples into {canonical_nodes} canonical nodes: most are "
+            "repeated; lower num_canonical_nodes="
+        )
+    if samples < world.ranks:
+        warn(
+            f"Attempting to partition {samples} samples among {world.ranks} ranks: some are repeated; "
+            "use fewer ranks, or more samples"
+        )
 
 
 def _by_worker(world: Place, batch: int, steps: int, ids_of_rank: Any) -> Int64:
@@ -184,9 +211,7 @@ def generate_work(
         ConfigError: If the data set has no batch size, these nodes cannot be served, or `sample_in_epoch` is
             not whole global batches.
     """
-    batch = dataset.batch_size
-    if batch is None:
-        raise ConfigError("give batch_size= to the data set: the order of samples depends on it")
+    batch = check_batch_size(dataset.batch_size)
     place = Place(world.num_nodes, world.ranks_per_node, world.workers_per_rank)
     first, rest = divmod(sample_in_epoch, batch * place.ranks)
     if rest:

@@ -7,9 +7,11 @@ from dataclasses import fields
 from typing import Any
 
 import streamplug
+from streamplug.compat.checks import EmptyStreamError, index_errors
 from streamplug.compat.shards import Shard
 from streamplug.open_stream import OpenStream, read_all
 from streamplug.plan import Weight
+from streamplug.transfer.observer import Observer
 
 _DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")
 
@@ -43,6 +45,18 @@ class Stream(streamplug.Stream):
     def with_defaults(self, **defaults: Any) -> streamplug.Stream:
         """Return this stream with values for what it leaves open."""
         return super(Stream, self._as_given()).with_defaults(**defaults)
+
+    def open(self, observer: Observer | None = None) -> OpenStream:
+        """Open this stream as `streamplug.Stream` does.
+
+        Raises:
+            StreamplugError: As there, or if it has no samples.
+        """
+        with index_errors(self.url, is_local=self.remote is None):
+            opened = super().open(observer)
+            if not sum(opened.index.shard(number).samples for number in range(len(opened.index))):
+                raise EmptyStreamError(f"Stream contains no samples: {self.url}")
+            return opened
 
     def get_shards(self, world: Any = None, allow_unsafe_types: bool = False) -> list[Shard]:
         """Read the index of this stream, and return its shards.

@@ -75,9 +75,11 @@ class World:
         Raises:
             ConfigError: If the ranks are not such groups.
         """
-        if replication <= 0 or self.num_ranks % replication:
+        if replication <= 0:
+            raise ConfigError(f"Replication factor must be positive: replication={replication}")
+        if self.num_ranks % replication:
             raise ConfigError(
-                f"replication={replication}: must be above 0 and divide the {self.num_ranks} ranks"
+                f"World size must be divisible by replication={replication}: it is {self.num_ranks} ranks"
             )
         place = Place(self.num_nodes, self.ranks_per_node, 1, self.rank).replicated(replication)
         worker = place.rank * self.workers_per_rank + self.worker_of_rank

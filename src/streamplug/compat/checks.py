@@ -1,0 +1,114 @@
+"""Errors and warnings of mosaicml-streaming that programs catch or look for."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streamplug.errors import ConfigError, EncodeTypeError, InvalidIndexError, NotFound
+
+if TYPE_CHECKING:
+    from streamplug.compat.shards import Shard
+
+SHARDS_PER_CACHE = 4
+"""How many of the largest shards a cache limit must have room for."""
+
+
+class MissingIndexError(NotFound, RuntimeError):
+    """There is no index."""
+
+
+class EmptyStreamError(InvalidIndexError, RuntimeError):
+    """An index has no samples."""
+
+
+class DamagedIndexError(InvalidIndexError, json.JSONDecodeError):
+    """An index is no JSON."""
+
+    def __init__(self, message: str) -> None:
+        json.JSONDecodeError.__init__(self, message, "", 0)
+
+
+class ValueTypeError(EncodeTypeError, AttributeError):
+    """A value has a type that its encoding does not take."""
+
+
+@contextmanager
+def index_errors(url: str, *, is_local: bool) -> Iterator[None]:
+    """Raise errors of an index as subclasses of those that mosaicml-streaming raises, too.
+
+    Args:
+        url: Directory of the index.
+        is_local: Whether the stream has no remote.
+    """
+    try:
+        yield
+    except NotFound as error:
+        missing = (
+            "No `remote` provided, but local file" if is_local else "No such file or directory"
+        )
+        found = MissingIndexError(f"{missing}: {error}")
+        found.bucket = error.bucket
+        raise found from error
+    except InvalidIndexError as error:
+        if type(error) is not InvalidIndexError:
+            raise
+        raise DamagedIndexError(f"Index file at {url} is empty or corrupted: {error}") from error
+
+
+def check_cache_limit(limit: int | None, index_sizes: int, shards: list[Shard]) -> None:
+    """Refuse a cache limit that has no room for a few shards.
+
+    Args:
+        limit: In bytes; None or 0 for none.
+        index_sizes: Bytes of the indexes.
+        shards: All shards.
+
+    Raises:
+        ConfigError: If it is too low.
+    """
+    if not limit:
+        return
+    if limit <= index_sizes:
+        raise ConfigError(
+            f"Minimum cache usage, {index_sizes} bytes for indexes, is larger than the cache limit: "
+            f"cache_limit={limit}"
+        )
+    largest = max((shard.get_max_size() for shard in shards), default=0)
+    if limit < SHARDS_PER_CACHE * largest:
+        raise ConfigError(
+            f"Cache limit of {limit} bytes is too low. Increase the `cache_limit` to at least "
+            f"{SHARDS_PER_CACHE * largest} bytes, {SHARDS_PER_CACHE} times the largest shard"
+        )
+
+
+def check_batch_size(batch_size: int | None) -> int:
+    """Return the batch size of a data set.
+
+    Raises:
+        ConfigError: If it has none.
+    """
+    if batch_size is None:
+        raise ConfigError(
+            "Please pass `batch_size` to StreamingDataset, the same as to the loader: the order of "
+            "samples depends on it"
+        )
+    return batch_size
+
+
+def warn(message: str) -> None:
+    """Issue a `UserWarning` at the line that uses this package."""
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def check_block_size(block_size: Any, shard_sizes: Any) -> None:
+    """Warn of a shuffle block that is smaller than a shard."""
+    largest = max(map(int, shard_sizes), default=0)
+    if isinstance(block_size, int) and block_size < largest:
+        warn(
+            f"Shuffle block size was smaller than shard size: {block_size} < {largest} samples; shards "
+            "that large are hardly mixed with others. Raise shuffle_block_size="
+        )
