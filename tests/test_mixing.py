@@ -10,7 +10,6 @@ import pytest
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
-from streamplug.tokens import TokenBlocks, TokenDataset
 
 SIZES = (70, 30, 100)
 
@@ -214,15 +213,7 @@ def test_every_option_of_streams_that_a_data_set_has_reaches_them(splits):
     assert {name: getattr(kept, name) for name in options} == own
 
 
-def test_the_split_of_a_data_set_reaches_rows_of_tokens_and_curricula(splits):
-    for place in "cd":
-        with MDSWriter(out=splits / place / "val", columns={"tokens": "ndarray:int32"}) as writer:
-            writer.write({"tokens": np.arange(64, dtype=np.int32)})
-    streams = [Stream(remote=str(splits / place)) for place in "cd"]
-    rows = TokenDataset(
-        tokens=TokenBlocks(column="tokens", length=8), streams=streams, split="val", batch_size=1
-    )
-    assert len(rows) == 16
+def test_the_split_of_a_data_set_reaches_curricula(splits):
     streams = [Stream(remote=str(splits / place)) for place in "ab"]
     halves = StreamingDataset(
         streams=streams, split="val", curriculum={0: [0.5, 0.5]}, batch_size=1, shuffle=True

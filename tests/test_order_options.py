@@ -16,7 +16,6 @@ from streamplug.errors import ConfigError, PluginError, StateError, StreamplugEr
 from streamplug.order_options import CANONICAL_NODES_PER_NODE, OrderOptions
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import unregister
-from streamplug.tokens import TokenBlocks, TokenDataset
 
 
 class Watched(AnyFsspec):
@@ -83,16 +82,6 @@ def test_a_misspelt_option_is_refused_before_anything_is_opened(
         StreamingDataset(streams=[Stream(remote=remote, local=str(local))], **options)
     assert not watched.opened
     assert not local.exists()
-
-
-def test_a_misspelt_option_of_rows_of_tokens_is_refused_before_anything_is_opened(
-    watched, tmp_path
-):
-    place = {"remote": "watched:///nowhere/at/all", "local": str(tmp_path / "cache")}
-    with pytest.raises(PluginError, match=r"'windwo'.*window"):
-        TokenDataset(tokens=TokenBlocks(column="tokens", length=8), shuffle_algo="windwo", **place)
-    assert not watched.opened
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("section", [False, True])

@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset, TokenDataset
+    from streamplug_tokens import TokenBlocks, TokenDataset, TokenPacks
+
+    from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
     from streamplug.errors import StreamplugError
     from streamplug.interfaces import (
         Callback,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
         register_storage,
     )
     from streamplug.stream import Stream
-    from streamplug.tokens import TokenBlocks, TokenPacks
     from streamplug.types import World
     from streamplug.write import MDSWriter, Writer, merge_index, write_from, write_parts
 
@@ -51,9 +52,9 @@ _HOME = {
     "StreamingDataLoader": "adapters.torch",
     "StreamingDataset": "adapters.torch",
     "StreamplugError": "errors",
-    "TokenBlocks": "tokens",
-    "TokenDataset": "adapters.torch",
-    "TokenPacks": "tokens",
+    "TokenBlocks": "streamplug_tokens",
+    "TokenDataset": "streamplug_tokens",
+    "TokenPacks": "streamplug_tokens",
     "World": "types",
     "Writer": "write",
     "merge_index": "write",
@@ -99,8 +100,11 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # else any name would be one of the package
-    if find_spec("torch") is None:  # `import *` gives what there is
+    # `import *` gives what is installed.
+    if find_spec("torch") is None:
         __all__ = [name for name in __all__ if name != "StreamingDataLoader"]
+    if find_spec("streamplug_tokens") is None:
+        __all__ = [name for name in __all__ if _HOME[name] != "streamplug_tokens"]
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
@@ -112,9 +116,13 @@ if not TYPE_CHECKING:  # else any name would be one of the package
                     "StreamingDataLoader is a loader of torch, which is not installed: pip install torch; "
                     "without it, iterate over StreamingDataset.batches()"
                 )
-            # The same classes, less being torch datasets.
-            home = "dataset" if name == "StreamingDataset" else "tokens"
-        value = getattr(import_module(f"streamplug.{home}"), name)
+            home = "dataset"  # the same class, less being a torch dataset
+        if home == "streamplug_tokens" and find_spec(home) is None:
+            raise ImportError(
+                f"{name} is in streamplug-tokens, which is not installed: pip install streamplug-tokens"
+            )
+        module = home if home.startswith("streamplug_") else f"streamplug.{home}"
+        value = getattr(import_module(module), name)
         globals()[name] = value
         return value
 

@@ -358,9 +358,3 @@ def test_a_config_whose_names_are_right_is_checked_where_nothing_of_it_is_there(
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("dataset, writer: right\n")
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
-    tokens = {"column": "tokens", "length": 8, "group": 4}
-    result = checked(tmp_path, {"dataset": {**RIGHT["dataset"], "tokens": tokens}})
-    assert result.exit_code == 0, result.stderr
-    wrong = {"dataset": {**RIGHT["dataset"], "tokens": {**tokens, "lenght": 8}}}
-    result = checked(tmp_path, wrong)
-    assert result.stderr == "error: dataset.tokens.lenght: no such key. Did you mean 'length'?\n"

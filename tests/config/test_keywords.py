@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 import streamplug
-from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, Writer, dataset, tokens
+from streamplug import MDSWriter, Stream, Writer, dataset
 from streamplug.errors import ConfigError, UnknownKeywordError
 
 
@@ -21,7 +21,6 @@ def place(tmp_path):
     return str(tmp_path / "set")
 
 
-BLOCKS = TokenBlocks(column="tokens", length=4)
 CALLS = [
     (lambda p: dataset.StreamingDataset(local=p, shufle=True), "StreamingDataset(shufle", "shuffle"),
     (lambda p: dataset.StreamingDataset(remot=p), "StreamingDataset(remot", "remote"),
@@ -30,10 +29,6 @@ CALLS = [
     (lambda p: MDSWriter(out=p, colums={"n": "int"}), "MDSWriter(colums", "columns"),
     (lambda p: MDSWriter(ouT=p, columns={"n": "int"}), "MDSWriter(ouT", "out"),
     (lambda p: MDSWriter(out=p, columns={"n": "int"}, hash=[]), "MDSWriter(hash", "hashes"),
-    (lambda _: TokenBlocks(column="tokens", lenght=4), "TokenBlocks(lenght", "length"),
-    (lambda _: TokenPacks(column="tokens", length=4, groups=9), "TokenPacks(groups", "group"),
-    (lambda p: tokens.TokenDataset(token=BLOCKS, local=p), "TokenDataset(token", "tokens"),
-    (lambda p: tokens.TokenDataset(tokens=BLOCKS, locl=p), "TokenDataset(locl", "local"),
 ]  # fmt: skip
 
 
@@ -63,8 +58,6 @@ def test_the_loader_knows_the_keywords_of_torch_too(place):
     assert len(list(streamplug.StreamingDataLoader(data, drop_last=True, **given))) == 2
     with pytest.raises(UnknownKeywordError, match="'shuffle'"):
         streamplug.StreamingDataset(local=place, shufle=True)
-    with pytest.raises(UnknownKeywordError, match=r"^TokenDataset.*'local'"):
-        streamplug.TokenDataset(tokens=BLOCKS, locl=place)
 
 
 class Popping(dataset.StreamingDataset):
@@ -98,10 +91,8 @@ def test_subclasses_take_what_they_took(place):
 def test_signatures_and_copies_are_as_before(place):
     assert "shuffle_algo" in inspect.signature(dataset.StreamingDataset).parameters
     assert list(inspect.signature(Stream).parameters)[:3] == ["remote", "local", "split"]
-    assert inspect.signature(TokenBlocks).parameters["length"].kind.name == "KEYWORD_ONLY"
     assert "columns" in inspect.signature(MDSWriter).parameters
     stream = Stream(local=place)
     assert pickle.loads(pickle.dumps(stream)) == copy.deepcopy(stream) == stream
-    assert pickle.loads(pickle.dumps(BLOCKS)) == BLOCKS
     data = pickle.loads(pickle.dumps(Popping(local=place)))
     assert [sample["n"] for sample in data] == list(range(8))

@@ -17,8 +17,6 @@ from streamplug import (
     MDSWriter,
     Stream,
     StreamingDataset,
-    TokenBlocks,
-    TokenDataset,
     register_format,
     register_storage,
 )
@@ -243,17 +241,6 @@ def test_workers_of_a_loader_read_it_too(places, remote):
     remote.failure = ConnectionRefusedError()
     loader = torch.utils.data.DataLoader(StreamingDataset(**places), None, num_workers=2)
     assert sorted(sample["id"] for sample in loader) == list(range(COUNT))
-
-
-def test_rows_of_tokens(tmp_path, remote):
-    with MDSWriter(out=tmp_path / "far", columns={"tokens": "ndarray:uint16"}) as out:
-        for number in range(COUNT):
-            out.write({"tokens": np.full(number + 1, number, np.uint16)})
-    places = {"remote": f"away://{tmp_path}/far", "local": str(tmp_path / "near")}
-    view = TokenBlocks(column="tokens", length=16)
-    rows = [row["tokens"].tolist() for row in TokenDataset(tokens=view, **places)]
-    remote.failure = ConnectionRefusedError()
-    assert [row["tokens"].tolist() for row in TokenDataset(tokens=view, **places)] == rows
 
 
 def test_digests_are_checked_and_what_is_damaged_is_not_removed(places, remote):

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from streamplug import MDSWriter, Stream, StreamingDataset, TokenBlocks, TokenDataset
+from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.verify import verify
 
@@ -153,19 +152,6 @@ def test_a_directory_without_write_permission_is_read(kind, tmp_path):
     finally:
         for folder in folders:
             folder.chmod(stat.S_IRWXU)
-
-
-def test_counting_tokens_adds_no_name(tmp_path):
-    root = tmp_path / "set"
-    with MDSWriter(out=root, columns={"tokens": "ndarray:uint16"}, compression="gz") as out:
-        for number in range(COUNT):
-            out.write({"tokens": np.full(number + 1, number, np.uint16)})
-    before = tree_of(root)
-    tokens = TokenDataset(
-        tokens=TokenBlocks(column="tokens", length=16), local=str(root), batch_size=2
-    )
-    assert list(tokens)
-    assert tree_of(root) == before
 
 
 # -- what is kept instead ----------------------------------------------------------------

@@ -25,6 +25,7 @@ NO_PLUGINS = {
     "streamplug-datasets",
     "streamplug-simulate",
     "streamplug-testing",
+    "streamplug-tokens",
 }
 
 

@@ -17,6 +17,7 @@ NO_PLUGINS = {
     "streamplug-datasets",
     "streamplug-simulate",
     "streamplug-testing",
+    "streamplug-tokens",
 }
 DISTRIBUTIONS = sorted(
     {path.parent.name for path in ROOT.glob("plugins/streamplug-*/pyproject.toml")} - NO_PLUGINS

@@ -43,6 +43,16 @@ def test_without_torch_there_is_the_data_set_all_the_same(monkeypatch):
         _ = streamplug.StreamingDataLoader
 
 
+def test_names_of_other_distributions_say_which_to_install(monkeypatch):
+    monkeypatch.setattr(streamplug, "find_spec", lambda name: None)
+    for name in ("TokenBlocks", "TokenDataset", "TokenPacks"):
+        monkeypatch.delitem(vars(streamplug), name, raising=False)
+        with pytest.raises(
+            ImportError, match=f"^{name} is in streamplug-tokens, which is not inst"
+        ):
+            getattr(streamplug, name)
+
+
 def test_a_star_import_gives_the_names():
     pytest.importorskip("torch")
     found: dict[str, object] = {}
@@ -50,12 +60,13 @@ def test_a_star_import_gives_the_names():
     assert set(streamplug.__all__) <= set(found)
 
 
-def test_a_star_import_gives_the_others_without_torch():
+def test_a_star_import_gives_the_others_where_they_alone_are_installed():
     code = (
-        "import sys; sys.modules['torch'] = None\n"
+        "import sys; sys.modules['torch'] = sys.modules['streamplug_tokens'] = None\n"
         "from streamplug import *\n"
         "import streamplug\n"
         "assert 'StreamingDataLoader' not in streamplug.__all__ and len(streamplug.__all__) > 20\n"
+        "assert not [name for name in streamplug.__all__ if name.startswith('Token')]\n"
         "print(StreamingDataset.__module__)\n"
     )
     command = [sys.executable, "-c", code]

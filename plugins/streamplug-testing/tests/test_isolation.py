@@ -10,6 +10,8 @@ from streamplug.interfaces import Encoding
 from streamplug.plugin import Provider, hookimpl, inventory, register, resolve
 from streamplug.plugin.registry import unregister
 
+TEXT = "streamplug.builtin.encodings.plain:Str"
+
 
 class Mine(Encoding):
     def encode(self, value):
@@ -24,18 +26,18 @@ class Plugin:
 
     @hookimpl
     def streamplug_encodings(self):
-        return [Provider("of-plugin", f"{__name__}:Mine")]
+        return [Provider("of-plugin", TEXT)]
 
 
 def test_nothing_but_what_is_given_exists():
     with isolated_plugins():
         assert inventory().found == ()
-    with isolated_plugins(Plugin(), encoding=[Provider("given", f"{__name__}:Mine")]):
+    with isolated_plugins(Plugin(), encoding=[Provider("given", TEXT)]):
         assert [(f.distribution, f.kind, f.name, f.status) for f in inventory().found] == [
             ("my-plugin", "encoding", "of-plugin", "ok"),
             ("test", "encoding", "given", "ok"),
         ]
-        assert resolve("encoding", "given").__name__ == "Mine"
+        assert resolve("encoding", "given").__name__ == "Str"
 
 
 def test_what_was_there_before_is_there_again():

@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from streamplug import dataset, tokens
+from streamplug import dataset
 from streamplug.adapters.arena import Arena, Packed, received
 from streamplug.adapters.bundles import bundled, in_turn
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
@@ -93,10 +93,6 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
             cells, home = cells.clone().share_memory_(), os.getpid()
             cells[CELLS:] = 0
         self._share(cells, saved["sets"], home)
-
-
-class TokenDataset(tokens.TokenDataset, StreamingDataset):  # noqa: D101 - below
-    __doc__ = tokens.TokenDataset.__doc__
 
 
 class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only

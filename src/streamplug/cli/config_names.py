@@ -15,7 +15,6 @@ from streamplug.interfaces import Callback
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import resolve
-from streamplug.tokens import TokenDataset
 from streamplug.write.columns import make_columns
 from streamplug.write.writer import format_of
 
@@ -39,12 +38,6 @@ class _Unopened(StreamingDataset):
         raise _AllChecked
 
 
-class _UnopenedTokens(TokenDataset, _Unopened):
-    """The same of rows of tokens."""
-
-    _open_streams = _Unopened._open_streams  # noqa: SLF001 - of this module
-
-
 def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: str) -> None:
     """Check the section about a data set as making it would, but read nothing.
 
@@ -61,7 +54,8 @@ def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: st
         for callback in section.get("callbacks") or ():
             if not isinstance(callback, Callback):  # some open ports when they are made
                 resolve("callback", str(callback).partition(":")[0])
-        unopened = _UnopenedTokens if issubclass(of, TokenDataset) else _Unopened
+        # `_Unopened` comes first, so that nothing of what `of` opens is opened.
+        unopened: type[StreamingDataset] = type(of.__name__, (_Unopened, of), {})
         try:
             unopened.from_config(config, callbacks=())
         except _AllChecked:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import click
 from click.core import ParameterSource
@@ -18,7 +19,6 @@ from streamplug.cli.storage_options import storage_options
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StateError
 from streamplug.explain import Use
-from streamplug.tokens import TokenDataset
 
 _PIPED_WIDTH = 200
 _OF_LOCATIONS = frozenset(
@@ -33,6 +33,13 @@ _OF_LOCATIONS = frozenset(
     )
 )
 """Options that a config file takes the place of."""
+
+
+@runtime_checkable
+class _RowsOfDocuments(Protocol):
+    """Data set whose samples are made of parts of documents, such as `TokenDataset`."""
+
+    def pieces(self, row: int) -> Sequence[Any]: ...
 
 
 @click.command()
@@ -94,7 +101,7 @@ def explain(
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        more = ["documents"] if isinstance(dataset, TokenDataset) else []
+        more = ["documents"] if isinstance(dataset, _RowsOfDocuments) else []
         _show(rows, [*Use.__dataclass_fields__, *more])
 
 
@@ -119,8 +126,8 @@ def _options_given(context: click.Context) -> list[str]:
 
 
 def _as_dict(use: Use, dataset: StreamingDataset) -> dict[str, Any]:
-    """Return a use as JSON can tell it; that of a row of tokens has its documents."""
-    if not isinstance(dataset, TokenDataset):
+    """Return a use as JSON values; that of a row of tokens has its documents."""
+    if not isinstance(dataset, _RowsOfDocuments):
         return asdict(use)
     pieces = [asdict(piece) for piece in dataset.pieces(use.sample)]
     return {**asdict(use), "documents": pieces}

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamplug
 from streamplug.config import load
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError
 from streamplug.stream import Stream
-from streamplug.tokens import TokenBlocks, TokenDataset, TokenPacks
 from streamplug.types import World
+
+if TYPE_CHECKING:
+    from streamplug_tokens.dataset import TokenDataset
 
 CONFIG_ENDINGS = (".toml", ".yaml", ".yml", ".json")
 """How the name of a config file ends."""
-
-_VIEWS: dict[Any, type[TokenBlocks | TokenPacks]] = {
-    "TokenBlocks": TokenBlocks,
-    "TokenPacks": TokenPacks,
-}
 
 
 def dataset_of(
@@ -59,8 +57,9 @@ def dataset_of(
         "allow_unsafe_types": True,  # nothing is decoded
         "world": world,
     }
-    view = _view(state)
-    return StreamingDataset(**arguments) if view is None else TokenDataset(tokens=view, **arguments)
+    if state.get("tokens") is None:
+        return StreamingDataset(**arguments)
+    return token_dataset_class().from_state_view(state["tokens"], **arguments)
 
 
 def is_config(locations: Sequence[str]) -> bool:
@@ -72,7 +71,23 @@ def dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
     """Return the class of the data set that a config describes: one of rows of tokens if it has `tokens`."""
     section = config.get("dataset", config)
     of_tokens = isinstance(section, Mapping) and "tokens" in section
-    return streamplug.TokenDataset if of_tokens else streamplug.StreamingDataset
+    return token_dataset_class() if of_tokens else streamplug.StreamingDataset
+
+
+def token_dataset_class() -> type[TokenDataset]:
+    """Return the class of data sets of token rows, which is in a distribution of its own.
+
+    Raises:
+        ConfigError: If that is not installed.
+    """
+    try:
+        found: type[TokenDataset] = import_module("streamplug_tokens.dataset").TokenDataset
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "rows of tokens are read by streamplug-tokens, which is not installed: "
+            "pip install streamplug-tokens"
+        ) from None
+    return found
 
 
 def _configured(path: str, batch_size: int | None, world: World) -> StreamingDataset:
@@ -90,20 +105,6 @@ def _world(ranks: int, nodes: int) -> World:
     if nodes < 1 or ranks % nodes:
         raise ConfigError(f"--ranks={ranks} is not a multiple of --nodes={nodes}")
     return World(nodes=nodes, ranks_per_node=ranks // nodes)
-
-
-def _view(state: Mapping[str, Any]) -> TokenBlocks | TokenPacks | None:
-    """Return how rows of tokens are made in the run of a state; None if its samples are as stored."""
-    told = state.get("tokens")
-    if told is None:
-        return None
-    view = _VIEWS.get(told.get("view")) if isinstance(told, Mapping) else None
-    if view is None:
-        raise StateError(f"the state has tokens={told!r:.200}, which says of no rows of tokens")
-    try:
-        return view(**{name: value for name, value in told.items() if name != "view"})
-    except TypeError as error:
-        raise StateError(f"the state has tokens={told!r:.200}: {error}") from None
 
 
 def _mixture(

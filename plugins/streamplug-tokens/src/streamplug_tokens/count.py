@@ -14,17 +14,17 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.interfaces import Column, Vectors
 from streamplug.open_stream import OpenStream
-from streamplug.tokens.ends import Ends, Even, Listed
-from streamplug.tokens.kept import Kept
 from streamplug.transfer.pool import run_all
 from streamplug.types import Int64
+from streamplug_tokens.ends import Ends, Even, Listed
+from streamplug_tokens.kept import Kept
 
 _AT_ONCE = 32
 """Shards whose heads are fetched at once."""
 _READ_AT_ONCE = 4
 """Shards that are read whole at once."""
 _ROWS = 1024
-_LOG = logging.getLogger("streamplug.tokens")
+_LOG = logging.getLogger("streamplug_tokens")
 
 
 def dtype_of(opened: OpenStream, name: str, given: str | None) -> np.dtype[Any]:

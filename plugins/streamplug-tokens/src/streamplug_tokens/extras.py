@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.tokens.rows import Pieces
 from streamplug.types import Int64
+from streamplug_tokens.rows import Pieces
 
 
 class Extras:

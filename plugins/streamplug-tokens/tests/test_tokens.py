@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_tokens.count import _Counter
+from streamplug_tokens.dataset import TokenDataset
+from streamplug_tokens.packing import packed
+from streamplug_tokens.views import TokenBlocks, TokenPacks
 
+import streamplug
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, StateError
-from streamplug.tokens import TokenBlocks, TokenDataset, TokenPacks
-from streamplug.tokens.count import _Counter
-from streamplug.tokens.packing import packed
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 slow = settings(
@@ -338,7 +340,7 @@ def test_a_state_names_the_extras_that_differ(tmp_path):
 )
 @pytest.mark.timeout(60)
 def test_loaders_hand_over_the_same_rows(tmp_path, view, method):
-    streamplug = pytest.importorskip("streamplug.adapters.torch")
+    pytest.importorskip("torch")
     folder = write(tmp_path / "set", lognormal(60))
     options = {"tokens": view, "local": folder, "batch_size": 4, "shuffle": True}
     expected = batches(TokenDataset(**options))

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamplug.tokens.ends import Ends, Even, Listed
-from streamplug.tokens.kept import Kept
-from streamplug.tokens.packing import packed
-from streamplug.tokens.views import TokenBlocks, TokenPacks
 from streamplug.types import Int64
+from streamplug_tokens.ends import Ends, Even, Listed
+from streamplug_tokens.kept import Kept
+from streamplug_tokens.packing import packed
+from streamplug_tokens.views import TokenBlocks, TokenPacks
 
 
 class Pieces(NamedTuple):

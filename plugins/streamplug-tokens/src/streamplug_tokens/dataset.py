@@ -15,12 +15,12 @@ from streamplug.index import shards_digest
 from streamplug.open_stream import OpenStream
 from streamplug.plan import DatasetFingerprint
 from streamplug.read import Reader, Samples
-from streamplug.tokens.count import dtype_of, ends_of
-from streamplug.tokens.ends import Ends
-from streamplug.tokens.kept import Kept
-from streamplug.tokens.reader import RowPiece, TokenReader
-from streamplug.tokens.rows import Across, Packed, Rows, Within
-from streamplug.tokens.views import TokenBlocks, TokenPacks
+from streamplug_tokens.count import dtype_of, ends_of
+from streamplug_tokens.ends import Ends
+from streamplug_tokens.kept import Kept
+from streamplug_tokens.reader import RowPiece, TokenReader
+from streamplug_tokens.rows import Across, Packed, Rows, Within
+from streamplug_tokens.views import TokenBlocks, TokenPacks, view_from_state
 
 
 @suggest_keywords
@@ -51,6 +51,19 @@ class TokenDataset(StreamingDataset):
             )
         self.tokens = tokens
         super().__init__(**{**kwargs, "columns": [tokens.column]})
+
+    @classmethod
+    def from_state_view(cls, view: Any, **kwargs: Any) -> TokenDataset:
+        """Return a data set with the rows of a run, as its state describes them.
+
+        Args:
+            view: What the state has under ``tokens``.
+            **kwargs: As for the class.
+
+        Raises:
+            StateError: If it describes no rows of tokens.
+        """
+        return cls(tokens=view_from_state(view), **kwargs)
 
     def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
         view = self.tokens

@@ -11,8 +11,8 @@ from streamplug.errors import DataError
 from streamplug.interfaces import Vectors
 from streamplug.interfaces.encoding import gather
 from streamplug.read import Encoded, Reader
-from streamplug.tokens.count import as_tokens
 from streamplug.types import Int64
+from streamplug_tokens.count import as_tokens
 
 
 class Parts(NamedTuple):

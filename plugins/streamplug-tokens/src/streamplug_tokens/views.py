@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streamplug.config import suggest_keywords, whole_number
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 """What rows can have besides their tokens."""
@@ -121,3 +121,20 @@ class TokenPacks(TokenRows):
     def __post_init__(self) -> None:
         TokenRows.__post_init__(self)
         whole_number("group", self.group, 1)
+
+
+def view_from_state(saved: Any) -> TokenBlocks | TokenPacks:
+    """Return the view that a state describes.
+
+    Raises:
+        StateError: If it describes none.
+    """
+    views: Mapping[Any, type[TokenBlocks | TokenPacks]]
+    views = {"TokenBlocks": TokenBlocks, "TokenPacks": TokenPacks}
+    view = views.get(saved.get("view")) if isinstance(saved, Mapping) else None
+    if view is None:
+        raise StateError(f"the state has tokens={saved!r:.200}, which says of no rows of tokens")
+    try:
+        return view(**{name: value for name, value in saved.items() if name != "view"})
+    except TypeError as error:
+        raise StateError(f"the state has tokens={saved!r:.200}: {error}") from None

@@ -11,12 +11,12 @@ import numpy as np
 from streamplug.read import Reader
 from streamplug.read.gathered import cut
 from streamplug.read.pieces import Haul
-from streamplug.tokens.copying import Copier, Parts
-from streamplug.tokens.ends import Ends
-from streamplug.tokens.extras import Extras, following
-from streamplug.tokens.rows import Pieces, Rows
-from streamplug.tokens.views import TokenRows
 from streamplug.types import ColumnValues, Int64, Sample
+from streamplug_tokens.copying import Copier, Parts
+from streamplug_tokens.ends import Ends
+from streamplug_tokens.extras import Extras, following
+from streamplug_tokens.rows import Pieces, Rows
+from streamplug_tokens.views import TokenRows
 
 
 @dataclass(frozen=True, slots=True)

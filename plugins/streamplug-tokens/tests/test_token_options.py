@@ -1,0 +1,110 @@
+"""Options of rows of tokens are checked as those of any data set are, wherever they come from."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from collections import Counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from streamplug_tokens.dataset import TokenDataset
+
+import streamplug
+from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, register_storage
+from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.cli import main
+from streamplug.errors import PluginError, UnknownKeywordError
+from streamplug.plugin.registry import unregister
+
+BLOCKS = TokenBlocks(column="tokens", length=4)
+CALLS = [
+    (lambda: TokenBlocks(column="tokens", lenght=4), "TokenBlocks(lenght", "length"),
+    (lambda: TokenPacks(column="tokens", length=4, groups=9), "TokenPacks(groups", "group"),
+    (lambda: TokenDataset(token=BLOCKS), "TokenDataset(token", "tokens"),
+    (lambda: TokenDataset(tokens=BLOCKS, locl="set"), "TokenDataset(locl", "local"),
+]
+
+
+@pytest.mark.parametrize(("call", "named", "meant"), CALLS, ids=[named for _, named, _ in CALLS])
+def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(call, named, meant):
+    with pytest.raises(UnknownKeywordError) as caught:
+        call()
+    assert str(caught.value) == f"{named}=…): no such argument. Did you mean {meant!r}?"
+
+
+def test_the_data_set_of_torch_knows_the_same_keywords():
+    torch = pytest.importorskip("torch")
+    assert issubclass(streamplug.TokenDataset, torch.utils.data.IterableDataset)
+    assert streamplug.TokenDataset.__doc__ == TokenDataset.__doc__
+    with pytest.raises(UnknownKeywordError, match=r"^TokenDataset.*'local'"):
+        streamplug.TokenDataset(tokens=BLOCKS, locl="set")
+
+
+def test_signatures_and_copies():
+    assert inspect.signature(TokenBlocks).parameters["length"].kind.name == "KEYWORD_ONLY"
+    assert pickle.loads(pickle.dumps(BLOCKS)) == BLOCKS
+
+
+def test_without_torch_the_class_is_no_torch_dataset(monkeypatch):
+    import streamplug_tokens
+
+    monkeypatch.setattr(streamplug_tokens, "find_spec", lambda name: None)
+    monkeypatch.delitem(vars(streamplug_tokens), "TokenDataset", raising=False)
+    found = streamplug_tokens.TokenDataset
+    del streamplug_tokens.TokenDataset  # by no monkeypatch, which would put this one back
+    assert found is TokenDataset
+    with pytest.raises(AttributeError, match="'streamplug_tokens' has no attribute 'nothing'"):
+        _ = streamplug_tokens.nothing
+
+
+class Watched(AnyFsspec):
+    """A storage that notes that it was opened."""
+
+    opened: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.opened[url] += 1
+        super().__init__(url.replace("watched://", "file://"), **options)
+
+
+def test_a_misspelt_option_is_refused_before_anything_is_opened(tmp_path):
+    register_storage("watched", Watched)
+    place = {"remote": "watched:///nowhere/at/all", "local": str(tmp_path / "cache")}
+    try:
+        with pytest.raises(PluginError, match=r"'windwo'.*window"):
+            TokenDataset(tokens=BLOCKS, shuffle_algo="windwo", **place)
+    finally:
+        unregister("storage", "watched")
+    assert not Watched.opened
+    assert not (tmp_path / "cache").exists()
+
+
+def test_configs_are_checked_without_opening_anything(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.json"
+
+    def checked(**changes):
+        view = {"column": "tokens", "length": 8, "group": 4, **changes}
+        section = {"remote": "memory://nowhere/set", "local": "never-made", "tokens": view}
+        path.write_text(json.dumps({"dataset": section}))
+        return CliRunner().invoke(main, ["config", "check", str(path)])
+
+    result = checked()
+    assert result.exit_code == 0, result.stderr
+    message = "error: dataset.tokens.lenght: no such key. Did you mean 'length'?\n"
+    assert checked(lenght=8).stderr == message
+    assert [each.name for each in tmp_path.iterdir()] == ["train.json"]
+
+
+def test_the_split_of_a_data_set_reaches_rows_of_tokens(tmp_path):
+    for place in "cd":
+        with MDSWriter(out=tmp_path / place / "val", columns={"tokens": "ndarray:int32"}) as out:
+            out.write({"tokens": np.arange(64, dtype=np.int32)})
+    streams = [Stream(remote=str(tmp_path / place)) for place in "cd"]
+    view = TokenBlocks(column="tokens", length=8)
+    rows = TokenDataset(tokens=view, streams=streams, split="val", batch_size=1)
+    assert len(rows) == 16
