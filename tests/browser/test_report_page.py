@@ -9,9 +9,9 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image
+from streamplug_tools import page_about
 
 from streamplug import MDSWriter
-from streamplug.report import page_about
 
 HOSTILE = [
     "<script>window.hit = 1</script>",

@@ -124,7 +124,6 @@ def install(monkeypatch):
     monkeypatch.setitem(sys.modules, "hello_command", SimpleNamespace(hello=hello, text="hello"))
     yield install
     commands._entry_points.cache_clear()
-    hello.params = [param for param in hello.params if param.name != "traceback"]
 
 
 def test_a_distribution_adds_a_command(install):

@@ -26,6 +26,7 @@ NO_PLUGINS = {
     "streamplug-simulate",
     "streamplug-testing",
     "streamplug-tokens",
+    "streamplug-tools",
 }
 
 

@@ -4,8 +4,8 @@ from io import BytesIO
 
 import pytest
 from PIL import Image
+from streamplug_tools.previews import preview
 
-from streamplug.jobs.previews import preview
 from streamplug.plugin.registry import make
 
 
@@ -68,7 +68,7 @@ def test_what_only_begins_like_an_image_is_bytes():
 
 
 def test_huge_images_are_not_drawn(monkeypatch):
-    monkeypatch.setattr("streamplug.jobs.previews._PIXELS", 1000)
+    monkeypatch.setattr("streamplug_tools.previews._PIXELS", 1000)
     found = preview(make("encoding", "png"), stored("PNG", (40, 40)))
     assert found.images == ()
     assert "too large" in found.note
@@ -80,7 +80,7 @@ def test_images_without_the_plugin_say_what_to_install(monkeypatch):
     def missing(kind, name):
         raise UnknownNameError("pip install streamplug-image")
 
-    monkeypatch.setattr("streamplug.jobs.previews.make", missing)
+    monkeypatch.setattr("streamplug_tools.previews.make", missing)
     found = preview(make("encoding", "bytes"), stored("PNG"))
     assert found.images == ()
     assert "pip install streamplug-image" in found.note

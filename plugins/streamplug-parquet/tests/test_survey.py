@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from streamplug_tools.statistics import survey
 
 from streamplug import Stream
-from streamplug.jobs.survey import survey
 
 
 def test_values_that_are_no_bytes_are_shown_decoded(tmp_path):

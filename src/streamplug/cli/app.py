@@ -21,14 +21,13 @@ def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.find_root().meta[_TRACEBACK] = True
 
 
-def _traceback_option() -> click.Option:
-    return click.Option(
-        ["--traceback"],
-        is_flag=True,
-        expose_value=False,
-        callback=_remember,
-        help="Print the traceback of an error.",
-    )
+_TRACEBACK_OPTION = click.Option(
+    ["--traceback"],
+    is_flag=True,
+    expose_value=False,
+    callback=_remember,
+    help="Print the traceback of an error.",
+)
 
 
 class _LazyGroup(click.Group):
@@ -40,7 +39,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         command = self.commands.get(cmd_name)
         if command is None and (command := load_command(cmd_name)) is not None:
-            command.params.append(_traceback_option())
+            if _TRACEBACK_OPTION not in command.params:
+                command.params.append(_TRACEBACK_OPTION)
             self.add_command(command, cmd_name)
         return command
 
@@ -68,7 +68,7 @@ class _LazyGroup(click.Group):
             ctx.exit(1)
 
 
-@click.group(cls=_LazyGroup, params=[_traceback_option()])
+@click.group(cls=_LazyGroup, params=[_TRACEBACK_OPTION])
 @click.version_option(streamplug.__version__, prog_name="streamplug")
 def main() -> None:
     """Stream training data from cloud storage into a training loop."""

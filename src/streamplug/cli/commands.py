@@ -17,16 +17,6 @@ GROUP = "streamplug.commands"
 """Entry points of commands: the name of a command, and its click command as ``module:name``."""
 
 BUILTIN_COMMANDS = {
-    "cat": "streamplug.cli.cat:cat",
-    "convert": "streamplug.cli.convert:convert",
-    "diff": "streamplug.cli.diff:diff",
-    "inspect": "streamplug.cli.inspect:inspect",
-    "join": "streamplug.cli.join:join",
-    "proc": "streamplug.cli.proc:proc",
-    "select": "streamplug.cli.select:select",
-    "shuffle": "streamplug.cli.shuffle:shuffle",
-    "sort": "streamplug.cli.sort:sort",
-    "split": "streamplug.cli.split:split",
     "config": "streamplug.cli.config:config",
     "explain": "streamplug.cli.explain:explain",
     "index": "streamplug.cli.index:index",

@@ -92,6 +92,16 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
 """Distribution by kind and name; `tests/repo` checks it against the plugins themselves."""
 
 COMMANDS: Mapping[str, str] = {
+    "cat": "streamplug-tools",
+    "convert": "streamplug-tools",
+    "diff": "streamplug-tools",
+    "inspect": "streamplug-tools",
+    "join": "streamplug-tools",
+    "proc": "streamplug-tools",
+    "select": "streamplug-tools",
+    "shuffle": "streamplug-tools",
     "simulate": "streamplug-simulate",
+    "sort": "streamplug-tools",
+    "split": "streamplug-tools",
 }
 """Distribution of each command of ours that is not built in."""

@@ -16,7 +16,6 @@ import pytest
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.jobs import Columns, Output, convert, process
 from streamplug.plugin import resolve
 from streamplug.plugin.location import open_storage
 from streamplug.write import Writer, write_parts
@@ -124,14 +123,17 @@ class EngineTests(ConformanceBase):
         assert write(self.make(), _samples) == write("local:0", _samples)
 
     def test_a_data_set_is_converted_to_the_bytes_that_it_has_here(self, tmp_path: Path) -> None:
+        tools = pytest.importorskip("streamplug_tools")
         _writing(tmp_path)("local:0", _samples)
         found = []
         engines: list[Engine | str] = [self.make(), "local:0"]
         for number, engine in enumerate(engines):
             out = tmp_path / f"out{number}"
-            columns = Columns(encodings={"n": "int16"})
-            output = Output(out, format="mds", compression="gz", size_limit=200, engine=engine)
-            assert convert(tmp_path / "set-local:0", output, columns=columns).samples == 400
+            columns = tools.Columns(encodings={"n": "int16"})
+            output = tools.Output(
+                out, format="mds", compression="gz", size_limit=200, engine=engine
+            )
+            assert tools.convert(tmp_path / "set-local:0", output, columns=columns).samples == 400
             found.append(_files(out))
         assert found[0] == found[1]
 
@@ -189,6 +191,7 @@ class EngineTests(ConformanceBase):
     def test_a_conversion_in_an_object_store_survives_a_worker(self, tmp_path: Path) -> None:
         if not self.mortal or (place := self.afar()) is None:
             pytest.skip("it calls in this process, or there is no object store")
+        tools = pytest.importorskip("streamplug_tools")
         url, options = place
         with Writer(columns={"n": "int"}, out=tmp_path / "set", size_limit=400) as writer:
             for n in range(1000):
@@ -201,10 +204,10 @@ class EngineTests(ConformanceBase):
             ("local:0", "n + 0"),
         ]
         for number, (engine, value) in enumerate(engines):
-            output = Output(
+            output = tools.Output(
                 f"{url}/{number}", size_limit=200, engine=engine, storage_options=options
             )
-            assert process(tmp_path / "set", output, {"n": value}).samples == 1000
+            assert tools.process(tmp_path / "set", output, {"n": value}).samples == 1000
             found.append(_objects(f"{url}/{number}", options))
             assert found[-1].pop(PLAN_NAME)  # it says what was done, which differs
         assert (tmp_path / "died").exists()

@@ -1,0 +1,42 @@
+"""Jobs on whole data sets, of any format and size: what the commands do."""
+
+from streamplug_tools.comparison import Difference, Differing, diff
+from streamplug_tools.expressions import Expression
+from streamplug_tools.inspection import Inspected, Kind, inspect
+from streamplug_tools.join_by_key import join
+from streamplug_tools.json_lines import as_lines
+from streamplug_tools.options import Columns, Output, Written
+from streamplug_tools.processing import process, process_by
+from streamplug_tools.report import page_about
+from streamplug_tools.transforms import (
+    convert,
+    select,
+    shuffle,
+    sort,
+    split_by_fractions,
+    split_by_size,
+)
+
+__all__ = [
+    "Columns",
+    "Difference",
+    "Differing",
+    "Expression",
+    "Inspected",
+    "Kind",
+    "Output",
+    "Written",
+    "as_lines",
+    "convert",
+    "diff",
+    "inspect",
+    "join",
+    "page_about",
+    "process",
+    "process_by",
+    "select",
+    "shuffle",
+    "sort",
+    "split_by_fractions",
+    "split_by_size",
+]

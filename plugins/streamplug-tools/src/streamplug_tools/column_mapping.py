@@ -1,0 +1,206 @@
+"""Which columns a new data set has, and how their values get there from those of another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamplug.config import check_names
+from streamplug.errors import ConfigError, StreamplugError
+from streamplug.index import make_encoding
+from streamplug.interfaces import Column, Format, WriteSettings
+from streamplug.plugin.registry import known, make, names_of
+from streamplug_tools.raw_values import same_encoding
+from streamplug_tools.time_values import choices, is_temporal
+
+_ALIKE = {
+    "binary": ("bytes",),
+    "bytes": ("binary",),
+    "str": ("string",),
+    "string": ("str",),
+}
+"""What formats call otherwise than others do."""
+_PLAIN = {name: np.dtype("f8") for name in ("float", "str_float")} | {
+    name: np.dtype("i8") for name in ("int", "str_int")
+}
+"""The numbers of those that store text."""
+_KINDS = {"f": "float", "i": "int", "u": "int"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A column of a new data set.
+
+    Attributes:
+        name: Its name.
+        spec: Its encoding.
+        source: The column that its values are those of; empty if they are made otherwise.
+        stored: Whether they are written as they are stored there.
+    """
+
+    name: str
+    spec: str
+    source: str
+    stored: bool
+
+
+def format_name(entry: Mapping[str, object]) -> str:
+    """Return the name, as `Writer` takes it, of the format that an entry of an index says."""
+    name, separator = str(entry.get("format")), entry.get("separator")
+    return f"{name}:{separator}" if isinstance(separator, str) else name
+
+
+def mapped(
+    columns: Mapping[str, Sequence[Column]],
+    source: Format,
+    target: str,
+    *,
+    encodings: Mapping[str, str],
+    rename: Mapping[str, str],
+    select: Collection[str] | None,
+    drop: Collection[str],
+) -> list[Mapped]:
+    """Return the columns of a new data set.
+
+    Args:
+        columns: Those of the other, as each of its schemas has them.
+        source: Its format.
+        target: That of the new one.
+        encodings: Those that are asked for, by new names.
+        rename: New names by old ones.
+        select: The columns to take; None for all.
+        drop: Those to leave out.
+
+    Raises:
+        ConfigError: If a column does not exist, or cannot be written in this format; the message says what
+            to do about it.
+    """
+    both = taken(columns, rename, select, drop)
+    names = [new for _, new in both]
+    check_names(f"columns={list(encodings)}", "the new data set", encodings, names)
+    format_: Format = make("format", target)
+    return [
+        _mapped(columns[old], new, encodings.get(new), (source, format_), target)
+        for old, new in both
+    ]
+
+
+def taken(
+    columns: Collection[str],
+    rename: Mapping[str, str],
+    select: Collection[str] | None,
+    drop: Collection[str],
+) -> list[tuple[str, str]]:
+    """Return the old and the new names of the columns that a new data set has; arguments as for `mapped`.
+
+    Raises:
+        ConfigError: If a column does not exist, none is left, or two get one name.
+    """
+    for what, names in (("rename", rename), ("select", select or ()), ("drop", drop)):
+        check_names(f"{what}={list(names)}", "the data set", names, columns)
+    found = [n for n in columns if (select is None or n in select) and n not in drop]
+    if not found:
+        raise ConfigError("no column is left to write; take fewer of them away")
+    names = [rename.get(name, name) for name in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
+    return list(zip(found, names))
+
+
+def _mapped(
+    columns: Sequence[Column],
+    name: str,
+    asked: str | None,
+    formats: tuple[Format, Format],
+    to: str,
+) -> Mapped:
+    source, target = formats
+    old = columns[0].name
+    spec = asked or _spec(columns[0], target)
+    if spec is None and is_temporal(columns[0].spec):
+        raise _no_encoding_of_time(columns[0], name, target, to)
+    if spec is None:
+        has = target.encodings or names_of("encoding")
+        raise ConfigError(
+            f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {', '.join(has)}; "
+            f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
+        )
+    encoding = make_encoding(name, spec, target.encodings)
+    # Formats with encodings of their own do not store the bytes of a value, and keys are texts to others.
+    if source.encodings or target.encodings or name == target.key:
+        return Mapped(name, spec, old, stored=False)
+    same = all(same_encoding(c.encoding, encoding) for c in columns)
+    # Arrays of what is plain memory are as exact, and faster.
+    return Mapped(name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None))
+
+
+def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> ConfigError:
+    offered: dict[str, str] = {}
+    for encoding, meaning in choices(column.spec).items():
+        if meaning not in offered.values() and _takes(target, encoding, None):
+            offered[encoding] = meaning
+    if not offered:
+        return ConfigError(
+            f"column {column.name!r} ({column.spec}): format {to} cannot store such values; leave the column "
+            f"out (--drop {column.name})"
+        )
+    ways = " or ".join(f"{name}:{each} ({meaning})" for each, meaning in offered.items())
+    return ConfigError(
+        f"column {column.name!r} ({column.spec}): format {to} has no encoding for such values; say how to "
+        f"store them with --columns (Columns(encodings=)): {ways}; or leave the column out (--drop "
+        f"{column.name})"
+    )
+
+
+def _spec(column: Column, target: Format) -> str | None:
+    """Return the encoding that a column gets if nobody says; None if there is none like it."""
+    dtype = column.encoding.dtype or _PLAIN.get(column.spec)
+    names = [column.spec, *_ALIKE.get(column.spec, ())]
+    if dtype is not None and dtype.shape:
+        names.append(f"ndarray:{dtype.base.name}:{','.join(map(str, dtype.shape))}")
+    elif dtype is not None:
+        names += [dtype.name, _KINDS.get(dtype.kind, dtype.name)]
+    if column.spec.startswith("decimal") and not column.spec.endswith("?"):
+        names.append("str_decimal")  # which has all digits
+    return next((name for name in names if _takes(target, name, dtype)), None)
+
+
+def _takes(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
+    """Say whether a format has an encoding, and one in which no digit of a number is lost."""
+    if not target.encodings:
+        return known("encoding", name.partition(":")[0])
+    if name not in target.encodings:
+        return False
+    new = target.encodings[name].dtype
+    # "float" has 64 bits in one format and 32 in another.
+    return dtype is None or new is None or dtype.kind != "f" or np.can_cast(dtype, new)
+
+
+def with_key(columns: Iterable[Mapped], target: str) -> list[Mapped]:
+    """Return columns, and that of keys if a format needs one and there is none."""
+    found, key = list(columns), make("format", target).key
+    if key is None or any(column.name == key for column in found):
+        return found
+    return [Mapped(key, "str", "", stored=False), *found]
+
+
+def check_writable(columns: Iterable[Mapped], target: str) -> None:
+    """Check that a format can have some columns, before anything is written.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    format_: Format = make("format", target)
+    made = [
+        Column(c.name, c.spec, make_encoding(c.name, c.spec, format_.encodings)) for c in columns
+    ]
+    try:
+        format_.writer(made, WriteSettings(None, (), None))
+    except StreamplugError as error:
+        of_column = any(repr(column.name) in f"{error}" for column in made)
+        advice = "rename the column, or leave it out"
+        other = "name another one for the new data set with format= (--format), such as mds"
+        raise ConfigError(f"format {target}: {error}; {advice if of_column else other}") from error

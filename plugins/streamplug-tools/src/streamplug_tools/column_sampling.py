@@ -1,0 +1,200 @@
+"""Looked: what is seen of some samples of a data set, column by column."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError, DataError, StreamplugError
+from streamplug.index import Index
+from streamplug.interfaces import Encoding
+from streamplug.open_stream import read_all
+from streamplug.read import Samples
+from streamplug.stream import Stream
+from streamplug.types import Int64, Sample
+from streamplug_tools.histogram import Spread, spread
+from streamplug_tools.previews import Preview, preview, preview_of
+from streamplug_tools.raw_values import as_stored
+from streamplug_tools.row_access import raw_sizes
+
+_READ = 256 << 20
+"""Bytes of values that are looked at."""
+_AT_ONCE = 8 << 20
+KEPT = 12
+"""Previews of a column, and notes."""
+
+
+@dataclass(slots=True)
+class ColumnSurvey:
+    """What was seen of a column.
+
+    Attributes:
+        name: Its name.
+        encodings: Its encodings, of which most columns have one.
+        stored: How many bytes the values have, as they are stored; None where that cannot be said.
+        measure: What `numbers` are: ``"characters"``, ``"length"`` (of the first axis, or of bytes), or
+            ``"value"``.
+        numbers: How those are spread.
+        previews: Of some values, with the numbers of their samples.
+        notes: How often a value was not shown, by the reason.
+    """
+
+    name: str
+    encodings: tuple[str, ...]
+    stored: Spread | None = None
+    measure: str = ""
+    numbers: Spread | None = None
+    previews: list[tuple[int, Preview]] = field(default_factory=list)
+    notes: dict[str, int] = field(default_factory=dict)
+
+
+class Values:
+    """Reads samples with their values as they are stored; or decoded, if a format has no stored ones."""
+
+    def __init__(self, stream: Stream, index: Index, *, allow_unsafe_types: bool) -> None:
+        """Read from a stream, whose index is given, too."""
+        self._stream, self._unsafe = stream, allow_unsafe_types
+        columns = [column for schema in index.schemas for column in schema.columns]
+        self._names = {column.name for column in columns}
+        self._kept = {column.name for column in columns if column.encoding.unsafe}
+        self._raw = raw_sizes(index)
+        self._index = index
+        self._reader: Samples | None = None
+        self.decoded = False
+
+    def row_bytes(self, shard: int) -> int:
+        """Return about how many bytes a sample of a shard has."""
+        return int(self._raw[shard]) // max(int(self._index.samples[shard]), 1)
+
+    def read(self, ids: Int64) -> list[Sample]:
+        """Return samples; `decoded` then says whether they are, apart from columns that may run code.
+
+        Raises:
+            StreamplugError: If they cannot be read.
+        """
+        try:
+            return self._open().rows(ids)
+        except (ConfigError, DataError):
+            if self.decoded:
+                raise
+        self._reader, self.decoded = None, True
+        try:
+            return self._open().rows(ids)
+        except StreamplugError:
+            self._reader, self.decoded = None, False
+            raise
+
+    def _open(self) -> Samples:
+        if self._reader is None:
+            stored = self._names if not self.decoded else set() if self._unsafe else self._kept
+            decoders = {**(self._stream.decoders or {}), **dict.fromkeys(stored, as_stored)}
+            opened = replace(self._stream, decoders=decoders).open()
+            self._reader = read_all([opened], None)
+        return self._reader
+
+
+class Looked:
+    """What was seen of samples up to now.
+
+    Attributes:
+        first: Previews of the first samples, by number and column.
+        count: How many samples were looked at.
+        bytes: How many bytes they have, as they are stored.
+        shards: Of how many shards they are.
+        failures: What could not be read.
+    """
+
+    def __init__(
+        self, values: Values, index: Index, *, first: int, share: int, allow_unsafe_types: bool
+    ) -> None:
+        """Begin to look.
+
+        Args:
+            values: Reads samples.
+            index: Of the data set.
+            first: Of how many of the first samples to keep all previews.
+            share: How many previews of a column to keep of a shard.
+            allow_unsafe_types: Whether to decode what can run code.
+        """
+        self._values, self._index = values, index
+        self._first, self._share, self._unsafe = first, share, allow_unsafe_types
+        self.first: dict[int, dict[str, Preview]] = {}
+        self.count = self.shards = 0
+        self.bytes: list[int] = []
+        self.failures: list[str] = []
+        self._sizes: dict[str, list[int]] = defaultdict(list)
+        self._numbers: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._previews: dict[str, list[tuple[int, Preview]]] = defaultdict(list)
+        self._notes: dict[str, dict[str, int]] = defaultdict(dict)
+        self._left = _READ
+        self._most = 0
+
+    def look(self, shard: int, ids: Int64) -> bool:
+        """Look at some samples of one shard; returns whether to go on."""
+        self._most = min(self._most + self._share, KEPT)
+        row = self._values.row_bytes(shard)
+        encodings = {c.name: c.encoding for c in self._index.schema(shard).columns}
+        try:
+            for part in np.array_split(ids, min(-(-len(ids) * row // _AT_ONCE) or 1, len(ids))):
+                for sample, values in zip(part.tolist(), self._values.read(part)):
+                    self._take(sample, values, encodings)
+                self._left -= len(part) * row
+                if self._left <= 0:
+                    self.failures.append("Samples are large: fewer were looked at.")
+                    return False
+        except StreamplugError as error:
+            self.failures.append(f"{error}")
+            return True
+        self.shards += 1
+        return True
+
+    def _take(
+        self, sample: int, values: Mapping[str, Any], encodings: Mapping[str, Encoding]
+    ) -> None:
+        shown = {
+            name: self._seen(sample, name, value, encodings[name]) for name, value in values.items()
+        }
+        self.count += 1
+        if not self._values.decoded:
+            self.bytes.append(sum(len(value) for value in values.values() if value is not None))
+        if sample < self._first:
+            self.first[sample] = shown
+
+    def _seen(self, sample: int, name: str, value: Any, encoding: Encoding) -> Preview:
+        kept = self._previews[name]
+        keep = len(kept) < self._most
+        draw = keep or sample < self._first
+        if value is None or (self._values.decoded and (self._unsafe or not encoding.unsafe)):
+            seen = preview_of(value, draw=draw)
+        else:
+            self._sizes[name].append(len(value))
+            seen = preview(encoding, value, draw=draw, allow_unsafe_types=self._unsafe)
+        shown = bool(seen.text or seen.images or seen.measure)
+        if seen.measure:
+            self._numbers[name, seen.measure].append(seen.number)
+        if keep and shown:
+            kept.append((sample, seen))
+        notes = self._notes[name]
+        if not shown and (seen.note in notes or len(notes) < KEPT):
+            notes[seen.note] = notes.get(seen.note, 0) + 1
+        return seen
+
+    def column(self, name: str) -> ColumnSurvey:
+        """Return what was seen of a column."""
+        found = [schema.column(name) for schema in self._index.schemas]
+        specs = tuple(dict.fromkeys(column.spec for column in found if column is not None))
+        measures = {of: n for (column, of), n in self._numbers.items() if column == name}
+        measure = max(measures, key=lambda of: len(measures[of]), default="")
+        return ColumnSurvey(
+            name,
+            specs,
+            spread(self._sizes[name]),
+            measure,
+            spread(measures[measure]) if measure else None,
+            self._previews[name],
+            self._notes[name],
+        )

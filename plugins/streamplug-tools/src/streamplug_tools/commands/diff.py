@@ -1,0 +1,76 @@
+"""``streamplug diff``: in what two data sets differ."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from streamplug.cli.options import reporting, source_options, streams_of
+from streamplug.cli.storage_options import storage_options
+from streamplug_tools import Difference
+from streamplug_tools import diff as compare
+
+
+@click.command()
+@click.argument("one")
+@click.argument("other")
+@click.option("--values", is_flag=True, help="Encodings may differ where values do not.")
+@click.option("--most", type=click.IntRange(0), default=10, show_default=True, help="Samples told.")
+@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
+@source_options
+@storage_options("--other-storage-options", "Those of OTHER, where they differ.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_context
+def diff(
+    context: click.Context,
+    /,
+    one: str,
+    other: str,
+    *,
+    values: bool,
+    most: int,
+    allow_unsafe_types: bool,
+    other_storage_options: dict[str, Any] | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compare the data sets ONE and OTHER: columns, numbers of samples, and sample by sample.
+
+    The exit status is 1 if they differ.
+    """
+    streams = streams_of([one, other], options)
+    if other_storage_options is not None:
+        streams[1] = replace(streams[1], storage_options=other_storage_options)
+    with reporting() as report:
+        found = compare(
+            *streams,
+            values=values,
+            most=most,
+            allow_unsafe_types=allow_unsafe_types,
+            report=report,
+        )
+    if as_json:
+        click.echo(json.dumps({"same": found.same, **asdict(found)}, indent=2))
+    else:
+        _show(found)
+    context.exit(0 if found.same else 1)
+
+
+def _show(found: Difference) -> None:
+    one, other = found.urls
+    for url, names in zip(found.urls, found.only):
+        if names:
+            click.echo(f"only {url} has the columns {', '.join(names)}")
+    for name, (old, new) in found.encodings.items():
+        click.echo(f"column {name} is {old} in {one}, {new} in {other}")
+    if found.samples[0] != found.samples[1]:
+        click.echo(f"{one} has {found.samples[0]:,} samples, {other} has {found.samples[1]:,}")
+    for each in found.first:
+        click.echo(f"sample {each.sample} differs in {', '.join(each.columns)}")
+    more = found.differing - len(found.first)
+    if more and found.first:
+        click.echo(f"and {more:,} more samples")
+    click.echo(f"{found.compared:,} samples compared: {found.differing:,} differ")

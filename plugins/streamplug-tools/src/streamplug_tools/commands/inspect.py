@@ -1,0 +1,142 @@
+"""``streamplug inspect``: what a data set is."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamplug.cli.options import source_options, streams_of
+from streamplug_tools import Inspected, as_lines
+from streamplug_tools import inspect as look_at
+from streamplug_tools.report import page_about
+
+_PIPED_WIDTH = 200
+_LONGEST = 60
+_PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+@click.command()
+@click.argument("source")
+@click.option(
+    "--samples", type=click.IntRange(0), default=3, show_default=True, help="How many to show."
+)
+@source_options
+@click.option("--html", "page", type=_PAGE, help="Write a page about it to this file.")
+@click.option(
+    "--measured",
+    type=click.IntRange(0),
+    default=256,
+    show_default=True,
+    help="Of about how many samples a page tells sizes, lengths and values.",
+)
+@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code for a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def inspect(
+    source: str,
+    *,
+    samples: int,
+    page: Path | None,
+    measured: int,
+    allow_unsafe_types: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Tell what the data set at SOURCE is: its columns, shards, sizes, and a few of its samples."""
+    stream = streams_of([source], options)[0]
+    if page is not None:
+        text = page_about(
+            stream, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types
+        )
+        try:
+            page.write_text(text, "utf-8")
+        except OSError as error:
+            raise click.FileError(str(page), error.strerror) from None
+        if not as_json:
+            click.echo(f"{page}: written")
+            return
+    found = look_at(stream, samples=0)
+    lines = as_lines(stream, end=samples) if samples and found.samples else iter(())
+    if as_json:
+        _print_json(found, lines)
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED_WIDTH)
+    for table in _tables(found, lines):
+        console.print(table)
+
+
+def _print_json(found: Inspected, lines: Iterator[str]) -> None:
+    """Print all as one document, a sample at a time: together they may not fit memory."""
+    told = json.dumps({**asdict(found), "first": []}, indent=2)
+    click.echo(told.removesuffix("]\n}"), nl=False)
+    between = ""
+    for line in lines:
+        sample = json.dumps(json.loads(line), indent=2)
+        click.echo(f"{between}\n{indent(sample, '    ')}", nl=False)
+        between = ","
+    click.echo("\n  ]\n}" if between else "]\n}")
+
+
+def _tables(found: Inspected, lines: Iterator[str]) -> Iterator[Table]:
+    yield _pairs(
+        ("data set", found.url),
+        ("samples", f"{found.samples:,}"),
+        ("shards", f"{found.shards:,}"),
+        ("bytes", f"{found.stored_bytes:,} stored, {found.raw_bytes:,} raw"),
+        ("bytes of a shard", _spread(found.shard_bytes)),
+        ("samples of a shard", _spread(found.shard_samples)),
+    )
+    for kind in found.kinds:
+        yield _pairs(
+            ("format", kind.format),
+            ("compression", kind.compression or "none"),
+            ("hashes", ", ".join(kind.hashes) or "none"),
+            *([("of the shards", f"{kind.shards:,}")] if len(found.kinds) > 1 else []),
+        )
+        yield _table(("column", "encoding"), kind.columns.items())
+    samples = map(json.loads, lines)
+    if first := next(samples, None):
+        # Of each sample only what is shown is kept.
+        rows = ([_short(sample[name]) for name in first] for sample in chain([first], samples))
+        yield _table(first, rows)
+
+
+def _pairs(*pairs: tuple[str, str]) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for pair in pairs:
+        table.add_row(*map(Text, pair))
+    return table
+
+
+def _table(names: Any, rows: Any) -> Table:
+    # Text, not str: a name such as list[jpeg] is no markup.
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(Text(name))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _spread(values: tuple[int, int, int]) -> str:
+    least, median, most = values
+    return f"{median:,} ({least:,} to {most:,})"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return f"{len(b64decode(value['base64'])):,} bytes"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,163 @@
+"""Tells in what two data sets differ: columns, numbers of samples, and the samples themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug_tools.options import Place, Report, silent, streams
+from streamplug_tools.raw_values import same_encoding
+from streamplug_tools.row_access import Table, near
+from streamplug_tools.selection_order import InOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A sample that differs.
+
+    Attributes:
+        sample: Its number.
+        columns: The columns whose values differ.
+    """
+
+    sample: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """In what two data sets differ.
+
+    Attributes:
+        urls: Where they lie.
+        samples: How many samples each has.
+        only: Columns that only one has, for each.
+        encodings: Those of columns of which they differ, by name.
+        compared: How many samples were compared.
+        differing: How many of these differ in a value.
+        first: The first of them.
+    """
+
+    urls: tuple[str, str]
+    samples: tuple[int, int]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    encodings: dict[str, tuple[str, str]]
+    compared: int
+    differing: int
+    first: tuple[Differing, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether they differ in nothing."""
+        alike = self.samples[0] == self.samples[1] and not (self.differing or self.encodings)
+        return alike and self.only == ((), ())
+
+
+def diff(
+    one: Place | Stream,
+    other: Place | Stream,
+    *,
+    values: bool = False,
+    most: int = 10,
+    allow_unsafe_types: bool = False,
+    report: Report = silent,
+) -> Difference:
+    """Compare two data sets, sample by sample in their orders.
+
+    Values that are stored alike are compared as they are stored, others decoded.
+
+    Args:
+        one: A path, a URL or a stream.
+        other: Another.
+        values: Whether encodings may differ where the values do not.
+        most: How many samples that differ are told of, at most; all are counted.
+        allow_unsafe_types: Whether values may be decoded if that can run code.
+        report: Told of what is done.
+
+    Raises:
+        StreamplugError: If a set or a sample cannot be read.
+    """
+    with TemporaryDirectory() as folder:
+        read = [near(streams(s), folder / f"{n}", whole=False) for n, s in enumerate((one, other))]
+        plain = [Table(each, allow_unsafe_types=True) for each in read]  # nothing is read of them
+        both = [name for name in plain[0].columns if name in plain[1].columns]
+        if not both:
+            raise ConfigError(f"{plain[0].url} and {plain[1].url} have no column in common")
+        stored = [name for name in both if _alike(plain, name)]
+        tables = [
+            Table(each, both, stored=stored, allow_unsafe_types=allow_unsafe_types) for each in read
+        ]
+        specs = {n: (plain[0].columns[n][0].spec, plain[1].columns[n][0].spec) for n in both}
+        size = min(table.size for table in tables)
+        differing, first = _compared(tables, both, size, most, report)
+        a, b = plain
+        return Difference(
+            urls=(a.url, b.url),
+            samples=(a.size, b.size),
+            only=(_only(a, b), _only(b, a)),
+            encodings={n: (x, y) for n, (x, y) in specs.items() if x != y and not values},
+            compared=size,
+            differing=differing,
+            first=tuple(first),
+        )
+
+
+def _only(one: Table, other: Table) -> tuple[str, ...]:
+    return tuple(name for name in one.columns if name not in other.columns)
+
+
+def _alike(tables: Sequence[Table], name: str) -> bool:
+    """Say whether the stored values of a column tell whether the values differ."""
+    if any(table.own_encodings for table in tables):
+        return False
+    first, *others = [column for table in tables for column in table.columns[name]]
+    return all(same_encoding(first.encoding, each.encoding) for each in others)
+
+
+def _compared(
+    tables: Sequence[Table], names: Sequence[str], size: int, most: int, report: Report
+) -> tuple[int, list[Differing]]:
+    count, first = 0, list[Differing]()
+    rows = min(table.rows for table in tables)
+    reads = [table.read(InOrder(size), 0, size, rows) for table in tables]
+    for (ids, one), (_, other) in zip(*reads):
+        report("comparing", int(ids[0]), size)
+        found: dict[int, list[str]] = {}
+        for name in names:
+            for place in _differing(one[name], other[name]):
+                found.setdefault(place, []).append(name)
+        count += len(found)
+        first += [Differing(int(ids[at]), tuple(found[at])) for at in sorted(found)]
+        first = first[:most]
+    return count, first
+
+
+def _differing(one: Any, other: Any) -> list[int]:
+    """Return at which places two columns differ."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape:
+        same = one == other
+        if one.dtype.kind in "fc" and other.dtype.kind in "fc":
+            same |= np.isnan(one) & np.isnan(other)
+        return [int(n) for n in np.flatnonzero(~same.reshape(len(one), -1).all(1))]
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = enumerate(zip(one, other))
+        return [n for n, (x, y) in pairs if x is not y and not _same(x, y)]
+    return [n for n, (x, y) in enumerate(zip(one, other)) if not _same(x, y)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        one, other = np.asarray(one), np.asarray(other)
+        nan = one.dtype.kind in "fc" and other.dtype.kind in "fc"
+        return bool(np.array_equal(one, other, equal_nan=nan))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other) or bool(one != one and other != other)  # noqa: PLR0124 - as NaN is

@@ -1,0 +1,305 @@
+"""Copies samples into a new data set: the one place where the jobs of this package write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Protocol
+
+from streamplug.config import parse_bytes
+from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError
+from streamplug.index import INDEX_NAME, make_encoding
+from streamplug.interfaces import Encoding
+from streamplug.plugin.location import local_path, open_storage, places_of
+from streamplug.scan.index_finder import read_index
+from streamplug.stream import Stream
+from streamplug.types import Int64
+from streamplug.write import write_parts
+from streamplug.write.part import PLAN_NAME
+from streamplug_tools.column_mapping import Mapped, check_writable, mapped, with_key
+from streamplug_tools.options import Columns, Output, Report, Written
+from streamplug_tools.raw_values import PassingOn, decoded
+from streamplug_tools.row_access import Batch, Table, stored_bytes
+from streamplug_tools.selection_order import Order
+from streamplug_tools.time_values import Convert, conversion
+
+_RETRIES = 2
+_SHARDS = 8
+"""How many a part has about, so that hardly any is smaller than it might be."""
+
+
+class Change(Protocol):
+    """What is done to samples on their way. Pickles."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of the source that it looks at, decoded."""
+
+    def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
+        """Yield what is to be written.
+
+        Args:
+            batches: The numbers of some samples, the values of `columns`, and the columns that were to be
+                written.
+        """
+
+
+@dataclass(frozen=True)
+class Input:
+    """Samples to be copied.
+
+    Attributes:
+        streams: The data sets that have them.
+        order: Which of their samples.
+        columns: What of them is written.
+    """
+
+    streams: Sequence[Stream]
+    order: Order
+    columns: Sequence[Mapped]
+
+
+_MAX_NAMES_IN_ERROR = 3
+"""How many files an error names."""
+_CACHED = ("_tables", "_passed_on", "_conversions")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Makes the samples of a part: called in other processes, too.
+
+    Attributes:
+        inputs: Sets of which samples are put together, as many of each.
+        key: Name of a column to be filled with numbers, or None.
+        change: What is done to the samples, or None.
+        allow_unsafe_types: Whether columns may be decoded if that can run code.
+    """
+
+    inputs: Sequence[Input]
+    key: str | None = None
+    change: Change | None = None
+    allow_unsafe_types: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def open(self) -> None:
+        """Open what is read, which is otherwise done when it is needed.
+
+        Raises:
+            StreamplugError: If it cannot be opened, or something of it must not be decoded.
+        """
+        _ = self._tables, self._passed_on
+
+    @cached_property
+    def _tables(self) -> list[Table]:
+        changed = self.change.columns if self.change is not None else ()
+        return [
+            Table(
+                each.streams,
+                sorted({c.source for c in each.columns} | set(changed)) or None,
+                stored={c.source for c in each.columns if c.stored},
+                allow_unsafe_types=self.allow_unsafe_types,
+            )
+            for each in self.inputs
+        ]
+
+    @staticmethod
+    def describe(part: Mapping[str, Any]) -> str:
+        """Return what errors call a part."""
+        begin, end = part["samples"]
+        return f"samples {begin:,} to {end - 1:,} of the new data set" if end else "no samples"
+
+    def __call__(self, part: Mapping[str, Any]) -> Iterator[Batch]:
+        """Yield the samples of a part."""
+        batches = self._batches(*part["samples"])
+        if self.change is not None:
+            return self.change.apply(batches)
+        return (written for _, _, written in batches)
+
+    def _batches(self, begin: int, end: int) -> Iterator[tuple[Int64, Batch, Batch]]:
+        rows = min(table.rows for table in self._tables)
+        reads = [t.read(i.order, begin, end, rows) for t, i in zip(self._tables, self.inputs)]
+        for together in zip(*reads):
+            ids = together[0][0]
+            written: Batch = {}
+            if self.key is not None:
+                written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
+            for (_, batch), each, convert in zip(together, self.inputs, self._conversions):
+                written.update({c.name: batch[c.source] for c in each.columns})
+                written.update({name: one(written[name]) for name, one in convert.items()})
+            begin += len(ids)
+            yield ids, self._looked_at(together[0][1]), written
+
+    @cached_property
+    def _conversions(self) -> list[dict[str, Convert]]:
+        """What converts columns to values that their new encodings take, by new name, for each input."""
+        found = []
+        for table, each in zip(self._tables, self.inputs):
+            plain = [column for column in each.columns if not column.stored]
+            given = {c.name: conversion(table.columns[c.source][0].spec, c.spec) for c in plain}
+            found.append({name: convert for name, convert in given.items() if convert is not None})
+        return found
+
+    def _looked_at(self, batch: Batch) -> Batch:
+        """Return the columns that the change looks at, decoded."""
+        if self.change is None:
+            return {}
+        found: Batch = {}
+        for name in self.change.columns:
+            encoding, values = self._passed_on.get(name), batch[name]
+            found[name] = values if encoding is None else decoded(encoding, list(values))
+        return found
+
+    @cached_property
+    def _passed_on(self) -> dict[str, Encoding]:
+        """Encodings of the columns that the change looks at and that are read as they are stored."""
+        columns, looked = self._tables[0].columns, self.change.columns if self.change else ()
+        stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in looked}
+        found = {name: make_encoding(name, columns[name][0].spec) for name in stored}
+        unsafe = sorted(name for name, encoding in found.items() if encoding.unsafe)
+        if unsafe and not self.allow_unsafe_types:
+            raise UnsafeTypeError(
+                f"column {unsafe[0]!r} is looked at, and decoding it can run code from the data; allow "
+                "unsafe types if you trust its writer"
+            )
+        return found
+
+
+def columns_for(table: Table, output: Output, columns: Columns) -> list[Mapped]:
+    """Return what a new data set takes of a table.
+
+    Raises:
+        ConfigError: If a column does not exist, or cannot be written.
+    """
+    formats = [schema.format for index in table.indexes for schema in index.schemas]
+    own = [each for each in formats if each.encodings]
+    return mapped(
+        table.columns,
+        own[0] if own else formats[0],
+        str(output.format),
+        encodings=columns.encodings,
+        rename=columns.rename,
+        select=columns.select,
+        drop=columns.drop,
+    )
+
+
+def copy(
+    inputs: Sequence[Input],
+    tables: Sequence[Table],
+    output: Output,
+    *,
+    what: object,
+    report: Report,
+    change: Change | None = None,
+    encodings: Mapping[str, str] | None = None,
+    allow_unsafe_types: bool = False,
+) -> Written:
+    """Write a new data set.
+
+    Args:
+        inputs: What to write of each table.
+        tables: The tables.
+        output: Where to, nothing of it open.
+        what: What is done, as JSON can express it: another run goes on only with the same.
+        report: Told of parts that are done.
+        change: What is done to the samples, or None.
+        encodings: The columns of the new set where `change` makes others than those of the inputs.
+        allow_unsafe_types: Whether columns may be decoded if that can run code.
+
+    Raises:
+        OutputExistsError: If another data set is there.
+        ConfigError: If it would take the place of its source, or cannot have these columns.
+        WriterError: If a sample cannot be read or written.
+    """
+    _check_apart(output, inputs)
+    target = str(output.format)
+    plain = [column for each in inputs for column in each.columns]
+    if encodings is not None:
+        kept = {column.name: column for column in plain}
+        plain = [_column(name, spec, kept.get(name)) for name, spec in encodings.items()]
+    columns = with_key(plain, target)
+    check_writable(columns, target)
+    key = next(
+        (column.name for column in columns if not column.source and column not in plain), None
+    )
+    size = inputs[0].order.size
+    row_bytes = sum(table.row_bytes for table in tables)
+    rows = max(_SHARDS * parse_bytes(output.size_limit, "size_limit") // row_bytes, 1)
+    of = _digest([what, target, [asdict(c) for c in columns], [t.identity for t in tables]])
+    stored = [column.name for column in columns if column.stored]
+    parts = [
+        {"of": of, "samples": [begin, min(begin + rows, size)]}
+        for begin in range(0, max(size, 1), rows)
+    ]
+    make = Copy(tuple(inputs), key, change, allow_unsafe_types)
+    make.open()
+    write_parts(
+        make,
+        parts,
+        columns={column.name: column.spec for column in columns},
+        out=output.out,
+        processes=0 if len(parts) == 1 and output.engine == "local" else output.processes,
+        engine=output.engine,
+        exist_ok=output.exist_ok,
+        storage_options=output.storage_options,
+        report=lambda done, total: report("writing", done, total),
+        batches=True,
+        format=PassingOn(target, stored) if stored else target,
+        compression=output.compression,
+        hashes=output.hashes,
+        size_limit=output.size_limit,
+    )
+    return _written(output)
+
+
+def _column(name: str, spec: str, kept: Mapped | None) -> Mapped:
+    return (
+        kept if kept is not None and kept.spec == spec else Mapped(name, spec, name, stored=False)
+    )
+
+
+def _digest(what: object) -> str:
+    return hashlib.blake2s(json.dumps(what, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
+    """Check that nothing is written where something is read, or above it, or among files of others."""
+    for place in places_of(output.out):
+        storage = open_storage(place, output.storage_options)
+        url = _real(storage.url)
+        for stream in (stream for each in inputs for stream in each.streams):
+            if _real(stream.url).startswith(url):
+                raise ConfigError(
+                    f"{storage.url} is, or holds, what is read; choose another place to write to"
+                )
+        ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)
+        if not ours and (
+            names := [info.key for info in islice(storage.list(""), _MAX_NAMES_IN_ERROR + 1)]
+        ):
+            shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
+            more = " and more" if len(names) > _MAX_NAMES_IN_ERROR else ""
+            raise OutputExistsError(
+                f"{storage.url} holds other files: {shown}{more}; choose another place to write to, or move "
+                "them away"
+            )
+
+
+def _real(url: str) -> str:
+    """Return what several names of one directory have in common, with a slash at its end."""
+    path = local_path(url)
+    return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
+
+
+def _written(output: Output) -> Written:
+    storage = open_storage(places_of(output.out)[-1], output.storage_options)
+    index = read_index(storage, _RETRIES)
+    return Written(storage.url, len(index), index.size, stored_bytes(index))

@@ -1,0 +1,142 @@
+"""Samples as lines of JSON, to be printed or given to a program, and such lines as samples."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.config import check_names
+from streamplug.errors import DataError
+from streamplug.interfaces import Column
+from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug_tools.options import Columns, Sources, streams
+from streamplug_tools.row_access import Batch, Table, near
+from streamplug_tools.selection_order import InOrder
+from streamplug_tools.sort_keys import samples
+
+_READABLE = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"}
+_BYTES = "base64"
+
+
+def readable(column: Column, *, own: bool) -> bool:
+    """Say whether the values of a column can be told in JSON; others are told as they are stored.
+
+    Args:
+        column: It.
+        own: Whether its format has encodings of its own, those of text.
+    """
+    name = column.spec.partition(":")[0]
+    return own or name in _READABLE or name == "ndarray" or column.encoding.dtype is not None
+
+
+def lines(batch: Batch) -> Iterator[str]:
+    """Yield the samples of a batch, each as a line without its end."""
+    for sample in samples(batch):
+        line = json.dumps(sample, default=_told, ensure_ascii=False)
+        try:
+            line.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON has and UTF-8 has not
+            line = json.dumps(sample, default=_told)
+        yield line
+
+
+def _told(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {_BYTES: b64encode(value).decode()}
+    return str(value)
+
+
+def values(columns: Mapping[str, Column], some: Sequence[str]) -> Batch:
+    """Return the samples that lines tell of, column by column.
+
+    Args:
+        columns: What they must have.
+        some: The lines.
+
+    Raises:
+        DataError: If one does not tell of such a sample.
+    """
+    found = [_sample(columns, line) for line in some]
+    return {
+        name: [_value(column, sample[name]) for sample in found] for name, column in columns.items()
+    }
+
+
+def _sample(columns: Mapping[str, Column], line: str) -> dict[str, Any]:
+    try:
+        sample = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not a line of JSON: {error}: {line!r:.200}") from None
+    if not isinstance(sample, dict) or sample.keys() != columns.keys():
+        raise DataError(
+            f"expected a JSON object with the keys {sorted(columns)}, got {line!r:.200}"
+        )
+    return sample
+
+
+def _value(column: Column, value: Any) -> Any:
+    if column.spec == "json":
+        return value
+    try:
+        if isinstance(value, dict) and value.keys() == {_BYTES}:
+            return b64decode(value[_BYTES], validate=True)
+        dtype = _dtype(column)
+        return value if dtype is None else np.asarray(value, dtype)
+    except (Base64Error, TypeError, ValueError) as error:
+        raise DataError(f"column {column.name!r}: {error}: {value!r:.200}") from error
+
+
+def _dtype(column: Column) -> Any:
+    """Return the dtype of the arrays that a column takes; None if it takes something else."""
+    name, _, rest = column.spec.partition(":")
+    if name != "ndarray":
+        return None
+    dtype = column.encoding.dtype
+    return rest.partition(":")[0] or None if dtype is None else dtype.base
+
+
+def as_lines(
+    sources: Sources,
+    *,
+    begin: int = 0,
+    end: int | None = None,
+    select: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yield samples as lines of JSON.
+
+    Bytes are ``{"base64": …}``, and so are, as they are stored, values that JSON cannot tell.
+
+    Args:
+        sources: Paths, URLs or streams: their samples end to end.
+        begin: The first sample; negative ones count from the end.
+        end: The one after the last, likewise; None for all.
+        select: The columns to tell; None for all.
+        drop: Those to leave out.
+
+    Raises:
+        StreamplugError: If a set or a column does not exist, or samples cannot be read.
+    """
+    with TemporaryDirectory() as folder:
+        read = near(streams(sources), folder, whole=False)
+        taken = Columns(select=select).takes
+        # Nothing is read of it.
+        table = Table(read, allow_unsafe_types=True, needed=taken)
+        check_names(f"select={list(select or ())}", table.url, select or (), table.columns)
+        check_names(f"drop={list(drop)}", table.url, drop, table.columns)
+        own = table.own_encodings
+        names = [n for n in table.columns if taken(n) and n not in drop]
+        stored = [n for n in names if not all(readable(c, own=own) for c in table.columns[n])]
+        table = Table(read, names, stored=stored)
+        first, last, _ = slice(begin, end).indices(table.size)
+        for _, batch in table.read(InOrder(table.size), first, last):
+            yield from lines({name: batch[name] for name in names})

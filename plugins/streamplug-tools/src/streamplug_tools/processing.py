@@ -1,0 +1,247 @@
+"""Writes samples that were changed on their way: by expressions, or by a program."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from threading import Thread
+from typing import IO
+
+from streamplug.errors import ConfigError, DataError
+from streamplug.index import make_encoding
+from streamplug.interfaces import Column, Format
+from streamplug.plugin.registry import make
+from streamplug.types import Int64
+from streamplug_tools.column_mapping import Mapped, taken
+from streamplug_tools.copy import columns_for
+from streamplug_tools.expressions import Expression
+from streamplug_tools.job import opened
+from streamplug_tools.json_lines import lines, readable, values
+from streamplug_tools.options import ALL, Columns, Output, Report, Sources, Written, silent
+from streamplug_tools.row_access import Batch, Table
+from streamplug_tools.selection_order import InOrder
+from streamplug_tools.sort_keys import samples
+
+_LINES = 256
+"""Lines of a program that are taken at once."""
+_END_SECONDS = 5.0
+"""How long to wait for what is given to a program that was ended: programs that it started may hold it."""
+
+
+# -- expressions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """Values of expressions; a `Change`."""
+
+    expressions: Mapping[str, Expression]
+    columns: Sequence[str]
+
+    def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
+        for ids, seen, written in batches:
+            numbers = ids.tolist()
+            rows = samples(seen) if seen else [{} for _ in numbers]
+            computed: Batch = {
+                name: list(map(expression, numbers, rows))
+                for name, expression in self.expressions.items()
+            }
+            yield {**written, **computed}
+
+
+def process(
+    sources: Sources,
+    output: Output,
+    expressions: Mapping[str, str],
+    *,
+    columns: Columns = ALL,
+    report: Report = silent,
+) -> Written:
+    """Write all samples with columns that expressions give.
+
+    Args:
+        sources: Paths, URLs or streams.
+        output: Where to, and how.
+        expressions: By name of a new column, or of one that is there; see `Expression`. A new one needs
+            an encoding in `columns`.
+        columns: Which other columns, and how all are stored.
+        report: Told of what is done.
+
+    Raises:
+        StreamplugError: As for `convert`, or if an expression has no value.
+    """
+    if not expressions:
+        raise ConfigError("no expression is given: there is nothing to change")
+    compiled = {name: Expression(text) for name, text in expressions.items()}
+    with opened(sources, columns, report) as read:
+        table, output = read.table, output.like(read.table)
+        kept = _others(table, output, columns, compiled)
+        specs = {column.name: column.spec for column in kept}
+        specs |= {name: columns.encodings[name] for name in compiled if name in columns.encodings}
+        if missing := [name for name in compiled if name not in specs]:
+            raise ConfigError(f"column {missing[0]!r} is new: name an encoding for it")
+        compiled = {name: each.for_columns(table.columns) for name, each in compiled.items()}
+        used = sorted({n for each in compiled.values() for n in each.columns(table.columns)})
+        kept = [column for column in kept if column.name not in compiled]
+        return read.copy(
+            InOrder(table.size),
+            kept,
+            output,
+            ["process", dict(expressions)],
+            change=_Computed(compiled, used),
+            encodings=specs,
+        )
+
+
+def _others(
+    table: Table, output: Output, columns: Columns, computed: Mapping[str, Expression]
+) -> list[Mapped]:
+    """Return the columns that are written besides those that are computed and given an encoding."""
+    others = {n: e for n, e in columns.encodings.items() if n not in computed}
+    names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
+    # What a computed column replaces need not be what the new format can store.
+    own = computed.keys() & columns.encodings.keys()
+    gone = [name for name in names if columns.rename.get(name, name) in own]
+    if gone and len(gone) == len(names) and not others:
+        return []
+    rename = {old: new for old, new in columns.rename.items() if old not in gone}
+    drop = [*columns.drop, *gone]
+    return columns_for(table, output, replace(columns, encodings=others, rename=rename, drop=drop))
+
+
+# -- programs -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Piped:
+    """What a program makes of samples; a `Change`."""
+
+    command: Sequence[str]
+    specs: Mapping[str, str]
+    format: str
+    columns: Sequence[str] = ()
+
+    def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
+        own = make("format", self.format).encodings
+        columns = {
+            n: Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.specs.items()
+        }
+        with closing(
+            piped(self.command, (line for _, _, w in batches for line in lines(w)))
+        ) as out:
+            while some := list(islice(out, _LINES)):
+                yield values(columns, some)
+
+
+def process_by(
+    sources: Sources,
+    output: Output,
+    command: Sequence[str],
+    *,
+    columns: Columns = ALL,
+    report: Report = silent,
+) -> Written:
+    """Write what a program makes of all samples.
+
+    It is started for each part of the data set, reads a line of JSON for each sample and writes one for each
+    that shall be written: none, the same, or others. Bytes are ``{"base64": …}``, and so are, as they are
+    stored, values that JSON cannot tell.
+
+    Args:
+        sources: Paths, URLs or streams.
+        output: Where to, and how.
+        command: The program and its arguments.
+        columns: What it is given. Encodings, if there are any, are those of all that it gives back; else it
+            gives back what it was given.
+        report: Told of what is done.
+
+    Raises:
+        StreamplugError: As for `convert`, or if the program fails, or what it writes is no sample.
+    """
+    if not command:
+        raise ConfigError("no program is given: there is nothing to change samples")
+    with opened(sources, columns, report) as read:
+        table, output = read.table, output.like(read.table)
+        format_: Format = make("format", str(output.format))
+        given = _given(table, output, columns)
+        specs = dict(columns.encodings) or {column.name: column.spec for column in given}
+        if format_.key is not None and format_.key not in specs:
+            raise ConfigError(
+                f"format {output.format} needs the column {format_.key!r}: have the program give it, or "
+                "write another format first"
+            )
+        return read.copy(
+            InOrder(table.size),
+            given,
+            output,
+            ["process by", list(command)],
+            change=_Piped(tuple(command), specs, str(output.format)),
+            encodings=specs,
+        )
+
+
+def _given(table: Table, output: Output, columns: Columns) -> list[Mapped]:
+    """Return what a program is given."""
+    if (
+        columns.encodings
+    ):  # it gives back others, so these need not be what the new format can store
+        names = taken(table.columns, columns.rename, columns.select, columns.drop)
+        given = [Mapped(new, table.columns[old][0].spec, old, stored=True) for old, new in names]
+    else:
+        given = columns_for(table, output, columns)
+    # What JSON cannot tell is given as it is stored.
+    return [
+        replace(column, stored=False)
+        if readable(table.columns[column.source][0], own=table.own_encodings)
+        else column
+        for column in given
+    ]
+
+
+def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:
+    """Yield the lines that a program writes when it is given some; both go on at the same time.
+
+    Raises:
+        ConfigError: If it cannot be started.
+        DataError: If it ends with another status than 0, or writes what is no text.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the user's own program
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+    except OSError as error:
+        raise ConfigError(f"{list(command)} cannot be started: {error}") from error
+    failed: list[BaseException] = []
+    feeder = Thread(target=_feed, args=(process.stdin, given, failed), daemon=True)
+    feeder.start()
+    try:
+        with process.stdout or nullcontext(()) as out:
+            yield from out
+        feeder.join()
+        process.wait()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{list(command)} has written what is not UTF-8: {error}") from error
+    finally:
+        # It may have been left before its end. To close its stdin is for the feeder, which may be writing.
+        process.kill()
+        process.wait()
+        feeder.join(_END_SECONDS)
+    if failed:
+        raise failed[0]
+    if process.returncode:
+        raise DataError(f"{list(command)} has ended with status {process.returncode}")
+
+
+def _feed(stdin: IO[str], given: Iterator[str], failed: list[BaseException]) -> None:
+    with suppress(BrokenPipeError):  # it does not want any more
+        try:
+            with stdin:
+                for line in given:
+                    stdin.write(f"{line}\n")
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised by who waits for the program
+            failed.append(error)

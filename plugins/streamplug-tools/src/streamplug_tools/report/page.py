@@ -1,0 +1,267 @@
+"""The page about a data set."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.resources import files
+
+from streamplug.markup import Html, element, html
+from streamplug_tools.column_sampling import ColumnSurvey
+from streamplug_tools.inspection import Kind
+from streamplug_tools.previews import Preview, Thumbnail
+from streamplug_tools.report.charts import charts, histogram, shard_map
+from streamplug_tools.report.text_format import cut, many, number, size
+from streamplug_tools.statistics import Survey
+
+_COLUMNS = 100
+"""Columns that are shown one by one."""
+_NAME = 80
+"""Characters of a name in a heading."""
+_TEXTS = 6
+_IN_TABLE = 120
+_MEASURES = {"characters": "Characters", "length": "Length", "value": "Value"}
+
+
+def page(survey: Survey) -> str:
+    """Return a page of HTML about a data set, all in one file.
+
+    Whatever the data has in it is text there, or an image drawn anew. A browser that is shown the page
+    asks nobody for anything, and runs no script but the page's own.
+    """
+    style, script = (files(__package__).joinpath(n).read_text() for n in ("page.css", "page.js"))
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+    )
+    name = cut(survey.set.url.rstrip("/").rpartition("/")[2] or survey.set.url, _NAME)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", f"{name} · streamplug"),
+        element("style", Html(style)),
+    )
+    sections = [*_sections(survey)]
+    links = (element("a", title, href=f"#{key}") for key, title, _ in sections)
+    body = element(
+        "body",
+        element(
+            "header",
+            element("h1", name),
+            element("p", survey.set.url, class_="where"),
+            _facts(survey),
+        ),
+        element("nav", *links, aria_label="Parts of this page"),
+        element(
+            "main",
+            *(
+                element("section", element("h2", title), content, id=key)
+                for key, title, content in sections
+            ),
+        ),
+        element(
+            "footer", "Made by streamplug. This page is one file and asks nobody for anything."
+        ),
+        element("script", Html(script)),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _digest(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"
+
+
+def _facts(survey: Survey) -> Html:
+    told, kinds = survey.set, survey.set.kinds
+    packed = sorted({kind.compression or "none" for kind in kinds})
+    facts = [
+        ("samples", f"{told.samples:,}"),
+        ("shards", f"{told.shards:,}"),
+        ("stored", size(told.stored_bytes)),
+        ("raw", size(told.raw_bytes)),
+        ("columns", f"{len(survey.columns):,}"),
+        ("format", ", ".join(sorted({kind.format for kind in kinds})) or "none"),
+        ("compression", ", ".join(packed) or "none"),
+        ("hashes", ", ".join(sorted({name for kind in kinds for name in kind.hashes})) or "none"),
+    ]
+    pairs = (element("div", element("dt", key), element("dd", value)) for key, value in facts)
+    return element("dl", *pairs, class_="facts")
+
+
+def _sections(survey: Survey) -> Iterator[tuple[str, str, Html]]:
+    if survey.failures:
+        items = (element("li", cut(failure, 500)) for failure in survey.failures)
+        yield "failures", "Not read", element("ul", *items, class_="failures")
+    yield "schema", "Schema", _schema(survey)
+    if survey.cells:
+        yield "shards", "Shards", _shards(survey)
+    if survey.seen:
+        yield "columns", "Columns", _columns(survey)
+    if survey.samples:
+        yield "samples", "First samples", _samples(survey)
+
+
+def _schema(survey: Survey) -> Html:
+    columns = [*enumerate(survey.columns)]
+    rows = (
+        element(
+            "tr",
+            element("td", _link(n, column, survey)),
+            element("td", element("code", ", ".join(column.encodings))),
+            element("td", _usual(column)),
+        )
+        for n, column in columns
+    )
+    heads = (element("th", name) for name in ("column", "encoding", "stored bytes of a value"))
+    kinds = survey.set.kinds
+    several = html(
+        element("p", "The shards are of several kinds:"),
+        element("ul", *(element("li", _kind(kind)) for kind in kinds)),
+    )
+    return html(
+        element("table", element("thead", element("tr", *heads)), element("tbody", *rows)),
+        several if len(kinds) > 1 else "",
+    )
+
+
+def _kind(kind: Kind) -> str:
+    names = cut(", ".join(kind.columns), 400)
+    packed = kind.compression or "not compressed"
+    return f"{many(kind.shards, 'shard')} of {many(kind.samples, 'sample')}, {kind.format}, {packed}: {names}"
+
+
+def _link(n: int, column: ColumnSurvey, survey: Survey) -> Html:
+    name = element("bdi", cut(column.name, _NAME))
+    return element("a", name, href=f"#column-{n}") if survey.seen and n < _COLUMNS else name
+
+
+def _usual(column: ColumnSurvey) -> str:
+    stored = column.stored
+    if stored is None:
+        return "not known"
+    if stored.least == stored.most:
+        return size(stored.most)
+    return f"{size(stored.median)} ({size(stored.least)} to {size(stored.most)})"
+
+
+def _shards(survey: Survey) -> Html:
+    packed = survey.set.stored_bytes != survey.set.raw_bytes
+    return html(
+        shard_map(survey.cells),
+        charts(
+            histogram("Samples", survey.shard_samples, number, "shard"),
+            histogram("Stored bytes", survey.shard_stored, size, "shard"),
+            histogram("Raw bytes", survey.shard_raw, size, "shard") if packed else None,
+        ),
+    )
+
+
+def _columns(survey: Survey) -> Html:
+    total = survey.set.samples
+    seen = (
+        f"Of {survey.seen:,} of {many(total, 'sample')}, in {survey.seen_shards:,} of "
+        f"{many(survey.set.shards, 'shard')}."
+    )
+    rest = len(survey.columns) - _COLUMNS
+    return html(
+        element("p", seen),
+        charts(histogram("Bytes of a sample", survey.sample_bytes, size, "sample")),
+        *(_column(n, column) for n, column in enumerate(survey.columns[:_COLUMNS])),
+        element("p", f"{rest:,} more columns are not shown one by one.") if rest > 0 else "",
+    )
+
+
+def _column(n: int, column: ColumnSurvey) -> Html:
+    pictures = [(at, image) for at, seen in column.previews for image in seen.images]
+    # A value among others like it says nothing that their chart does not.
+    texts = [(at, s) for at, s in column.previews if not s.images and s.measure != "value"][:_TEXTS]
+    # Those of bytes and of plain text are the same.
+    numbers = None if column.numbers == column.stored else column.numbers
+    notes = (
+        element("li", f"{many(count, 'value')}: {note}") for note, count in column.notes.items()
+    )
+    return element(
+        "article",
+        element(
+            "h3",
+            element("bdi", cut(column.name, _NAME)),
+            " ",
+            element("code", cut(", ".join(column.encodings), _NAME)),
+        ),
+        charts(
+            histogram("Stored bytes", column.stored, size, "value"),
+            histogram(_MEASURES.get(column.measure, ""), numbers, number, "value"),
+        ),
+        element("ul", *notes, class_="notes") if column.notes else "",
+        element("div", *(_picture(*each) for each in pictures), class_="pictures")
+        if pictures
+        else "",
+        element("dl", *(_text(*each) for each in texts), class_="texts") if texts else "",
+        id=f"column-{n}",
+    )
+
+
+def _picture(sample: int, image: Thumbnail) -> Html:
+    return element(
+        "figure",
+        _image(image),
+        element("figcaption", f"{sample:,} · ", element("bdi", image.about)),
+    )
+
+
+def _image(image: Thumbnail) -> Html:
+    return element(
+        "img",
+        src=f"data:{image.type};base64,{b64encode(image.data).decode()}",
+        width=image.width,
+        height=image.height,
+        alt=image.about,
+    )
+
+
+def _text(sample: int, seen: Preview) -> Html:
+    return html(
+        element("dt", f"{sample:,}"),
+        element("dd", element("bdi", seen.text), _note(seen.note)),
+    )
+
+
+def _note(note: str) -> Html:
+    return element("small", note) if note else html()
+
+
+def _samples(survey: Survey) -> Html:
+    names = [column.name for column in survey.columns[:_COLUMNS]]
+    heads = (element("th", element("bdi", cut(name, _NAME))) for name in names)
+    rows = (
+        element(
+            "tr",
+            element("th", f"{number_:,}", scope="row"),
+            *(
+                element("td", _value(values.get(name)), data_name=cut(name, _NAME))
+                for name in names
+            ),
+        )
+        for number_, values in survey.samples
+    )
+    return element(
+        "div",
+        element(
+            "table",
+            element("thead", element("tr", element("th", "sample"), *heads)),
+            element("tbody", *rows),
+        ),
+        class_="wide",
+    )
+
+
+def _value(seen: Preview | None) -> Html:
+    if seen is None:
+        return html("–")
+    if seen.images:
+        return html(*map(_image, seen.images), _note(seen.note))
+    return html(element("bdi", cut(seen.text, _IN_TABLE)), _note(seen.note))

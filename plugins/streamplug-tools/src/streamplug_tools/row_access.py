@@ -1,0 +1,228 @@
+"""Table: the samples of data sets end to end, read by number, past the plans of epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from streamplug.block import Block, Source
+from streamplug.config import check_names
+from streamplug.errors import ConfigError
+from streamplug.index import Index
+from streamplug.interfaces import Column
+from streamplug.open_stream import read_all
+from streamplug.plugin.location import local_path
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug.types import ColumnValues, Int64, World
+from streamplug_tools.raw_values import as_stored
+from streamplug_tools.selection_order import Order
+
+Batch = dict[str, ColumnValues]
+
+_ROOM = 1 << 30
+_SHARDS = 32
+"""Shards that there must be room for, whatever they take: those of several processes, and ahead of use."""
+
+
+class Table:
+    """The samples of some data sets, one set after the other.
+
+    Attributes:
+        size: How many samples there are.
+        columns: The columns by name: as each kind of shard has it.
+        rows: About how many samples to read at once.
+        row_bytes: About how many bytes one of them has.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        columns: Sequence[str] | None = None,
+        *,
+        stored: Collection[str] = (),
+        allow_unsafe_types: bool = False,
+        needed: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Open the sets.
+
+        Args:
+            streams: Where they are.
+            columns: Names of the columns to be read; None for all.
+            stored: Names of those of which the values are to be left as they are stored.
+            allow_unsafe_types: Whether others may be decoded if that can run code.
+            needed: Says of a name whether all sets must have that column; others are left out if only some
+                have them. None for those of `columns`.
+
+        Raises:
+            StreamplugError: If one cannot be opened, or they do not all have the columns that are needed.
+        """
+        if not streams:
+            raise ConfigError("no data set is given to read from")
+        self._opened = [_as_stored(stream, stored).open() for stream in streams]
+        needed = needed or (lambda name: columns is None or name in columns)
+        self.columns = _columns([each.index for each in self._opened], needed)
+        check_names("columns=", self._opened[0].where, columns or (), self.columns)
+        names = [name for name in self.columns if columns is None or name in columns]
+        for each in self._opened:
+            each.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
+        self._reader = read_all(self._opened, names)
+        self.size = int(self._reader.starts[-1])
+        self._source = Source.of(self._opened, self._reader, names, None)
+        self.rows, self.row_bytes = self._source.rows, self._source.row_bytes
+
+    @property
+    def indexes(self) -> list[Index]:
+        """The indexes of the sets."""
+        return [each.index for each in self._opened]
+
+    @property
+    def own_encodings(self) -> bool:
+        """Whether values are stored as a format of its own has them, such as text."""
+        return any(schema.format.encodings for index in self.indexes for schema in index.schemas)
+
+    @property
+    def url(self) -> str:
+        """Where the first of the sets lies."""
+        return self._opened[0].stream.url
+
+    def take(self, ids: Int64) -> Batch:
+        """Return some samples, column by column.
+
+        Raises:
+            StreamplugError: If they cannot be had, or are damaged.
+        """
+        return self._reader.batch(ids)
+
+    def read(
+        self, order: Order, begin: int, end: int, rows: int | None = None
+    ) -> Iterator[tuple[Int64, Batch]]:
+        """Yield samples in an order, with their numbers; what comes next is fetched meanwhile.
+
+        Args:
+            order: Which.
+            begin: Where in it to begin.
+            end: Where to end.
+            rows: How many at once; None for what fits the memory that a reader takes.
+
+        Raises:
+            StreamplugError: As for `take`.
+        """
+        rows = rows or self.rows
+        blocks = (
+            Block(np.array([at]), order.ids(at, min(at + rows, end)).reshape(1, -1))
+            for at in range(begin, end, rows)
+        )
+        parts = self._source.parts(
+            blocks, lambda block: self.take(block.ids), World(), Observer(), threads=0
+        )
+        with closing(parts):
+            for block, batch in parts:
+                yield block.ids, batch
+
+    @cached_property
+    def identity(self) -> str:
+        """What differs between tables of other samples, as far as their indexes tell."""
+        digest = xxhash.xxh3_64()
+        for each in self._opened:
+            digest.update(f"{each.stream.url}\n{each.index.digest}\n".encode())
+            for name, files in sorted(each.index.tables.items()):
+                digest.update(f"{name}\n".encode())
+                digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
+                for shard in range(len(each.index)):
+                    digest.update(repr(sorted(files.hashes[shard].items())).encode())
+        return digest.hexdigest()
+
+
+def raw_sizes(index: Index) -> Int64:
+    """Return how many bytes the files of each shard have, not compressed, shape ``[shards]``."""
+    sizes: Int64 = np.zeros(len(index), np.int64)
+    for name, files in index.tables.items():
+        if name.startswith("raw_"):
+            sizes += files.bytes.astype(np.int64)
+    return sizes
+
+
+def stored_bytes(index: Index) -> int:
+    """Return how many bytes all files of a set take, as they are stored."""
+    total = 0
+    for name, raw in index.tables.items():
+        if name.startswith("raw_"):
+            packed = index.tables.get(f"zip_{name[4:]}")
+            size = raw.bytes if packed is None else np.where(packed.bytes, packed.bytes, raw.bytes)
+            total += int(np.sum(size, dtype=np.int64))
+    return total
+
+
+def near(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream]:
+    """Return streams that leave their sets as they are, and keep what must be fetched in a folder.
+
+    Args:
+        streams: Where the sets are. Those that say where to keep shards do so.
+        folder: The folder.
+        whole: Whether all shards will stay there, since they are read in no order; else some.
+    """
+    return [_near(stream, folder / str(n), whole=whole) for n, stream in enumerate(streams)]
+
+
+def _near(stream: Stream, folder: Path, *, whole: bool) -> Stream:
+    if stream.remote is not None and (stream.local is not None or stream.fetch == "range"):
+        return stream
+    where = stream.local if stream.remote is None else stream.remote
+    stream = replace(stream, remote=where, local=None, cache_limit=None)
+    places = [where] if isinstance(where, str) else where or []
+    if all(local_path(place) is not None for place in places):
+        index = stream.open().index
+        if not index.compressed:
+            return stream
+    stream = replace(stream, local=str(folder))
+    if whole:
+        return stream
+    index = stream.open().index
+    sizes = sum(table.bytes.astype(np.int64) for table in index.tables.values())
+    largest = int(np.max(sizes, initial=0))
+    return replace(stream, cache_limit=max(_ROOM, _SHARDS * largest))
+
+
+def _as_stored(stream: Stream, names: Collection[str]) -> Stream:
+    if not names:
+        return stream
+    return replace(stream, decoders={**(stream.decoders or {}), **dict.fromkeys(names, as_stored)})
+
+
+def _columns(
+    indexes: Sequence[Index], needed: Callable[[str], bool]
+) -> Mapping[str, tuple[Column, ...]]:
+    """Return the columns that all sets have, as each of their schemas has them.
+
+    Raises:
+        ConfigError: If only some have a column that is needed.
+    """
+    schemas = [(index.where, schema) for index in indexes for schema in index.schemas]
+    if not schemas:
+        where = ", ".join(index.where for index in indexes)
+        raise ConfigError(
+            f"{where}: there are no shards, so nothing says which columns the data set has"
+        )
+    first, names = schemas[0][0], [column.name for column in schemas[0][1].columns]
+    common = set(names)
+    for where, schema in schemas[1:]:
+        here = {column.name for column in schema.columns}
+        if odd := sorted(filter(needed, here ^ set(names))):
+            both = f"shards of {where}" if where == first else f"{first} and {where}"
+            raise ConfigError(
+                f"{both}: only some have the columns {odd}; all must have the same, so write those apart "
+                "that differ, or leave columns out, as by selecting those that all have (--select)"
+            )
+        common &= here
+    return {
+        name: tuple(c for _, schema in schemas for c in schema.columns if c.name == name)
+        for name in names
+        if name in common
+    }

@@ -1,0 +1,168 @@
+"""Evaluates an expression for all samples, and sorts by it, for sets of any size."""
+
+from __future__ import annotations
+
+import heapq
+import pickle
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+
+from streamplug.errors import ConfigError, StreamplugError
+from streamplug.read.dicts import samples_of
+from streamplug.stream import Stream
+from streamplug.types import Int64
+from streamplug_tools.expressions import Expression
+from streamplug_tools.options import Report
+from streamplug_tools.row_access import Batch, Table
+from streamplug_tools.selection_order import InOrder
+
+Keyed: TypeAlias = "tuple[Any, int]"
+
+_RUN_BYTES = 64 << 20
+_PER_KEY = 120
+"""What a key takes beside itself: a tuple, a number, and their places in lists."""
+_AT_ONCE = 1024
+_FILES = 64
+"""Runs merged at once."""
+
+
+def evaluated(
+    streams: Sequence[Stream],
+    expression: Expression,
+    *,
+    allow_unsafe_types: bool,
+    report: Report,
+    what: str,
+) -> Iterator[tuple[Int64, list[Any]]]:
+    """Yield the numbers of samples, and the values of an expression for them, in their order.
+
+    Only the columns that it uses are read.
+
+    Raises:
+        StreamplugError: If samples cannot be read, or the expression has no value.
+    """
+    table = Table(streams, allow_unsafe_types=True, needed=expression.uses)
+    expression = expression.for_columns(table.columns)
+    names = expression.columns(table.columns) or list(table.columns)[:1]
+    table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
+    for ids, batch in table.read(InOrder(table.size), 0, table.size):
+        numbers = ids.tolist()
+        report(what, numbers[0], table.size)
+        yield ids, list(map(expression, numbers, samples(batch)))
+
+
+def numbered(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[Keyed]:
+    """Yield what `evaluated` does sample by sample: each value, with the number of its sample."""
+    for ids, found in values:
+        yield from zip(found, ids.tolist())
+
+
+def samples(batch: Batch) -> list[dict[str, Any]]:
+    """Return the samples of a batch; numbers are those of Python."""
+    columns: list[Any] = [
+        values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
+        for values in batch.values()
+    ]
+    return samples_of(list(batch), columns)
+
+
+def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -> Iterator[Keyed]:
+    """Yield keys and the numbers of their samples by key, samples of one key in their order.
+
+    Those whose key is None come last, in either direction.
+
+    Args:
+        keys: They, in the order of the samples.
+        folder: A directory for what does not fit into memory.
+        reverse: Whether the largest comes first.
+
+    Raises:
+        ConfigError: If two cannot be compared.
+    """
+    runs = _Runs(folder, reverse=reverse)
+    run: list[Keyed] = []
+    size = 0
+    missing = array("q")
+    try:
+        for key, number in keys:
+            if key is None:
+                missing.append(number)
+                continue
+            if key != key:  # noqa: PLR0124 - as NaN is
+                raise ConfigError(
+                    f"sample {number} has the key {key}, which has no place in an order"
+                )
+            run.append((key, number))
+            size += sys.getsizeof(key) + _PER_KEY
+            if size > _RUN_BYTES:
+                runs.add(sorted(run, key=_KEY, reverse=reverse))
+                run, size = [], 0
+        last = sorted(run, key=_KEY, reverse=reverse)
+        yield from runs.merged(last)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, StreamplugError):
+            raise
+        raise ConfigError(
+            f"the keys cannot be sorted: {error}; give all samples keys of one type, such as str(KEY), and "
+            "where a part of a key may be None, (KEY is None, KEY or 0) for it"
+        ) from error
+    yield from ((None, number) for number in missing)
+
+
+_KEY = itemgetter(0)
+
+
+class _Runs:
+    """Sorted keys in files, of which a bounded number are read at once."""
+
+    def __init__(self, folder: Path, *, reverse: bool) -> None:
+        self._folder, self._reverse = folder, reverse
+        self._count = 0
+        self._paths: list[Path] = []
+
+    def add(self, keys: Iterable[Keyed]) -> None:
+        """Keep some that are sorted, and come after those before."""
+        self._paths.append(self._written(keys))
+        if len(self._paths) == _FILES:  # those of one file come in the place of theirs
+            self._paths = [self._written(self._merge(map(_read, self._paths)))]
+
+    def merged(self, last: Iterable[Keyed]) -> Iterator[Keyed]:
+        """Yield all, and some more that come after them."""
+        return self._merge([*map(_read, self._paths), last])
+
+    def _merge(self, runs: Iterable[Iterable[Keyed]]) -> Iterator[Keyed]:
+        return heapq.merge(*runs, key=_KEY, reverse=self._reverse)
+
+    def _written(self, keys: Iterable[Keyed]) -> Path:
+        path = self._folder / f"keys-{self._count}"
+        self._count += 1
+        some: list[Keyed] = []
+        with path.open("wb") as file:
+            for key in keys:
+                some.append(key)
+                if len(some) == _AT_ONCE:
+                    pickle.dump(some, file)
+                    some = []
+            pickle.dump(some, file)
+        return path
+
+
+def _read(path: Path) -> Iterator[Keyed]:
+    with path.open("rb") as file:
+        yield from _loaded(file)
+    path.unlink()  # nobody else reads it
+
+
+def _loaded(file: BinaryIO) -> Iterator[Keyed]:
+    while True:
+        try:
+            some = pickle.load(file)  # noqa: S301 - written above
+        except EOFError:
+            return
+        yield from some

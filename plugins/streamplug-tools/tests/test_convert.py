@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from streamplug_tools import Columns, Output, convert
+
+from streamplug import Stream, register_encoding
+from streamplug.errors import (
+    ConfigError,
+    NotFound,
+    OutputExistsError,
+    StreamplugError,
+    UnsafeTypeError,
+)
+from streamplug.interfaces import Encoding
+from streamplug.plugin import registry
+
+
+class Lossy(Encoding):
+    """Text that loses its last character whenever it is written."""
+
+    def encode(self, value):
+        return value[:-1].encode()
+
+    def decode(self, data):
+        return str(data, "utf-8")
+
+
+@pytest.fixture
+def lossy():
+    register_encoding("lossy", Lossy)
+    yield "lossy"
+    registry.unregister("encoding", "lossy")
+
+
+def entries(folder):
+    return json.loads((folder / "index.json").read_bytes())["shards"]
+
+
+def test_another_set_has_the_same_samples(source, tmp_path, read):
+    written = convert(source, Output(tmp_path / "out", size_limit="1kb", processes=0))
+    shards = entries(tmp_path / "out")
+    assert (written.samples, written.shards) == (200, len(shards))
+    assert written.bytes == sum(shard["raw_data"]["bytes"] for shard in shards)
+    assert written.url == str(tmp_path / "out")
+    before, after = read(source), read(tmp_path / "out")
+    assert list(before) == list(after)
+    for name, values in before.items():
+        assert np.array_equal(values, after[name])
+
+
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_nothing_stays_behind_and_the_source_is_left_alone(
+    tmp_path, write, content, temporary, compression
+):
+    source = write(tmp_path / "source", range(50), compression=compression)
+    before = content(source)
+    convert(source, Output(tmp_path / "out", size_limit="1kb", processes=0))
+    assert content(source) == before
+    assert list(temporary.iterdir()) == []
+    names = {path.rpartition("/")[2] for path in content(tmp_path / "out")} - {"parts.json"}
+    ending = ".mds" if compression is None else ".mds.gz"
+    assert all(name == "index.json" or name.endswith(ending) for name in names)
+
+
+def test_a_source_without_digests_gets_those_of_writers_unless_none_are_asked_for(tmp_path, write):
+    source = write(tmp_path / "source", range(5), hashes=[])
+    for name, given, expected in (("new", None, ["xxh3_64"]), ("none", [], [])):
+        convert(source, Output(tmp_path / name, hashes=given))
+        [shard] = entries(tmp_path / name)
+        assert (shard["hashes"], list(shard["raw_data"]["hashes"])) == (expected, expected)
+
+
+def test_compression_and_hashes_are_those_of_the_source_unless_others_are_asked_for(
+    tmp_path, write
+):
+    source = write(tmp_path / "source", range(5), compression="gz:1", hashes=["sha1"])
+    convert(source, Output(tmp_path / "same"))
+    shard = entries(tmp_path / "same")[0]
+    assert (shard["compression"], list(shard["raw_data"]["hashes"])) == ("gz:1", ["sha1"])
+    convert(source, Output(tmp_path / "other", compression="none", hashes=["xxh64"]))
+    shard = entries(tmp_path / "other")[0]
+    assert (shard["compression"], list(shard["raw_data"]["hashes"])) == (None, ["xxh64"])
+
+
+def test_bytes_do_not_depend_on_the_number_of_processes(source, tmp_path, content):
+    for processes in (0, 2):
+        convert(source, Output(tmp_path / f"{processes}", size_limit="400", processes=processes))
+    assert content(tmp_path / "0") == content(tmp_path / "2")
+    assert "part-00002/index.json" in content(tmp_path / "0")
+
+
+def test_values_whose_encoding_stays_are_not_encoded_again(tmp_path, write, read, lossy):
+    source = write(tmp_path / "source", range(3), {"name": lossy})
+    assert read(source)["name"] == ["name ", "name ", "name "]
+    convert(source, Output(tmp_path / "out"))
+    assert read(tmp_path / "out")["name"] == ["name ", "name ", "name "]
+    convert(source, Output(tmp_path / "bytes"), columns=Columns(encodings={"name": "bytes"}))
+    assert read(tmp_path / "bytes")["name"] == [b"name ", b"name ", b"name "]
+    convert(source, Output(tmp_path / "text"), columns=Columns(encodings={"name": "str"}))
+    assert read(tmp_path / "text")["name"] == ["name ", "name ", "name "]
+
+
+def test_what_could_run_code_is_copied_without_running_it(tmp_path, write, read):
+    source = write(tmp_path / "source", range(3), {"id": "pkl"})
+    convert(source, Output(tmp_path / "out"))
+    assert read(tmp_path / "out", allow_unsafe_types=True)["id"] == [0, 1, 2]
+    asked = Columns(encodings={"id": "int"})
+    with pytest.raises(UnsafeTypeError, match="column 'id'"):
+        convert(source, Output(tmp_path / "int"), columns=asked)
+    assert not (tmp_path / "int").exists()
+    allowed = Columns(encodings={"id": "int"}, allow_unsafe_types=True)
+    convert(source, Output(tmp_path / "int"), columns=allowed)
+    assert read(tmp_path / "int")["id"].tolist() == [0, 1, 2]
+
+
+def test_columns_are_chosen_renamed_and_stored_otherwise(source, tmp_path, read):
+    columns = Columns(
+        select=["id", "score", "x"],
+        drop=["x"],
+        rename={"score": "grade"},
+        encodings={"grade": "float64", "id": "str_int"},
+    )
+    convert(source, Output(tmp_path / "out"), columns=columns)
+    found, before = read(tmp_path / "out"), read(source)
+    assert list(found) == ["grade", "id"]
+    assert found["grade"].dtype == np.float64
+    assert found["grade"].tolist() == before["score"].tolist()
+    assert found["id"] == before["id"].tolist()
+
+
+def test_samples_may_be_fetched_alone(source, tmp_path, read):
+    stream = Stream(remote=str(source), fetch="range")
+    convert(stream, Output(tmp_path / "out"), begin=-30, end=-10)
+    assert read(tmp_path / "out")["id"].tolist() == list(range(170, 190))
+
+
+def test_several_sets_become_one(tmp_path, write, read):
+    first = write(tmp_path / "a", range(30))
+    second = write(tmp_path / "b", range(30, 50), compression="gz")
+    written = convert([first, Stream(remote=str(second))], Output(tmp_path / "out", processes=0))
+    assert written.samples == 50
+    assert read(tmp_path / "out")["id"].tolist() == list(range(50))
+
+
+def test_sets_whose_encodings_differ_become_one_with_those_of_the_first(tmp_path, write, read):
+    first = write(tmp_path / "a", range(3), {"id": "int"})
+    second = write(tmp_path / "b", range(3, 6), {"id": "uint8"})
+    convert([first, second], Output(tmp_path / "out"))
+    assert read(tmp_path / "out")["id"].tolist() == list(range(6))
+    assert entries(tmp_path / "out")[0]["column_encodings"] == ["int"]
+
+
+def test_sets_with_other_columns_are_refused(tmp_path, write):
+    first = write(tmp_path / "a", range(3), {"id": "int"})
+    second = write(tmp_path / "b", range(3, 6), {"id": "int", "name": "str"})
+    with pytest.raises(
+        ConfigError, match=r"a/index.json and .*b/index.json: only some.*\['name'\]"
+    ):
+        convert([first, second], Output(tmp_path / "out"))
+
+
+def test_what_cannot_be_is_refused(source, tmp_path):
+    out = Output(tmp_path / "out")
+    for asked, said in (
+        (Columns(select=["ids"]), "no .'ids'., .*Did you mean 'id'"),
+        (Columns(drop=["nothing"]), "drop="),
+        (Columns(rename={"id": "name"}), "two columns would be called 'name'"),
+        (Columns(encodings={"names": "str"}), "Did you mean 'name'"),
+        (Columns(select=["id"], drop=["id"]), "no column is left"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            convert(source, out, columns=asked)
+    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+        convert(source, Output(source, exist_ok=True))
+    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+        convert(source, Output(tmp_path, exist_ok=True))
+    (tmp_path / "link").symlink_to(source)
+    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+        convert(tmp_path / "link", Output(source, exist_ok=True))
+    with pytest.raises(NotFound, match=r"index\.json does not exist"):
+        convert(tmp_path / "none", out)
+    with pytest.raises(ConfigError, match="no data set is given"):
+        convert([], out)
+    assert not (tmp_path / "out").exists()
+    assert (source / "index.json").exists()
+
+
+def test_another_set_is_not_written_over(source, tmp_path, write, read):
+    there = write(tmp_path / "out", range(3))
+    with pytest.raises(OutputExistsError, match="already holds a data set"):
+        convert(source, Output(there))
+    convert(source, Output(there, exist_ok=True))
+    assert len(read(there)["id"]) == 200
+
+
+def test_nothing_is_written_among_other_files(source, tmp_path):
+    (tmp_path / "home").mkdir()
+    convert(source, Output(tmp_path / "home" / "empty"))
+    (tmp_path / "home" / "empty" / "index.json").unlink()  # as if it had been killed
+    convert(source, Output(tmp_path / "home" / "empty"))
+    (tmp_path / "home2" / "a").mkdir(parents=True)
+    (tmp_path / "home2" / "a" / "letter.txt").write_text("Dear me")
+    for exist_ok in (False, True):
+        with pytest.raises(OutputExistsError, match=r"other files: .*letter\.txt"):
+            convert(source, Output(tmp_path / "home2", exist_ok=exist_ok))
+
+
+def test_a_run_is_not_continued_with_another_source_or_other_columns(source, tmp_path, write):
+    convert(source, Output(tmp_path / "out"))
+    convert(source, Output(tmp_path / "out"))  # all is there
+    with pytest.raises(OutputExistsError, match=r"columns was .*--exist-ok"):
+        convert(source, Output(tmp_path / "out"), columns=Columns(rename={"x": "y"}))
+    with pytest.raises(OutputExistsError, match="made of other samples"):
+        convert(write(tmp_path / "other", range(1, 201)), Output(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("wrong", [{"compression": "zst"}, {"hashes": ["sha"]}])
+def test_a_wrong_name_leaves_nothing_behind(source, tmp_path, wrong):
+    with pytest.raises(StreamplugError, match=r"unknown.*(zst|sha)"):
+        convert(source, Output(tmp_path / "out", **wrong))
+    assert convert(source, Output(tmp_path / "out")).samples == 200
+
+
+def test_a_set_without_shards_is_refused(tmp_path, write):
+    write(tmp_path / "empty", ())
+    with pytest.raises(ConfigError, match="there are no shards, so nothing says which columns"):
+        convert(tmp_path / "empty", Output(tmp_path / "out"))

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from streamplug_tools.commands.options import encodings_of
+
+from streamplug import MDSWriter, StreamingDataset
+from streamplug.cli import main
+
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+
+
+@pytest.fixture
+def source(tmp_path):
+    columns = {"id": "int", "text": "str", "v": "ndarray:int16:2,2"}
+    with MDSWriter(columns=columns, out=tmp_path / "source", size_limit=2000) as writer:
+        for n in range(100):
+            writer.write({"id": n, "text": f"text {n}", "v": np.full((2, 2), n, np.int16)})
+    return str(tmp_path / "source")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+
+
+def test_a_set_is_written_again(source, tmp_path):
+    result = run(source, tmp_path / "out")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        f"{tmp_path}/out: written; 1 shards, 100 samples, {size(tmp_path / 'out'):,} bytes\n"
+    )
+    assert StreamingDataset(local=str(tmp_path / "out/part-00000"))[7]["text"] == "text 7"
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("shard.*"))
+
+
+def test_all_options_have_an_effect(source, tmp_path):
+    options = ["--columns", "n:int32,v:ndarray:int16:2,2", "--rename", "id=n", "--drop", "text"]
+    options += ["--compression", "gz:9", "--hashes", "sha1, xxh64", "--size-limit", "1kb", "--json"]
+    options += ["--processes", "0", "--format", "mds", "--storage-options", "{}", "--exist-ok"]
+    result = run(source, tmp_path / "out", *options)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert {**told, "bytes": 0} == {
+        "url": f"{tmp_path}/out",
+        "shards": told["shards"],
+        "samples": 100,
+        "bytes": 0,
+    }
+    entry = json.loads((tmp_path / "out/index.json").read_bytes())["shards"][0]
+    assert entry["column_encodings"] == ["int32", "ndarray:int16:2,2"]
+    assert entry["column_names"] == ["n", "v"]
+    assert (entry["compression"], entry["hashes"]) == ("gz:9", ["sha1", "xxh64"])
+    assert told["shards"] > 1
+
+
+def test_digests_are_those_of_the_source_others_or_none(source, tmp_path):
+    for name, asked, expected in (
+        ("same", [], ["xxh3_64"]),
+        ("other", ["--hashes", "sha1"], ["sha1"]),
+        ("none", ["--hashes", "none"], []),
+    ):
+        assert run(source, tmp_path / name, *asked).exit_code == 0
+        [entry] = json.loads((tmp_path / name / "index.json").read_bytes())["shards"]
+        assert (entry["hashes"], list(entry["raw_data"]["hashes"])) == (expected, expected)
+
+
+def test_types_may_have_commas_and_colons():
+    texts = ["a:struct<x: int64, y: list<decimal128(38, 9)>>,b:int8", "v:ndarray:int16:2,2"]
+    assert encodings_of(texts) == {
+        "a": "struct<x: int64, y: list<decimal128(38, 9)>>",
+        "b": "int8",
+        "v": "ndarray:int16:2,2",
+    }
+
+
+def test_errors_are_one_line(source, tmp_path):
+    for arguments, said in (
+        (["--columns", "id"], "--columns 'id': expected NAME:ENCODING, such as text:str"),
+        (["--rename", "id:n"], "--rename 'id:n': expected"),
+        (["--select", "ids"], "Did you mean 'id'"),
+        (["--storage-options", "{"], "--storage-options: not JSON"),
+        (["--storage-options", "[]"], "expected a JSON object"),
+        (["--size-limit", "many"], "size_limit='many'"),
+        (["--format", "nothing"], "unknown format 'nothing'"),
+    ):
+        result = run(source, tmp_path / "out", *arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: ")
+        assert said in result.stderr
+    assert "index.json does not exist" in run(tmp_path / "none", tmp_path / "out").stderr
+    assert not (tmp_path / "out").exists()
+    run(source, tmp_path / "out")
+    again = run(source, tmp_path / "out", "--drop", "id")
+    assert "already holds a data set" in again.stderr
+    assert run(source, tmp_path / "out", "--drop", "id", "--exist-ok").exit_code == 0
+
+
+@pytest.mark.parametrize("seed", range(10 if SOAK else 1))
+def test_killed_conversions_go_on_and_end_with_the_same_bytes(tmp_path, seed):
+    """Of a source that is compressed, so that there are temporary files, too."""
+    columns, temporary = {"id": "int", "text": "str"}, tmp_path / "tmp"
+    temporary.mkdir()
+    with MDSWriter(
+        columns=columns, out=tmp_path / "source", size_limit="10kb", compression="gz"
+    ) as writer:
+        for n in range(10_000):
+            writer.write({"id": n, "text": "x" * (n % 17)})
+    command = [sys.executable, "-m", "streamplug", "convert", str(tmp_path / "source")]
+    options = ["--size-limit", "2kb", "--processes", "2" if SOAK else "0", "--hashes", "sha1"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+
+    def convert(out):
+        return subprocess.Popen(
+            [*command, str(out), *options], env=environment, start_new_session=True
+        )
+
+    began = time.monotonic()
+    with convert(tmp_path / "undisturbed") as process:
+        assert process.wait(120) == 0
+    took = time.monotonic() - began
+    expected, rng = content(tmp_path / "undisturbed"), random.Random(seed)
+    assert sum(name.endswith("/index.json") for name in expected) > 10
+    for kill in range(5):
+        out = tmp_path / "out" / str(kill)
+        with convert(out) as process:
+            deadline = time.monotonic() + 120
+            while not (out / "parts.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0, took / 3))
+            os.killpg(process.pid, signal.SIGKILL)
+        with convert(out) as process:
+            assert process.wait(120) == 0
+        assert content(out) == expected
+        assert list(temporary.iterdir()) == []
+
+
+def content(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }

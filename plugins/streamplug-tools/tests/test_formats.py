@@ -1,0 +1,180 @@
+"""Sets in the formats of plugins become sets in others, and come back as they were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from streamplug_tools import Columns, Output, convert
+
+from streamplug import Stream
+from streamplug.errors import ConfigError, WriterError
+
+SIMPLE = {"id": "int", "name": "str", "score": "float32"}
+
+
+def test_text_and_back(tmp_path, write, read):
+    pytest.importorskip("streamplug_text")
+    source = write(tmp_path / "source", range(50), SIMPLE)
+    for format_ in ("json", "csv", "tsv", "xsv:;", "mds"):
+        out = tmp_path / format_.replace(":;", "")
+        written = convert(source, Output(out, format=format_, size_limit=500, processes=0))
+        assert written.shards > 1
+        source = out
+    assert {name: np.asarray(v).dtype.kind for name, v in read(source).items()} == {
+        "id": "i",
+        "name": "U",
+        "score": "f",
+    }
+    expected = [float(np.float32(n / 3)) for n in range(50)]
+    assert read(source)["score"].tolist() == expected
+
+
+def test_the_format_of_a_source_is_kept_with_its_separator(tmp_path, write, read):
+    pytest.importorskip("streamplug_text")
+    source = write(tmp_path / "source", range(5), SIMPLE)
+    convert(source, Output(tmp_path / "a", format="xsv:;"))
+    convert(tmp_path / "a", Output(tmp_path / "b"))
+    assert b"0;name 0;0.0\n" in (tmp_path / "b/part-00000/shard.00000.xsv").read_bytes()
+
+
+def test_text_refuses_what_is_no_text(tmp_path, write):
+    pytest.importorskip("streamplug_text")
+    source = write(tmp_path / "source", range(5))
+    with pytest.raises(
+        ConfigError, match=r"column 'vector' \(ndarray:int16:3\).*only str, int, fl"
+    ):
+        convert(source, Output(tmp_path / "out", format="json"))
+
+
+def test_a_number_that_does_not_fit_names_its_column(tmp_path, write, read):
+    pytest.importorskip("streamplug_text")
+    source = write(tmp_path / "source", range(3), {"id": "str_int"}, lambda n: {"id": 10**n**2 * n})
+    convert(source, Output(tmp_path / "json", format="json"))
+    assert convert(tmp_path / "json", Output(tmp_path / "a", format="mds")).samples == 3
+    convert(source, Output(tmp_path / "b"), columns=Columns(encodings={"id": "int32"}))
+    huge = write(tmp_path / "huge", [1], {"id": "str_int"}, lambda n: {"id": 10**40})
+    convert(huge, Output(tmp_path / "c", format="json"))
+    with pytest.raises(WriterError, match="column 'id'"):
+        convert(tmp_path / "c", Output(tmp_path / "d", format="mds"))
+
+
+def test_archives_and_back(tmp_path, write, read):
+    pytest.importorskip("streamplug_webdataset")
+    source = write(tmp_path / "source", range(40))
+    out = Output(tmp_path / "tars", format="webdataset", size_limit="20kb", processes=0)
+    written = convert(source, out)
+    assert written.samples == 40
+    assert written.shards > 5
+    keys = read(tmp_path / "tars", "__key__")["__key__"]
+    assert keys == [f"{n:09d}" for n in range(40)]
+    back = Columns(drop=["__key__"])
+    convert(tmp_path / "tars", Output(tmp_path / "mds", format="mds"), columns=back)
+    before, after = read(source), read(tmp_path / "mds")
+    assert list(before) == list(after)
+    for name, values in before.items():
+        assert np.array_equal(values, after[name])
+
+
+def test_archives_without_an_index_are_a_source(tmp_path, write, read):
+    pytest.importorskip("streamplug_webdataset")
+    columns = Columns(rename={"name": "txt", "id": "cls", "x": "bin"}, drop=["score", "vector"])
+    source = write(tmp_path / "source", range(10))
+    convert(source, Output(tmp_path / "tars", format="webdataset"), columns=columns)
+    files = str(tmp_path / "tars/*/*.tar")
+    stream = Stream(remote=files, format="webdataset:raw")
+    names = Columns(encodings={"name": "bytes", "n": "bytes"}, rename={"txt": "name", "cls": "n"})
+    convert(stream, Output(tmp_path / "mds", format="mds"), columns=names)
+    assert read(tmp_path / "mds")["name"] == [f"name {n % 7}".encode() for n in range(10)]
+
+
+def test_names_that_archives_cannot_have_are_refused_before_anything_is_written(tmp_path, write):
+    pytest.importorskip("streamplug_webdataset")
+    source = write(tmp_path / "source", [1], {"Id": "int"}, lambda n: {"Id": n})
+    with pytest.raises(ConfigError, match=r"'Id'.*lower case.*rename the column"):
+        convert(source, Output(tmp_path / "out", format="webdataset"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_sample_that_lacks_a_value_is_told(tmp_path):
+    pytest.importorskip("streamplug_webdataset")
+    from streamplug_webdataset import WebDatasetWriter
+
+    with WebDatasetWriter(tmp_path / "tars", columns={"txt": "str", "cls": "str_int"}) as writer:
+        writer.write({"txt": "a", "cls": 1})
+        writer.write({"txt": "b", "cls": None})
+    with pytest.raises(WriterError, match="column 'cls': a sample has no value here"):
+        convert(tmp_path / "tars", Output(tmp_path / "mds", format="mds"))
+    convert(tmp_path / "tars", Output(tmp_path / "again"))  # which archives can have
+
+
+def test_image_files_stay_what_they_are(tmp_path, read):
+    pytest.importorskip("streamplug_image")
+    pytest.importorskip("streamplug_webdataset")
+    from PIL import Image
+
+    from streamplug import Writer
+
+    with Writer(columns={"image": "jpeg"}, out=tmp_path / "source") as writer:
+        noise = np.random.default_rng(1).integers(0, 256, (5, 16, 16, 3), np.uint8)
+        for pixels in noise:
+            writer.write({"image": Image.fromarray(pixels)})
+    files = read(tmp_path / "source", stored=["image"])["image"]
+    names = Columns(rename={"image": "jpg"})
+    convert(tmp_path / "source", Output(tmp_path / "tars", format="webdataset"), columns=names)
+    assert read(tmp_path / "tars", stored=["jpg"])["jpg"] == files
+    stream = Stream(remote=str(tmp_path / "tars/part-00000"), format="webdataset:raw")
+    asked = Columns(encodings={"jpg": "jpeg"}, select=["jpg"])
+    convert(stream, Output(tmp_path / "back", format="mds"), columns=asked)
+    assert read(tmp_path / "back", stored=["jpg"])["jpg"] == files
+
+
+def test_parquet_and_back(tmp_path, write, read):
+    pytest.importorskip("streamplug_parquet")
+    columns = {"id": "int", "name": "str", "x": "bytes", "score": "float32", "third": "str_float"}
+
+    def make(n):
+        return {"id": n, "name": f"{n}", "x": b"\0" * n, "score": n / 3, "third": n / 3}
+
+    source = write(tmp_path / "source", range(50), columns, make)
+    convert(source, Output(tmp_path / "rows", format="parquet"))
+    convert(tmp_path / "rows", Output(tmp_path / "mds", format="mds"))
+    before, after = read(source), read(tmp_path / "mds")
+    assert list(before) == list(after)
+    for name, values in before.items():
+        assert np.array_equal(values, after[name])
+
+
+def test_a_float_of_text_keeps_its_digits_in_parquet(tmp_path, write, read):
+    pytest.importorskip("streamplug_text")
+    pytest.importorskip("streamplug_parquet")
+    columns = {"id": "int", "third": "float64"}
+    source = write(tmp_path / "source", range(5), columns, lambda n: {"id": n, "third": n / 3})
+    convert(source, Output(tmp_path / "lines", format="json"))
+    convert(tmp_path / "lines", Output(tmp_path / "rows", format="parquet"))
+    assert read(tmp_path / "rows")["third"].tolist() == [n / 3 for n in range(5)]
+
+
+def test_lists_of_one_size_become_arrays(tmp_path, read):
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("streamplug_parquet")
+    from pyarrow import parquet
+
+    vectors = pa.array([[n, n / 2] for n in range(5)], pa.list_(pa.float32(), 2))
+    parquet.write_table(pa.table({"v": vectors, "few": [None, 1, 2, 3, 4]}), tmp_path / "a.parquet")
+    source = Stream(remote=str(tmp_path / "a.parquet"), format="parquet")
+    with pytest.raises(ConfigError, match=r"column 'few' \(int64\?\).*few:json"):
+        convert(source, Output(tmp_path / "mds", format="mds"))
+    convert(
+        source, Output(tmp_path / "mds", format="mds"), columns=Columns(encodings={"few": "json"})
+    )
+    assert read(tmp_path / "mds")["v"].tolist() == [[n, n / 2] for n in range(5)]
+    assert read(tmp_path / "mds")["few"] == [None, 1, 2, 3, 4]
+
+
+def test_files_that_are_only_read_become_another_format(tmp_path):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    source = Stream(remote=str(tmp_path / "a.jsonl"), format="jsonl")
+    with pytest.raises(ConfigError, match=r"read as they are.*--format\), such as mds$"):
+        convert(source, Output(tmp_path / "out"))
+    assert convert(source, Output(tmp_path / "out", format="mds")).samples == 1

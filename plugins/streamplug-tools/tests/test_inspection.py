@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from streamplug_tools import Kind, inspect
+
+from streamplug.write import merge_index
+
+
+def test_a_set_is_described(tmp_path, write, content):
+    source = write(tmp_path / "source", range(100), compression="gz", hashes=["sha1"])
+    before = content(source)
+    found = inspect(source, samples=2)
+    stored = [len(data) for name, data in before.items() if name.startswith("shard.")]
+    assert (found.url, found.samples, found.shards) == (str(source), 100, len(stored))
+    assert found.stored_bytes == sum(stored) < found.raw_bytes
+    assert found.shard_bytes[0] <= found.shard_bytes[1] <= found.shard_bytes[2] <= 2000
+    assert found.shard_samples[0] <= found.shard_samples[1] <= found.shard_samples[2]
+    columns = {
+        "id": "int",
+        "name": "str",
+        "score": "float32",
+        "vector": "ndarray:int16:3",
+        "x": "bytes",
+    }
+    assert found.kinds == (Kind("mds", "gz", ("sha1",), columns, len(stored), 100),)
+    assert [sample["id"] for sample in found.first] == [0, 1]
+    assert content(source) == before
+
+
+def test_shards_of_several_kinds_are_told_apart(tmp_path, write):
+    write(tmp_path / "all/a", range(10), {"id": "int"})
+    write(tmp_path / "all/b", range(5), {"id": "int64"}, compression="gz")
+    merge_index(str(tmp_path / "all"))
+    found = inspect(tmp_path / "all", samples=0)
+    assert [(kind.columns, kind.compression, kind.samples) for kind in found.kinds] == [
+        ({"id": "int"}, None, 10),
+        ({"id": "int64"}, "gz", 5),
+    ]
+    assert found.first == ()
+
+
+def test_a_set_may_be_empty(tmp_path, write):
+    found = inspect(write(tmp_path / "empty", ()))
+    assert (found.samples, found.shards, found.kinds, found.first) == (0, 0, (), ())

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+from streamplug_tools import Columns, Output, join, sort_keys
+
+from streamplug.errors import ConfigError
+
+
+def to(place, **options):
+    return Output(place, **{"size_limit": 500, "processes": 0, **options})
+
+
+@pytest.fixture
+def others(tmp_path, write):
+    """Two sets with the even, and the first, of some numbers, in other orders."""
+    evens = write(
+        tmp_path / "evens",
+        range(198, -1, -2),
+        {"id": "int", "half": "str"},
+        lambda n: {"id": n, "half": str(n // 2)},
+    )
+    early = write(
+        tmp_path / "early",
+        [n * 37 % 101 for n in range(101)],
+        {"id": "int32", "square": "int"},
+        lambda n: {"id": n, "square": n * n},
+        compression="gz",
+    )
+    return evens, early
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_columns_of_samples_with_one_key_come_together(
+    source, others, tmp_path, read, monkeypatch, small
+):
+    if small:
+        monkeypatch.setattr(sort_keys, "_RUN_BYTES", 1000)
+    written = join([source, *others], to(tmp_path / "out"), "id")
+    found = read(tmp_path / "out")
+    expected = list(range(0, 101, 2))
+    assert written.samples == len(expected)
+    assert list(found) == ["half", "id", "name", "score", "square", "vector", "x"]
+    assert found["id"].tolist() == expected
+    assert found["half"] == [str(n // 2) for n in expected]
+    assert found["square"].tolist() == [n * n for n in expected]
+    assert found["name"] == [f"name {n % 7}" for n in expected]
+
+
+def test_several_samples_of_the_first_may_have_one_key(source, tmp_path, write, read):
+    names = write(
+        tmp_path / "names",
+        range(6),
+        {"name": "str", "number": "int"},
+        lambda n: {"name": f"name {n}", "number": n},
+    )
+    join([source, names], to(tmp_path / "out"), "name", columns=Columns(select=["id", "number"]))
+    found = read(tmp_path / "out")
+    expected = [n for n in range(200) if n % 7 < 6]
+    assert found["id"].tolist() == expected
+    assert found["number"].tolist() == [n % 7 for n in expected]
+
+
+def test_columns_are_renamed_and_encoded(source, others, tmp_path, read):
+    columns = Columns(rename={"half": "h"}, encodings={"h": "bytes"}, drop=["x", "vector", "name"])
+    join([source, others[0]], to(tmp_path / "out"), "id", columns=columns)
+    found = read(tmp_path / "out")
+    assert list(found) == ["h", "id", "score"]
+    assert found["h"][:2] == [b"0", b"1"]
+
+
+def test_what_cannot_be_joined_is_refused(source, others, tmp_path, write):
+    out = to(tmp_path / "out")
+    twice = write(
+        tmp_path / "twice",
+        [1, 2, 3, 199, 199],
+        {"id": "int", "n": "int"},
+        lambda n: {"id": n, "n": n},
+    )
+    for sources, by, columns, said in (
+        ([source], "id", Columns(), "give two data sets or more"),
+        ([source, source], "id", Columns(), "both have a column 'name'; drop it"),
+        ([source, twice], "id", Columns(), "samples 3 and 4 both have the key .*199"),
+        ([source, others[0]], "id", Columns(drop=["half"]), "no column is taken of .*evens"),
+        ([source, others[0]], "id", Columns(select=["halves"]), "Did you mean 'half'"),
+        ([source, others[0]], "id", Columns(encodings={"halves": "str"}), "Did you mean 'half'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            join(sources, out, by, columns=columns)
+    texts = write(
+        tmp_path / "texts", range(3), {"id": "str", "n": "int"}, lambda n: {"id": str(n), "n": n}
+    )
+    with pytest.raises(ConfigError, match="the keys of the sets cannot be compared"):
+        join([source, texts], out, "id")
+    assert not (tmp_path / "out").exists()
+
+
+def test_samples_whose_key_is_none_have_no_partner(tmp_path, write, read):
+    ids = [3, None, 1, None, 2]
+    columns = {"user id": "json", "n": "int"}
+    one = write(tmp_path / "one", range(5), columns, lambda n: {"user id": ids[n], "n": n})
+    other = write(
+        tmp_path / "other",
+        range(5),
+        {"user id": "json", "m": "int"},
+        lambda n: {"user id": ids[n], "m": n * n},
+    )
+    join([one, other], to(tmp_path / "out"), "user id")
+    found = read(tmp_path / "out")
+    assert (found["n"].tolist(), found["m"].tolist()) == ([0, 2, 4], [0, 4, 16])

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from streamplug_tools import (
+    Columns,
+    Output,
+    select,
+    shuffle,
+    sort,
+    sort_keys,
+    split_by_fractions,
+    split_by_size,
+)
+from streamplug_tools.selection_order import InOrder, Lists, Shuffled
+
+from streamplug.errors import ConfigError, DataError, OutputExistsError
+
+
+def to(place, **options):
+    return Output(place, **{"size_limit": 500, "processes": 0, **options})
+
+
+# -- orders ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 100, 4097])
+def test_a_shuffled_order_has_each_sample_once_and_can_be_had_in_parts(size):
+    whole = Shuffled(size, 3).ids(0, size)
+    assert sorted(whole.tolist()) == list(range(size))
+    parts = [Shuffled(size, 3).ids(at, min(at + 7, size)) for at in range(0, size, 7)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    if size > 2:
+        assert not np.array_equal(whole, Shuffled(size, 4).ids(0, size))
+
+
+def test_samples_in_a_row_may_begin_anywhere():
+    assert InOrder(10, 5).ids(2, 4).tolist() == [7, 8]
+
+
+def test_lists_are_read_in_parts(tmp_path):
+    lists = Lists(tmp_path, ["a", "b"])
+    lists.add("a", np.array([5, 3]))
+    lists.add("a", np.array([9]))
+    assert (lists.orders["a"].size, lists.orders["b"].size) == (3, 0)
+    assert lists.orders["a"].ids(1, 3).tolist() == [3, 9]
+    assert lists.orders["b"].ids(0, 0).tolist() == []
+
+
+# -- shuffle --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_shuffled_samples_are_the_same_in_the_order_of_the_seed(
+    tmp_path, write, read, temporary, compression
+):
+    source = write(tmp_path / "source", range(200), compression=compression)
+    written = shuffle(source, to(tmp_path / "out"), seed=7)
+    assert (written.samples, written.shards > 5) == (200, True)
+    before, after = read(source), read(tmp_path / "out")
+    order = Shuffled(200, 7).ids(0, 200)
+    assert after["id"].tolist() == order.tolist()
+    assert after["x"] == [before["x"][n] for n in order]
+    assert after["vector"].tolist() == before["vector"][order].tolist()
+    assert not list(temporary.glob("*/*/*"))
+
+
+def test_bytes_of_a_shuffle_depend_on_its_seed_alone(source, tmp_path, content):
+    for name in "ab":
+        shuffle(source, to(tmp_path / name), seed=1)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    with pytest.raises(OutputExistsError):
+        shuffle(source, to(tmp_path / "b"), seed=2)
+
+
+# -- sort -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("small", [False, True])
+def test_samples_are_sorted_and_equal_ones_stay_in_order(
+    source, tmp_path, read, monkeypatch, descending, small
+):
+    if small:  # so that keys go through files, which are merged again and again
+        monkeypatch.setattr(sort_keys, "_RUN_BYTES", 1000)
+        monkeypatch.setattr(sort_keys, "_FILES", 3)
+        monkeypatch.setattr(sort_keys, "_AT_ONCE", 2)
+    sort(source, to(tmp_path / "out"), "name", descending=descending)
+    expected = sorted(range(200), key=lambda n: n % 7, reverse=descending)
+    assert read(tmp_path / "out")["id"].tolist() == expected
+
+
+def test_samples_are_sorted_by_an_expression(source, tmp_path, read):
+    sort(source, to(tmp_path / "out"), "(name, -id)", columns=Columns(select=["id"]))
+    expected = sorted(range(200), key=lambda n: (n % 7, -n))
+    assert read(tmp_path / "out")["id"].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("by", "error", "said"),
+    [
+        ("id if id % 2 else name", ConfigError, "the keys cannot be sorted: '<' not supported"),
+        ("vector", ConfigError, "the keys cannot be sorted: The truth value of an array"),
+        ("float('nan')", ConfigError, "sample 0 has the key nan, which has no place in an order"),
+        ("ids", ConfigError, r"'ids': the data set has no \['ids'\], .*Did you mean 'id'"),
+        ("id / 0", DataError, "'id / 0' for sample 0: ZeroDivisionError"),
+        ("id +", ConfigError, r"'id \+' is no Python expression"),
+    ],
+)
+def test_keys_that_cannot_be_sorted_are_refused(source, tmp_path, by, error, said):
+    with pytest.raises(error, match=said):
+        sort(source, to(tmp_path / "out"), by)
+    assert not (tmp_path / "out").exists()
+
+
+# -- select ---------------------------------------------------------------------------
+
+
+def test_samples_are_selected(source, tmp_path, read):
+    written = select(source, to(tmp_path / "out"), "id % 3 == 1 and name != 'name 0'")
+    expected = [n for n in range(200) if n % 3 == 1 and n % 7]
+    assert written.samples == len(expected)
+    assert read(tmp_path / "out")["id"].tolist() == expected
+
+
+def test_arrays_and_all_columns_can_be_looked_at(source, tmp_path, read):
+    where = "np.sum(vector) > 300 and len(sample['x']) == 2 and number == sample['id']"
+    select(source, to(tmp_path / "out"), where)
+    expected = [n for n in range(200) if 3 * n + 3 > 300 and n % 5 == 2]
+    assert read(tmp_path / "out")["id"].tolist() == expected
+
+
+def test_nothing_may_be_left(source, tmp_path, read):
+    written = select(source, to(tmp_path / "out"), "id < 0")
+    assert (written.samples, written.shards, written.bytes) == (0, 0, 0)
+
+
+# -- split ----------------------------------------------------------------------------
+
+
+def test_fractions_have_no_sample_in_common_and_keep_the_order(source, tmp_path, read):
+    shares = {"train": 0.7, "val": 0.2, "test": 0.1}
+    written = split_by_fractions(source, lambda name: to(tmp_path / name), shares, seed=3)
+    assert {name: each.samples for name, each in written.items()} == {
+        "train": 140,
+        "val": 40,
+        "test": 20,
+    }
+    found = {name: read(tmp_path / name)["id"].tolist() for name in shares}
+    assert sorted(n for ids in found.values() for n in ids) == list(range(200))
+    assert all(ids == sorted(ids) for ids in found.values())
+    assert found["val"] != list(range(140, 180))
+    split_by_fractions(source, lambda name: to(tmp_path / f"{name}-4"), shares, seed=4)
+    assert read(tmp_path / "val-4")["id"].tolist() != found["val"]
+
+
+def test_what_is_left_of_one_is_not_written(source, tmp_path):
+    written = split_by_fractions(source, lambda name: to(tmp_path / name), {"a": 0.1, "b": 0})
+    assert [each.samples for each in written.values()] == [20, 0]
+
+
+@pytest.mark.parametrize("shares", [{}, {"a": 0.7, "b": 0.4}, {"a": -0.1, "b": 1}, {"a": 0}])
+def test_fractions_must_be_some(source, tmp_path, shares):
+    with pytest.raises(ConfigError, match="fractions="):
+        split_by_fractions(source, lambda name: to(tmp_path / name), shares)
+
+
+def test_sets_of_so_many_samples(source, tmp_path, read):
+    written = split_by_size(source, lambda name: to(tmp_path / name), samples=90)
+    assert {name: each.samples for name, each in written.items()} == {
+        "00000": 90,
+        "00001": 90,
+        "00002": 20,
+    }
+    assert read(tmp_path / "00001")["id"].tolist() == list(range(90, 180))
+
+
+def test_sets_of_about_so_many_bytes(tmp_path, write, read):
+    sizes = {"x": "bytes"}
+    source = write(tmp_path / "source", range(300), sizes, lambda n: {"x": bytes(n)})
+    split_by_size(source, lambda name: to(tmp_path / name), bytes=10_000)
+    sets = sorted(tmp_path.glob("0*"))
+    values = [read(each)["x"] for each in sets]
+    assert [len(x) for each in values for x in each] == list(range(300))
+    total = [sum(map(len, each)) for each in values]
+    assert len(total) in (5, 6)
+    assert all(7_000 < size < 11_000 for size in total[:-1])
+
+
+def test_a_set_is_split_by_one_thing(source, tmp_path):
+    for sizes in ({}, {"samples": 1, "bytes": 1}, {"samples": 0}, {"bytes": -1}):
+        with pytest.raises(ConfigError, match="give samples= or bytes="):
+            split_by_size(source, lambda name: to(tmp_path / name), **sizes)
+
+
+# -- keys as users write them ------------------------------------------------------------
+
+
+SPACED = {"user id": "int", "from": "str", "a-b": "json", "n": "int"}
+
+
+@pytest.fixture
+def spaced(tmp_path, write):
+    """A set of 20 samples whose columns have names that are not Python's; some of `a-b` are None."""
+
+    def make(n):
+        part = None if n % 3 == 0 else n % 5
+        return {"user id": n * 7 % 20, "from": f"{n % 4}", "a-b": part, "n": n}
+
+    return write(tmp_path / "spaced", range(20), SPACED, make)
+
+
+@pytest.mark.parametrize(
+    ("by", "key"),
+    [
+        ("user id", lambda n: n * 7 % 20),
+        ("from", lambda n: f"{n % 4}"),
+        ("sample['user id']", lambda n: n * 7 % 20),
+        ("(sample['from'], -n)", lambda n: (f"{n % 4}", -n)),
+    ],
+)
+def test_a_column_may_have_any_name(spaced, tmp_path, read, by, key):
+    sort(spaced, to(tmp_path / "out"), by, columns=Columns(select=["n"]))
+    assert read(tmp_path / "out")["n"].tolist() == sorted(range(20), key=key)
+
+
+def test_samples_are_selected_by_a_column_of_any_name(spaced, tmp_path, read):
+    select(spaced, to(tmp_path / "out"), "sample['user id'] > 10")
+    assert read(tmp_path / "out")["n"].tolist() == [n for n in range(20) if n * 7 % 20 > 10]
+    select(spaced, to(tmp_path / "some"), "a-b")
+    assert read(tmp_path / "some")["n"].tolist() == [n for n in range(20) if n % 3 and n % 5]
+
+
+def test_a_misspelt_column_with_a_space_is_told_with_the_nearest(spaced, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"'usr id' is no Python expression.*Did you mean 'user id'"
+    ):
+        sort(spaced, to(tmp_path / "out"), "usr id")
+    with pytest.raises(ConfigError, match=r"as sample\['user id'\]$"):
+        sort(spaced, to(tmp_path / "out"), "user id > 3)")
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("descending", [False, True])
+def test_samples_without_a_value_come_last(spaced, tmp_path, read, monkeypatch, descending, small):
+    if small:
+        monkeypatch.setattr(sort_keys, "_RUN_BYTES", 300)
+    sort(spaced, to(tmp_path / "out"), "a-b", descending=descending)
+    known = sorted((n for n in range(20) if n % 3), key=lambda n: n % 5, reverse=descending)
+    assert read(tmp_path / "out")["n"].tolist() == [*known, *range(0, 20, 3)]
+
+
+def test_the_advice_for_parts_of_keys_that_are_none_works(spaced, tmp_path, read):
+    with pytest.raises(ConfigError, match=r"cannot be sorted: .*\(KEY is None, KEY or 0\) for it"):
+        sort(spaced, to(tmp_path / "out"), "(sample['from'], sample['a-b'])")
+    key = "sample['a-b']"
+    by = "(sample['from'], (KEY is None, KEY or 0))".replace("KEY", key)
+    sort(spaced, to(tmp_path / "out"), by)
+    part = [None if n % 3 == 0 else n % 5 for n in range(20)]
+    expected = sorted(range(20), key=lambda n: (f"{n % 4}", part[n] is None, part[n] or 0))
+    assert read(tmp_path / "out")["n"].tolist() == expected

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from streamplug_testing.http import serving
+from streamplug_tools.histogram import spread
+from streamplug_tools.previews import preview_of
+from streamplug_tools.statistics import survey
+
+from streamplug import MDSWriter, Stream
+
+
+def test_a_survey_tells_what_was_written(write, tmp_path, sample):
+    source = write(tmp_path / "source", range(200), compression="gz")
+    found = survey(source, samples=2, measured=1000)
+    assert (found.seen, found.seen_shards, found.failures) == (200, found.set.shards, ())
+    assert sum(cell.samples for cell in found.cells) == 200
+    assert sum(cell.raw_bytes for cell in found.cells) == found.set.raw_bytes
+    assert sum(cell.stored_bytes for cell in found.cells) == found.set.stored_bytes
+    assert {cell.compression for cell in found.cells} == {"gz"}
+    columns = {column.name: column for column in found.columns}
+    assert columns["id"].encodings == ("int",)
+    assert (columns["id"].measure, columns["id"].numbers.most) == ("value", 199)
+    assert (columns["name"].measure, columns["name"].numbers.most) == ("characters", 6)
+    assert (columns["vector"].measure, columns["vector"].numbers.least) == ("length", 3)
+    sizes = [len(sample(n)["x"]) for n in range(200)]
+    assert columns["x"].stored.total == sum(sizes)
+    assert columns["x"].stored.median == np.median(sizes)
+    first = [values["name"].text for _, values in found.samples]
+    assert first == ["name 0", "name 1"]
+
+
+def test_samples_are_of_shards_all_over_the_set(source):
+    found = survey(source, samples=0, measured=12)
+    assert 12 <= found.seen <= 24
+    assert found.seen_shards == found.set.shards == 5
+    assert [at for at, _ in found.columns[0].previews][-1] > 100
+
+
+def test_few_shards_are_fetched_from_afar(tmp_path, write):
+    source = write(tmp_path / "source", range(2000))
+    with serving(source) as server:
+        found = survey(server.url, samples=3, measured=8)
+        shards = {path for _, path, _ in server.requests if "shard" in path}
+    assert found.set.shards > 20
+    assert found.seen_shards == len(shards) == 4
+    assert 8 <= found.seen <= 16
+
+
+def test_with_no_samples_no_shard_is_read(source):
+    for path in source.glob("shard*"):
+        path.unlink()
+    found = survey(source, samples=0, measured=0)
+    assert (found.seen, found.failures, found.samples) == (0, (), ())
+    assert len(found.cells) == found.set.shards
+
+
+def test_a_shard_that_cannot_be_read_hides_no_other(source):
+    (source / "shard.00000.mds").write_bytes(b"x")
+    found = survey(source, measured=1000)
+    assert len(found.failures) == 1
+    assert found.seen_shards == found.set.shards - 1
+
+
+def test_shards_in_a_row_are_told_together_if_there_are_many(source, monkeypatch):
+    monkeypatch.setattr("streamplug_tools.statistics._CELLS", 3)
+    found = survey(source, samples=0, measured=0)
+    assert [(cell.first, cell.shards) for cell in found.cells] == [(0, 1), (1, 2), (3, 2)]
+    assert sum(cell.samples for cell in found.cells) == 200
+
+
+def test_missing_values_are_counted(tmp_path):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "a.jsonl").write_text('{"a": 1, "b": null}\n{"a": [1, 2, 3]}\n{"b": "x"}\n')
+    found = survey(Stream(remote=str(tmp_path), format="jsonl"))
+    columns = {column.name: column for column in found.columns}
+    assert columns["b"].notes == {"no value": 2}
+    assert [seen.text for _, seen in columns["a"].previews] == ["1", "[1, 2, 3]"]
+
+
+def test_damaged_values_are_told_of_and_others_shown(tmp_path):
+    with MDSWriter(columns={"j": "bytes"}, out=tmp_path / "set") as out:
+        for data in (b"1", b"not json", b'{"a": 2}'):
+            out.write({"j": data})
+    index = tmp_path / "set/index.json"
+    index.write_text(index.read_text().replace('"bytes"]', '"json"]'))
+    (column,) = survey(tmp_path / "set").columns
+    assert [seen.text for _, seen in column.previews] == ["1", '{"a": 2}']
+    ((note, count),) = column.notes.items()
+    assert note.startswith("cannot be decoded: ")
+    assert count == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "measure"),
+    [
+        (10**400, "1" + "0" * 398 + "…", "value"),
+        (float("nan"), "nan", "value"),
+        (-1.5e300, "-1.5e+300", "value"),
+        (np.float32(1 / 3), "0.333333", "value"),
+        (True, "True", "value"),
+        (None, "", ""),
+        ("x" * 1000, "x" * 400, "characters"),
+        (b"\xff\0", "ff 00", "length"),
+        (b"<svg/>", "<svg/>", "length"),
+        (["a", 1], '["a", 1]', "length"),
+        (np.arange(30).reshape(2, 15), ", ".join(map(str, range(24))) + ", …", "length"),
+        (2 + 1j, "(2+1j)", ""),
+    ],
+    ids=lambda value: f"{value!r:.20}",
+)
+def test_values_of_all_kinds_are_shown(value, text, measure):
+    found = preview_of(value)
+    assert (found.text, found.measure, found.images) == (text, measure, ())
+    assert bool(found.text) != (found.note == "no value")
+
+
+def test_values_that_cannot_be_shown_are_told_of():
+    class Odd:
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    assert preview_of(Odd()).note == "cannot be decoded: RuntimeError: no text"
+
+
+def test_a_spread_counts_all_numbers_once():
+    rng = np.random.default_rng(3)
+    for values in (
+        rng.integers(0, 10, 1000),
+        rng.integers(-500, 500, 1000),
+        rng.normal(size=1000),
+        rng.lognormal(0, 4, 1000),
+        np.rint(rng.lognormal(3, 4, 1000)),
+        np.array([0, 0, 1, 1e9]),
+        np.array([7.0]),
+    ):
+        found = spread(values)
+        assert sum(found.counts) == found.count == len(values)
+        assert list(found.edges) == sorted(found.edges)
+        assert len(found.edges) == len(found.counts) + 1 <= 32
+        assert (found.least, found.most) == (values.min(), values.max())
+
+
+def test_whole_numbers_have_bins_of_their_own_if_they_are_few():
+    found = spread([3, 5, 5, 4])
+    assert (found.edges, found.counts, found.whole) == ((3, 4, 5, 6), (1, 1, 2), True)
+
+
+def test_bins_grow_by_factors_if_numbers_are_far_apart():
+    assert spread([1, 2, 3, 4, 1_000_000]).factors
+    assert not spread([1, 2, 3, 4, 100]).factors
+
+
+def test_what_is_not_finite_does_not_count():
+    assert spread([1, float("nan"), float("inf")]).count == 1
+    assert spread([float("nan")]) is None
+    assert spread([-1e308, 1e308]).counts
