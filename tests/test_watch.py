@@ -21,16 +21,16 @@ from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
 from streamplug.interfaces import (
-    Cached,
-    EpochBegun,
+    CacheHit,
     EpochEnded,
-    Evicted,
-    Fetched,
-    Healed,
-    Ranged,
-    Retried,
+    EpochStarted,
+    RangesRead,
+    RequestRetried,
+    ShardDownloaded,
+    ShardEvicted,
+    ShardRepaired,
+    Stalled,
     Stats,
-    Waited,
 )
 from streamplug.plugin.registry import unregister
 from streamplug.stream import Stream
@@ -50,7 +50,7 @@ class Noted(Callback):
     def __getstate__(self):
         return {"events": [], "places": [], "about": None}
 
-    def attached(self, stats, urls, place):
+    def on_attach(self, stats, urls, place):
         self.about = (stats, urls, place)
 
     def on_event(self, event, place):
@@ -107,7 +107,7 @@ def test_an_epoch_is_counted_and_the_next_one_finds_the_cache(make, folder):
     first = dataset.stats()
     assert (first.samples, first.batches) == (SIZE, SIZE // 5)
     assert (first.downloads, first.downloaded_bytes) == (SHARDS, stored(folder))
-    assert (first.cache_hits, first.retries, first.evictions, first.heals) == (0, 0, 0, 0)
+    assert (first.cache_hits, first.retries, first.evictions, first.repairs) == (0, 0, 0, 0)
     assert first.download_seconds > 0
 
     again = make()
@@ -198,9 +198,9 @@ def test_ranges_are_counted(make, noted):
     stats = dataset.stats()
     assert (stats.downloads, stats.cache_hits, stats.samples) == (0, 0, 0)
     assert stats.range_requests == 2  # small shards come whole, with their heads
-    assert 2000 < stats.ranged_bytes < 25_000
-    ranged = noted.of(Ranged)
-    assert sum(event.bytes for event in ranged) == stats.ranged_bytes
+    assert 2000 < stats.range_bytes < 25_000
+    ranged = noted.of(RangesRead)
+    assert sum(event.bytes for event in ranged) == stats.range_bytes
     assert sum(event.requests for event in ranged) == stats.range_requests
     assert all(event.url.endswith(".mds") for event in ranged)
 
@@ -209,7 +209,7 @@ def test_evictions_are_counted(make, noted, tmp_path):
     dataset = make(cache_limit=50_000)
     list(dataset)
     stats = dataset.stats()
-    evicted = noted.of(Evicted)
+    evicted = noted.of(ShardEvicted)
     assert stats.evictions == len(evicted) >= SHARDS - 5
     assert stats.evicted_bytes == sum(event.bytes for event in evicted)
     left = {path.name for path in (tmp_path / "near").glob("*.mds")}
@@ -224,8 +224,8 @@ def test_a_damaged_shard_that_comes_anew_is_counted(make, noted, tmp_path):
     noted.events.clear()
     dataset = make()
     assert [sample["n"] for sample in dataset] == list(range(SIZE))
-    assert noted.of(Healed) == [Healed(str(shard))]
-    assert (dataset.stats().heals, dataset.stats().downloads) == (1, 1)
+    assert noted.of(ShardRepaired) == [ShardRepaired(str(shard))]
+    assert (dataset.stats().repairs, dataset.stats().downloads) == (1, 1)
     assert dataset.stats().cache_hits == SHARDS
     assert shard.read_bytes() == content
 
@@ -253,9 +253,9 @@ def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):
     with caplog.at_level(logging.WARNING, "streamplug.transfer"):
         dataset = make()
         list(dataset)
-    retried = noted.of(Retried)
+    retried = noted.of(RequestRetried)
     assert dataset.stats().retries == len(retried) == len(caplog.records) > SHARDS
-    fetched = noted.of(Fetched)
+    fetched = noted.of(ShardDownloaded)
     assert [event.attempts for event in fetched] == [2] * SHARDS
     of_shards = {event.url for event in retried if event.url.endswith(".mds")}
     assert of_shards == {event.url for event in fetched}
@@ -293,7 +293,7 @@ def test_waits_are_counted(make, noted, monkeypatch):
     monkeypatch.setattr(AnyFsspec, "download", held)
     dataset = make()
     list(dataset)
-    waited = noted.of(Waited)
+    waited = noted.of(Stalled)
     assert waited[0].shard == 0
     assert waited[0].file == "shard.00000.mds"
     assert dataset.stats().wait_seconds == pytest.approx(sum(e.seconds for e in waited), abs=1e-6)
@@ -317,15 +317,15 @@ def test_events_come_with_what_they_are_about_and_where(make, noted, folder):
     stats, urls, place = noted.about
     assert (urls, place) == ([str(folder)], world)
     list(dataset)
-    assert noted.events[0] == EpochBegun(0, 0)
+    assert noted.events[0] == EpochStarted(0, 0)
     assert noted.events[-1] == EpochEnded(0, complete=True)
     assert set(noted.places) == {world}  # the rank itself, not its group
-    fetched = noted.of(Fetched)
+    fetched = noted.of(ShardDownloaded)
     assert fetched[0].url == str(folder / Path(fetched[0].url).name)
     assert all(event.attempts == 1 and event.seconds > 0 for event in fetched)
     assert stats() == dataset.stats()
     list(dataset)
-    assert len(noted.of(Cached)) + len(fetched) >= len(fetched)
+    assert len(noted.of(CacheHit)) + len(fetched) >= len(fetched)
 
 
 def test_a_loop_that_is_left_or_resumed_says_so(make, noted):
@@ -337,7 +337,7 @@ def test_a_loop_that_is_left_or_resumed_says_so(make, noted):
     dataset.load_state_dict(state)
     for _ in dataset.batches():
         pass
-    assert EpochBegun(0, 1) in noted.events
+    assert EpochStarted(0, 1) in noted.events
     assert noted.events[-1] == EpochEnded(0, complete=True)
 
 
@@ -359,9 +359,9 @@ def test_credentials_are_in_no_event(tmp_path, noted, monkeypatch):
             callbacks=[noted],
             download_retry=1,
         )
-    assert noted.of(Retried)
+    assert noted.of(RequestRetried)
     assert secret not in str([event.as_dict() for event in noted.events]) + str(noted.about)
-    assert noted.of(Retried)[0].url == "http://127.0.0.1:9/set"
+    assert noted.of(RequestRetried)[0].url == "http://127.0.0.1:9/set"
 
 
 class Failing(Callback):
@@ -391,7 +391,7 @@ def test_callbacks_have_names(make, folder):
         dataset = make(callbacks=["noted"])
         list(dataset)
         [made] = dataset._watch.observer._callbacks
-        assert made.of(Fetched)
+        assert made.of(ShardDownloaded)
         with pytest.raises(ConfigError, match="takes no argument"):
             make(callbacks=["noted:x"])
     finally:

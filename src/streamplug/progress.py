@@ -60,8 +60,8 @@ class FetchProgress:
 
     def _show(self) -> None:
         now, first = self._stats(), self._first
-        size = now.downloaded_bytes + now.ranged_bytes
-        size -= first.downloaded_bytes + first.ranged_bytes
+        size = now.downloaded_bytes + now.range_bytes
+        size -= first.downloaded_bytes + first.range_bytes
         if not size:
             return
         if self._shown is None:

@@ -11,7 +11,7 @@ from typing import Any
 from streamplug.block import Block
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback
-from streamplug.interfaces.callback import EpochBegun, EpochEnded, Stats
+from streamplug.interfaces.callback import EpochEnded, EpochStarted, Stats
 from streamplug.plugin.registry import make
 from streamplug.progress import FetchProgress, interactive
 from streamplug.transfer.observer import Observer
@@ -61,7 +61,7 @@ class Watch:
         """Tell of a loop that begins, at a step of an epoch, and ends; see `line`."""
         pid, complete = os.getpid(), False
         self.observer.place = place
-        self.observer.emit(EpochBegun(epoch, step))
+        self.observer.emit(EpochStarted(epoch, step))
         try:
             with self.line(place, fetches):
                 yield

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402, TID251
 
 from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
-from streamplug.interfaces import EpochBegun, EpochEnded, Fetched  # noqa: E402
+from streamplug.interfaces import EpochEnded, EpochStarted, ShardDownloaded  # noqa: E402
 from streamplug.scan.index_finder import open_index  # noqa: E402
 from streamplug.transfer.observer import retried  # noqa: E402
 
@@ -73,12 +73,12 @@ def test_workers_are_counted(make, tmp_path, method):
     assert stats.downloads == SHARDS  # one of those that want a shard fetches it
     assert stats.downloads + stats.cache_hits <= 2 * SHARDS
     lines = written.lines()
-    assert sorted(line for line in lines if line.startswith(EpochBegun.__name__)) == [
-        "EpochBegun 0 0",
-        "EpochBegun 0 1",
+    assert sorted(line for line in lines if line.startswith(EpochStarted.__name__)) == [
+        "EpochStarted 0 0",
+        "EpochStarted 0 1",
     ]
     assert sum(line.startswith(EpochEnded.__name__) for line in lines) == 2
-    assert sum(line.startswith(Fetched.__name__) for line in lines) == SHARDS
+    assert sum(line.startswith(ShardDownloaded.__name__) for line in lines) == SHARDS
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

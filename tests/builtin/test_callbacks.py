@@ -10,7 +10,7 @@ from streamplug import MDSWriter, World
 from streamplug.builtin.callbacks.log import Log
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Fetched
+from streamplug.interfaces import ShardDownloaded
 from streamplug.plugin import make
 
 
@@ -20,7 +20,7 @@ class TestLog(CallbackTests):
 
 
 def test_each_event_is_a_line_of_json(caplog):
-    event = Fetched("s3://bucket/a.mds", 10, 0.5, 1)
+    event = ShardDownloaded("s3://bucket/a.mds", 10, 0.5, 1)
     with caplog.at_level(logging.DEBUG, "streamplug.events"):
         for spec in ("log", "log:debug", "log:warning"):
             make("callback", spec).on_event(event, World(2, 1, 3, rank=1, worker=2))
@@ -39,14 +39,14 @@ def test_a_data_set_logs_what_it_does(tmp_path, caplog):
     with caplog.at_level(logging.INFO, "streamplug.events"):
         list(StreamingDataset(remote=str(tmp_path / "far"), local=near, callbacks=["log"]))
     kinds = [json.loads(record.getMessage())["event"] for record in caplog.records]
-    assert kinds[0] == "EpochBegun"
-    assert kinds.count("Fetched") == 1
+    assert kinds[0] == "EpochStarted"
+    assert kinds.count("ShardDownloaded") == 1
     assert kinds[-1] == "EpochEnded"
 
 
 def test_nothing_is_logged_below_the_level_of_the_logger(caplog):
     with caplog.at_level(logging.WARNING, "streamplug.events"):
-        make("callback", "log").on_event(Fetched("a", 1, 0.1, 1), World())
+        make("callback", "log").on_event(ShardDownloaded("a", 1, 0.1, 1), World())
     assert caplog.records == []
 
 

@@ -59,7 +59,7 @@ class Forgetful(MDS):
 class Shifted(MDS):
     """Says that samples lie where they do not."""
 
-    def open_head(self, shard, head, columns):
+    def open_header(self, shard, head, columns):
         class Head(MDSHead):
             def byte_ranges(self, rows):
                 return super().byte_ranges(rows) - 1
@@ -70,10 +70,10 @@ class Shifted(MDS):
 class Trusting(MDS):
     """Takes a head of any length."""
 
-    def open_head(self, shard, head, columns):
+    def open_header(self, shard, head, columns):
         whole = np.zeros(4 * (shard.samples + 2), np.uint8)
         whole[: len(head)] = head
-        return super().open_head(shard, whole, columns)
+        return super().open_header(shard, whole, columns)
 
 
 @pytest.mark.parametrize(

@@ -333,8 +333,8 @@ def test_single_rows_are_those_of_batches_whatever_the_columns(count):
         ]
         it = reader(shard(specs, [{name: row[name] for name in specs} for row in rows]), 5, specs)
         for chosen in (stored(specs), stored(specs)[::2], stored(specs)[-1:]):
-            read, taken = it.row_of(chosen), it.take(np.arange(5), chosen)
-            split = [c.encoding.split(values) for c, values in zip(chosen, taken)]
+            read, taken = it.row_reader(chosen), it.take(np.arange(5), chosen)
+            split = [c.encoding.unbatch(values) for c, values in zip(chosen, taken)]
             for number in range(5):
                 expected = {c.name: values[number] for c, values in zip(chosen, split)}
                 assert same(read(number), expected)
@@ -359,7 +359,7 @@ def test_what_reads_rows_does_not_keep_the_file_alive():
     file = ShardFile(FileInfo("shard.mds", len(DATA), {}), None)
     it = MDS().open(ShardInfo(0, 3, {"data": file}), {"data": data}, stored(SPECS))
     gone = weakref.ref(data)
-    read = it.row_of(stored(SPECS))
+    read = it.row_reader(stored(SPECS))
     assert same(read(1), ROWS[1])
     del it, data
     assert same(read(2), ROWS[2])
@@ -391,7 +391,7 @@ def test_an_encoding_with_a_decode_of_its_own_is_read_by_it():
 
 def test_large_values_are_not_copied():
     it, large = writer({"a": "bytes", "b": "int"}), bytes(5000)
-    parts, size = it.encode_parts({"a": large, "b": 1})
+    parts, size = it.encode_pieces({"a": large, "b": 1})
     assert any(part is large for part in parts)
     assert (size, b"".join(parts)) == (5012, it.encode({"a": large, "b": 1}))
     rows, sizes = it.encode_batch({"a": [large, b""], "b": [1, 2]})

@@ -67,10 +67,10 @@ def where(data: np.ndarray[Any, Any], rows: list[int]) -> tuple[Any, ...]:
 )
 def test_any_columns_are_those_of_single_samples(data, names):
     chosen = [next(c for c in columns() if c.name == name) for name in names]
-    layout, rows = MDS().layout(columns()), [7, 0, 49, 7, 23]
+    layout, rows = MDS().multi_shard_reader(columns()), [7, 0, 49, 7, 23]
     found = layout.take(*where(data, rows), chosen)
     for column, values in zip(chosen, found, strict=True):
-        assert same(list(column.encoding.split(values)), [row(n)[column.name] for n in rows])
+        assert same(list(column.encoding.unbatch(values)), [row(n)[column.name] for n in rows])
         if isinstance(values, np.ndarray):
             assert values.flags.c_contiguous
             assert values.flags.writeable
@@ -79,7 +79,7 @@ def test_any_columns_are_those_of_single_samples(data, names):
 
 def test_columns_that_were_copied_together_share_no_memory(data):
     chosen = columns()[:3]
-    first, second, third = MDS().layout(columns()).take(*where(data, [1, 2]), chosen)
+    first, second, third = MDS().multi_shard_reader(columns()).take(*where(data, [1, 2]), chosen)
     second[:] = 0
     assert first.tolist() == [-1, -2]
     assert third.tolist() == [1, 2]
@@ -92,7 +92,7 @@ def test_who_decodes_a_column_otherwise_is_asked(data):
             return super().decode_batch(*where) / 2
 
     chosen = columns(b=Halved())[:3]
-    found = MDS().layout(columns(b=Halved())).take(*where(data, [6, 9]), chosen)
+    found = MDS().multi_shard_reader(columns(b=Halved())).take(*where(data, [6, 9]), chosen)
     assert found[1].tolist() == [1.0, 1.5]
     assert found[0].tolist() == [-6, -9]
 
@@ -100,7 +100,7 @@ def test_who_decodes_a_column_otherwise_is_asked(data):
 @pytest.mark.parametrize("at_once", [1, 2000, 1 << 20])
 def test_parts_are_those_of_the_whole(data, monkeypatch, at_once):
     monkeypatch.setattr(mds_layout, "_AT_ONCE", at_once)
-    layout, rows = MDS().layout(columns()), list(range(3, 40))
+    layout, rows = MDS().multi_shard_reader(columns()), list(range(3, 40))
     whole = layout.take(*where(data, rows), columns())
     parts = [slice(0, 8), slice(8, 16), slice(16, 17), slice(17, 37)]
     found = list(layout.take_parts(*where(data, rows), columns(), parts=parts))
@@ -121,7 +121,11 @@ def test_parts_are_decoded_when_they_are_asked_for(data, monkeypatch):
 
     columns_ = columns(g=Noted())
     parts = [slice(0, 2), slice(2, 5), slice(5, 6)]
-    found = MDS().layout(columns_).take_parts(*where(data, list(range(6))), columns_, parts=parts)
+    found = (
+        MDS()
+        .multi_shard_reader(columns_)
+        .take_parts(*where(data, list(range(6))), columns_, parts=parts)
+    )
     assert next(found)[0].tolist() == [0, -1]
     assert decoded == [2]
     assert [values[0].tolist() for values in found] == [[-2, -3, -4], [-5]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from streamplug_testing.shuffle import ShuffleTests
 
-from streamplug.interfaces import EagerOrder, ShuffleAlgorithm
+from streamplug.interfaces import ArrayOrder, ShuffleAlgorithm
 
 
 class TestNone(ShuffleTests):
@@ -54,7 +54,7 @@ class Whole(ShuffleAlgorithm):
 
     def order(self, starts, *, canonical_nodes, seed, epoch, block_size):
         generator = np.random.Generator(np.random.Philox(key=[seed % (1 << 64), epoch]))
-        return EagerOrder(generator.permutation(int(starts[-1])), canonical_nodes)
+        return ArrayOrder(generator.permutation(int(starts[-1])), canonical_nodes)
 
 
 class TestEager(ShuffleTests):
@@ -71,7 +71,7 @@ class Twice(Whole):
     def order(self, starts, **arguments):
         ids = np.arange(int(starts[-1]), dtype=np.int64)
         ids[-1] = 0
-        return EagerOrder(ids, arguments["canonical_nodes"])
+        return ArrayOrder(ids, arguments["canonical_nodes"])
 
 
 class Forgetful(Whole):
@@ -79,7 +79,7 @@ class Forgetful(Whole):
 
     def order(self, starts, **arguments):
         ids = np.random.default_rng().permutation(int(starts[-1]))
-        return EagerOrder(ids, arguments["canonical_nodes"])
+        return ArrayOrder(ids, arguments["canonical_nodes"])
 
 
 class Unmoved(Whole):

@@ -17,7 +17,7 @@ from streamplug_testing.memory import takes_less
 
 from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
-from streamplug.interfaces import EagerOrder, Order
+from streamplug.interfaces import ArrayOrder, Order
 from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plugin import make
 
@@ -233,7 +233,7 @@ def test_defaults_depend_on_nodes_only():
 
 
 def test_an_eager_order_holds_its_ids():
-    it = EagerOrder(np.array([4, 2, 0, 1, 3]), 2)
+    it = ArrayOrder(np.array([4, 2, 0, 1, 3]), 2)
     assert it.take(0, 0, 2).tolist() == [4, 2]
     assert it.at(1, np.array([2, 0])).tolist() == [3, 0]
 

@@ -90,12 +90,12 @@ def test_mds_tells_where_values_lie_and_what_its_head_can(more):
     asked = np.array([2, 0, 1, 2, 3])
     for column in columns:
         expected = [column.encoding.encode(row[column.name]) for row in rows]
-        sizes = MDS().open_head(info, data, columns).sizes(column)
+        sizes = MDS().open_header(info, data, columns).sizes(column)
         if ("z", "bytes") in more and column.name != "a":
             assert sizes is None
         else:
             assert sizes.tolist() == [len(value) for value in expected]
         zeros, whole = np.zeros(5, np.int64), np.full(5, len(data))
-        starts, sizes = MDS().layout(columns).values(data, zeros, whole, asked, column)
+        starts, sizes = MDS().multi_shard_reader(columns).values(data, zeros, whole, asked, column)
         found = [bytes(data[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
         assert found == [expected[row] for row in asked]

@@ -30,7 +30,7 @@ from streamplug.errors import (
     Transient,
     UnknownNameError,
 )
-from streamplug.interfaces import Column, Format, Scanned, ShardReader
+from streamplug.interfaces import Column, Format, ScanResult, ShardReader
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.transfer import probe
@@ -290,7 +290,7 @@ class Bytes(Format):
         return (Column("id", "uint8", make_encoding("id", "uint8")),)
 
     def scan(self, file):
-        return Scanned(file.size, {"format": "bytes-as-samples", "version": 2}, {}, {})
+        return ScanResult(file.size, {"format": "bytes-as-samples", "version": 2}, {}, {})
 
     def open(self, shard, files, columns):
         return Reader(files["data"])

@@ -75,16 +75,22 @@ def test_who_reads_in_a_way_of_its_own_is_asked_in_that_way():
             return super().read_ranges(key, ranges)
 
     class OwnParts(OwnRanges):
-        def read_parts(self, parts):
-            return super().read_parts(parts)
+        def read_many(self, parts):
+            return super().read_many(parts)
 
     class OwnCat(Plain):
         def cat_ranges(self, path, ranges):
             return super().cat_ranges(path, ranges)
 
     kinds = (Http, Plain, OwnRanges, OwnParts, OwnCat)
-    assert [kind("http://h").joins for kind in kinds] == [True, True, False, True, False]
-    assert not AnyFsspec("/data").joins
+    assert [kind("http://h").supports_read_many for kind in kinds] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert not AnyFsspec("/data").supports_read_many
 
 
 def test_parts_are_had_object_by_object_where_they_are_not_joined(tmp_path):
@@ -99,7 +105,7 @@ def test_parts_are_had_object_by_object_where_they_are_not_joined(tmp_path):
     (tmp_path / "b").write_bytes(b"abcdefghij")
     storage = Noting(str(tmp_path))
     parts = [("a", 1, 3), ("gone", 0, 1), ("b", 0, 2), ("a", 8, 20), ("gone", 3, 4)]
-    found = Storage.read_parts(storage, parts)
+    found = Storage.read_many(storage, parts)
     assert asked == ["a", "gone", "b"]
     assert [found[0], found[2], found[3]] == [b"12", b"ab", b"89"]
     assert all(isinstance(found[place], NotFound) for place in (1, 4))

@@ -22,14 +22,14 @@ from streamplug.transfer.range_reader import RangeStore
 class Joining(AnyFsspec):
     """Can be asked for parts of several files at once; some parts are lost the first times."""
 
-    joins = True
+    supports_read_many = True
 
     def __init__(self, url, lost=(), times=1, error=Transient):
         super().__init__(url)
         self.lost, self.left, self.error = lost, dict.fromkeys(lost, times), error
 
-    def read_parts(self, parts):
-        found = super().read_parts(parts)
+    def read_many(self, parts):
+        found = super().read_many(parts)
         return [self._lost(key) or part for (key, _, _), part in zip(parts, found)]
 
     def read_ranges(self, key, ranges):
@@ -70,17 +70,17 @@ def test_of_eight_shards_two_questions_are_asked(many):
     reader, storage = opened(many)
     ids = one_of_each(reader)[:8]
     check(reader.rows(ids), ids)
-    assert storage.counts["read_parts"] == 2  # the heads, the samples
+    assert storage.counts["read_many"] == 2  # the heads, the samples
     assert storage.counts["read_ranges"] == 0
     check(reader.rows(ids + 3), ids + 3)
-    assert storage.counts["read_parts"] == 3
+    assert storage.counts["read_many"] == 3
 
 
 def test_who_cannot_join_is_asked_for_each(many):
     reader, storage = opened(many, AnyFsspec(str(many)))
     ids = one_of_each(reader)
     check(reader.rows(ids), ids)
-    assert storage.counts["read_parts"] == 0
+    assert storage.counts["read_many"] == 0
     assert storage.counts["read_ranges"] == 2 * len(ids)
     assert {len(haul) for haul in reader.needs(ids)} == {1}
 
@@ -109,9 +109,9 @@ def test_what_is_lost_is_tried_again_without_the_others(many, times):
     asked = []
 
     class Noting(Joining):
-        def read_parts(self, parts):
+        def read_many(self, parts):
             asked.append([key for key, _, _ in parts])
-            return super().read_parts(parts)
+            return super().read_many(parts)
 
     reader, storage = opened(many, Noting(str(many), lost, times), retries=3)
     ids = one_of_each(reader)[:8]
@@ -130,7 +130,7 @@ def test_the_attempts_are_as_many_as_was_said(many):
         attempts = f"{retries + 1} attempt{'s'[: retries > 0]},"
         with pytest.raises(Transient, match=rf"shard.00002.mds is lost; gave up after {attempts}"):
             reader.ensure(need)
-        assert storage.counts["read_parts"] == retries + 1
+        assert storage.counts["read_many"] == retries + 1
         assert storage.counts["read_ranges"] == 0
         assert observer.counters.totals().retries == retries
 
@@ -142,7 +142,7 @@ def test_what_cannot_pass_is_asked_for_once(many):
     reader, storage = opened(many, lost, retries=3)
     with pytest.raises(StorageError, match=r"shard.00002.mds is lost$"):
         reader.ensure(reader.needs(one_of_each(reader)[:8])[0])
-    assert storage.counts["read_parts"] == 1
+    assert storage.counts["read_many"] == 1
 
 
 def test_pauses_are_those_that_the_server_asks_for(many, monkeypatch):
@@ -188,25 +188,25 @@ def test_damage_names_the_one_that_has_it(many):
 
 
 def test_a_storage_that_gives_nothing_at_all_is_asked_again(many):
-    storage = FlakyStorage(Joining(str(many)), fail=lambda name, _: name == "read_parts")
+    storage = FlakyStorage(Joining(str(many)), fail=lambda name, _: name == "read_many")
     reader, counting = opened(many, storage, retries=1)
     ids = one_of_each(reader)[:8]
-    with pytest.raises(Transient, match="read_parts was made to fail; gave up after 2 attempts"):
+    with pytest.raises(Transient, match="read_many was made to fail; gave up after 2 attempts"):
         reader.rows(ids)
     storage.fail, storage.fail_every = None, 2
     storage.operations = 1
     check(reader.rows(ids), ids)
-    assert counting.counts["read_parts"] == 2 + 2 + 2
+    assert counting.counts["read_many"] == 2 + 2 + 2
 
 
 def test_a_head_that_two_threads_need_is_fetched_once(many):
     entered, gate = threading.Event(), threading.Event()
 
     class Gated(Joining):
-        def read_parts(self, parts):
+        def read_many(self, parts):
             entered.set()
             assert gate.wait(30)
-            return super().read_parts(parts)
+            return super().read_many(parts)
 
     reader, storage = opened(many, Gated(str(many)))
     ids, found = one_of_each(reader), {}
@@ -286,13 +286,13 @@ def test_not_more_is_asked_at_once_for_being_together(many):
     lock, now, most = threading.Lock(), [0], [0]
 
     class Watching(Joining):
-        def read_parts(self, parts):
+        def read_many(self, parts):
             with lock:
                 now[0] += len(parts)
                 most[0] = max(most[0], now[0])
             try:
                 time.sleep(0.01)
-                return super().read_parts(parts)
+                return super().read_many(parts)
             finally:
                 with lock:
                     now[0] -= len(parts)
@@ -310,7 +310,7 @@ def test_each_file_is_told_of(many):
     reader.rows(one_of_each(reader)[:8])
     stats = observer.counters.totals()
     assert stats.range_requests == 16
-    assert stats.ranged_bytes > 0
+    assert stats.range_bytes > 0
 
 
 def piece(number, rows=1, weight=1):

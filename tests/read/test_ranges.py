@@ -45,7 +45,7 @@ def write(folder, count=100, columns=COLUMNS, size_limit=2000, size=10, **kwargs
 class Joining(AnyFsspec):
     """Can be asked for parts of several files at once."""
 
-    joins = True
+    supports_read_many = True
 
 
 def opened(folder, storage=None, columns=None):
@@ -268,7 +268,7 @@ def test_any_guess_gives_the_same_values(tmp_path_factory, guess, wanted):
         set_gap(patch, 7)
         patch.setattr(
             MDS,
-            "likely_ranges",
+            "estimate_ranges",
             lambda self, info, rows, columns: np.array([(a, a + n) for a, n in guess[: len(rows)]]),
         )
         reader, _ = opened(folder)
@@ -280,11 +280,11 @@ def guessing(monkeypatch, guess):
     """Have the place of a sample's bytes be guessed; returns a list of where that was asked for."""
     asked = []
 
-    def likely_ranges(self, info, rows, columns):
+    def estimate_ranges(self, info, rows, columns):
         asked.append(info.number)
         return np.array([guess(info, row) for row in rows.tolist()]).reshape(-1, 2)
 
-    monkeypatch.setattr(MDS, "likely_ranges", likely_ranges)
+    monkeypatch.setattr(MDS, "estimate_ranges", estimate_ranges)
     return asked
 
 
@@ -413,7 +413,7 @@ def test_compressed_shards_are_refused(tmp_path):
 
 def test_formats_that_need_whole_files_are_refused(tmp_path, monkeypatch):
     write(tmp_path)
-    monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.head_range", lambda self, shard: None)
+    monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.header_range", lambda self, shard: None)
     with pytest.raises(ConfigError, match=r"shard.00000.mds.*format, 'mds', that can be read only"):
         StreamingDataset(local=str(tmp_path), fetch="range")
 

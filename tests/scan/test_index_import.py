@@ -19,7 +19,7 @@ COUNT = 20
 class Listed(MDS):
     """Shards of MDS with an index that names them, and little else."""
 
-    def foreign(self, index, files):
+    def import_index(self, index, files):
         if not isinstance(index, dict) or "files" not in index:
             return None
         if index.get("secret"):

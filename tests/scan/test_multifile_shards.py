@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import FileSelection
-from streamplug.plugin_kit.manifest import Bundle
+from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.scan import multifile_shards as bundling
 from streamplug.types import ObjectInfo
 
@@ -23,8 +23,8 @@ NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), 
 def test_a_bundle_is_read_as_it_was_packed(names, labelled):
     sizes = list(range(len(names)))
     labels = [3 * size for size in sizes] if labelled else None
-    bundle = Bundle.of(names, sizes, labels)
-    again = Bundle.unpack(bundle.pack(), len(names), sum(sizes))
+    bundle = ShardManifest.of(names, sizes, labels)
+    again = ShardManifest.unpack(bundle.pack(), len(names), sum(sizes))
     assert [again.name(number) for number in range(len(again))] == names
     assert again.sizes.tolist() == sizes
     assert (None if again.labels is None else again.labels.tolist()) == labels
@@ -32,12 +32,12 @@ def test_a_bundle_is_read_as_it_was_packed(names, labelled):
 
 @given(st.data(), st.booleans())
 def test_damage_to_a_bundle_is_noticed_or_does_no_harm(data, labelled):
-    packed = bytearray(Bundle.of(["a/é", "b"], [5, 7], [0, 1] if labelled else None).pack())
+    packed = bytearray(ShardManifest.of(["a/é", "b"], [5, 7], [0, 1] if labelled else None).pack())
     for at in data.draw(st.lists(st.integers(0, len(packed) - 1), min_size=1, max_size=3)):
         packed[at] = data.draw(st.integers(0, 255))
     packed = packed[: data.draw(st.integers(0, len(packed)))]
     with suppress(CorruptShardError):
-        bundle = Bundle.unpack(bytes(packed), 2, 12)
+        bundle = ShardManifest.unpack(bytes(packed), 2, 12)
         assert (bundle.sizes >= 0).all()
         assert bundle.ends[-1] == 12
         assert "".join(bundle.name(number) for number in range(2))
@@ -46,12 +46,12 @@ def test_damage_to_a_bundle_is_noticed_or_does_no_harm(data, labelled):
 @pytest.mark.parametrize("name", ["/etc/passwd", "../a", "a/../b", "a/..", "a\0"])
 def test_names_that_lead_elsewhere_are_refused(name):
     with pytest.raises(CorruptShardError, match="leads elsewhere"):
-        Bundle.of([name], [1], None).safe_name(0)
+        ShardManifest.of([name], [1], None).safe_name(0)
 
 
 def test_names_that_are_no_text_are_refused():
     with pytest.raises(InvalidIndexError, match="must be UTF-8"):
-        Bundle.of(["a\udcff"], [1], None)
+        ShardManifest.of(["a\udcff"], [1], None)
 
 
 @given(st.lists(st.integers(0, 12), max_size=40), st.integers(1, 5), st.integers(1, 20))

@@ -8,7 +8,7 @@ import pytest
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import CorruptShardError, InvalidIndexError
-from streamplug.interfaces import Column, Format, Scanned, ShardReader
+from streamplug.interfaces import Column, Format, ScanResult, ShardReader
 from streamplug.plugin.registry import unregister
 from streamplug.scan import scan_cache as derived
 from streamplug.scan import scanner as scanning
@@ -29,7 +29,7 @@ class Bytes(Format):
             raise CorruptShardError(f"byte {content.index(b'!')} is damaged")
         notes = {"there are blanks": f"at {content.index(b' ')}"} if b" " in content else {}
         entry = {"format": "bytes-as-samples", "version": 2, "kind": content[:1].isupper()}
-        return Scanned(file.size, entry, {"count": str(file.size).encode()}, notes)
+        return ScanResult(file.size, entry, {"count": str(file.size).encode()}, notes)
 
     def open(self, shard, files, columns):
         assert int(bytes(files["count"])) == shard.samples

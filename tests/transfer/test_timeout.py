@@ -18,7 +18,7 @@ from streamplug.plugin.registry import unregister
 from streamplug.transfer import watchdog as stall
 from streamplug.transfer.timeout import patient
 
-READS = ["read", "read_range", "read_ranges", "read_parts", "stat", "serves_ranges", "download"]
+READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
 
 
 class Hanging(AnyFsspec):
@@ -62,7 +62,7 @@ def hanging(monkeypatch):
 def ask(storage, name, path):
     arguments = {
         "read_range": ("a", 1, 3), "read_ranges": ("a", [(0, 1), (2, 4)]), "download": ("a", path),
-        "read_parts": ([("a", 0, 1), ("a", 2, 4)],),
+        "read_many": ([("a", 0, 1), ("a", 2, 4)],),
     }  # fmt: skip
     return getattr(storage, name)(*arguments.get(name, ("a",)))
 

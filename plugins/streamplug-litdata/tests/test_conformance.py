@@ -47,9 +47,9 @@ class Writer(ShardWriter):
         self._columns, self._settings, self._layout = columns, settings, layout
 
     def encode(self, sample):
-        return b"".join(self.encode_parts(sample)[0])
+        return b"".join(self.encode_pieces(sample)[0])
 
-    def encode_parts(self, sample):
+    def encode_pieces(self, sample):
         if sample.keys() != {column.name for column in self._columns}:
             wanted = [column.name for column in self._columns]
             raise EncodeError(f"columns are {wanted}, got {list(sample)}")
@@ -72,7 +72,7 @@ class Writer(ShardWriter):
         if len(set(map(len, columns.values()))) > 1:
             raise EncodeError("columns differ in length")
         names = list(columns)
-        rows = [self.encode_parts(dict(zip(names, row))) for row in zip(*columns.values())]
+        rows = [self.encode_pieces(dict(zip(names, row))) for row in zip(*columns.values())]
         missing = {column.name for column in self._columns} ^ set(names)
         if missing:
             raise EncodeError(f"columns {missing}")

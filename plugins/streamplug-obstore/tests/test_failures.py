@@ -168,7 +168,7 @@ def test_a_setting_that_obstore_does_not_know_is_an_error():
     with pytest.raises(StorageError, match="s3://b/k: obstore does not know a setting"):
         ObstoreS3("s3://b", config={"zzz": "x"}).read("k")
     with pytest.raises(StorageError, match="s3://b/k: obstore does not know a setting"):
-        ObstoreS3("s3://b", config={"zzz": "x"}).read_parts([("k", 0, 1), ("l", 0, 1)])
+        ObstoreS3("s3://b", config={"zzz": "x"}).read_many([("k", 0, 1), ("l", 0, 1)])
 
 
 def test_a_key_that_obstore_refuses_is_the_error_of_its_part():
@@ -177,7 +177,7 @@ def test_a_key_that_obstore_refuses_is_the_error_of_its_part():
         recorder.answers = [(206, b"data")]
         recorder.headers = {"Content-Range": "bytes 0-3/4", "ETag": '"e"'}
         for key in ("a//b", "../k"):
-            good, bad = storage.read_parts([("k", 0, 4), (key, 0, 4)])
+            good, bad = storage.read_many([("k", 0, 4), (key, 0, 4)])
             assert bytes(good) == b"data"
             assert isinstance(bad, StorageError)
             assert f"s3://b/{key}" in str(bad) or "leads out" in str(bad)

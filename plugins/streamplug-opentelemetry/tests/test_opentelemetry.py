@@ -21,7 +21,7 @@ from streamplug_testing import CallbackTests
 from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Fetched, Retried, Stats
+from streamplug.interfaces import RequestRetried, ShardDownloaded, Stats
 
 SIZE, SHARDS = 60, 10
 
@@ -100,7 +100,7 @@ def test_the_counters_are_those_of_the_data_set(make, reader, provider, folder):
         "retries": 0,
         "evictions": 0,
         "evicted": 0,
-        "heals": 0,
+        "repairs": 0,
         "wait.time": stats.wait_seconds,
     }
     assert {name: value(found, f"streamplug.{name}") for name in of_name} == of_name
@@ -168,7 +168,7 @@ def test_ranks_and_providers_are_kept_apart(make, reader, provider):
 
 def test_threads_of_downloads_record_each(reader, provider):
     callback = OpenTelemetry(provider)
-    event = Fetched("s3://bucket/a", 1, 0.1, 1)
+    event = ShardDownloaded("s3://bucket/a", 1, 0.1, 1)
     record = [threading.Thread(target=callback.on_event, args=(event, World())) for _ in range(8)]
     for thread in record:
         thread.start()
@@ -184,9 +184,9 @@ def test_threads_of_downloads_record_each(reader, provider):
 def test_the_scheme_is_all_that_is_told_of_a_url(url, scheme, reader, provider):
     assert scheme_of(url) == scheme
     callback = OpenTelemetry(provider)
-    callback.attached(Stats, [url, "az://mine@hunter2/x"], World())
-    callback.on_event(Fetched(url, 1, 0.1, 1), World())
-    callback.on_event(Retried(url, "hunter2", 0.1), World())
+    callback.on_attach(Stats, [url, "az://mine@hunter2/x"], World())
+    callback.on_event(ShardDownloaded(url, 1, 0.1, 1), World())
+    callback.on_event(RequestRetried(url, "hunter2", 0.1), World())
     found = points(reader)
     assert found["streamplug.download.duration"][1][0].attributes["streamplug.scheme"] == scheme
     schemes = found["streamplug.samples"][1][0].attributes["streamplug.scheme"]
@@ -205,9 +205,9 @@ def test_attributes_are_plain(provider):
 )
 def test_a_copy_goes_without_the_provider(provider, reader, duplicate):
     callback = OpenTelemetry(provider, {"run": "a"})
-    callback.on_event(Fetched("/a", 1, 0.1, 1), World())
+    callback.on_event(ShardDownloaded("/a", 1, 0.1, 1), World())
     twin = duplicate(callback)
-    twin.on_event(Fetched("/a", 1, 0.1, 1), World())  # to the global one
+    twin.on_event(ShardDownloaded("/a", 1, 0.1, 1), World())  # to the global one
     assert points(reader)["streamplug.download.duration"][1][0].count == 1
     assert twin._attributes == {"run": "a"}
 

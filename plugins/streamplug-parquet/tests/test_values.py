@@ -127,7 +127,7 @@ def test_values_count_the_same_however_they_are_given(spec, tmp_path):
         )
         table, sizes = writer.encode_batch({"x": values})
         _, of_table = writer.encode_batch({"x": table["x"]})
-        one_by_one = [writer.encode_parts({"x": value})[1] for value in values]
+        one_by_one = [writer.encode_pieces({"x": value})[1] for value in values]
         assert sizes.tolist() == of_table.tolist() == one_by_one
 
     check()

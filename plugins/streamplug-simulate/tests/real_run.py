@@ -15,7 +15,7 @@ from streamplug_simulate import Assumed
 
 import streamplug
 from streamplug import dataset as dataset_module
-from streamplug.interfaces import Callback, EpochBegun, Event
+from streamplug.interfaces import Callback, EpochStarted, Event
 from streamplug.types import World
 
 _PATIENCE = 240
@@ -71,7 +71,7 @@ class Begun(Callback):
         self.path = path
 
     def on_event(self, event: Event, place: World) -> None:
-        if isinstance(event, EpochBegun):
+        if isinstance(event, EpochStarted):
             with self.path.open("a") as file:
                 file.write(f"{time.perf_counter()}\n")
 

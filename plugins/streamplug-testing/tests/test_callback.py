@@ -9,7 +9,7 @@ from streamplug_testing import CallbackTests
 from streamplug_testing.callback import EVENTS
 
 from streamplug import Callback
-from streamplug.interfaces import EpochBegun
+from streamplug.interfaces import EpochStarted
 
 
 def suite(callback):
@@ -33,7 +33,7 @@ class Locked(Callback):
 
 
 class Attached(Callback):
-    def attached(self, stats, urls, place):
+    def on_attach(self, stats, urls, place):
         self.stats = stats
 
     def on_event(self, event, place):
@@ -42,7 +42,7 @@ class Attached(Callback):
 
 class Failing(Callback):
     def on_event(self, event, place):
-        if isinstance(event, EpochBegun):
+        if isinstance(event, EpochStarted):
             raise ValueError("not now")
 
 
@@ -63,7 +63,7 @@ def test_one_that_must_be_attached_is_found():
 
 def test_one_that_fails_is_found(tmp_path, caplog):
     with pytest.raises(ValueError, match="not now"):
-        suite(Failing).test_takes_every_event(EpochBegun(0, 0))
+        suite(Failing).test_takes_every_event(EpochStarted(0, 0))
     with pytest.raises(AssertionError):
         suite(Failing).test_threads_may_call_it_at_once()
     with pytest.raises(AssertionError):

@@ -12,7 +12,7 @@ from streamplug_testing.compression import CompressionTests
 
 from streamplug.builtin.compressions.gzip import Gzip
 from streamplug.errors import DecompressError
-from streamplug.interfaces.compression import damaged, too_large
+from streamplug.interfaces.compression import damaged, too_large_error
 
 FAILURES = (AssertionError, pytest.fail.Exception)
 
@@ -26,7 +26,7 @@ class BoundCheckedAfterwards(Gzip):
     def decompress(self, data, *, max_size):
         unpacked = zlib.decompress(data, 31)
         if len(unpacked) > max_size:
-            raise too_large(self.suffix, max_size)
+            raise too_large_error(self.suffix, max_size)
         return unpacked
 
     def decompress_stream(self, source, target, *, max_size):

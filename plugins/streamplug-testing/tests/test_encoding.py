@@ -15,7 +15,7 @@ from streamplug_testing.encoding import EncodingTests
 from streamplug_testing.equality import same
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 
 class Text(Encoding):
@@ -23,7 +23,7 @@ class Text(Encoding):
 
     def encode(self, value):
         if not isinstance(value, str):
-            raise wrong_type("text", "a str", value)
+            raise wrong_type_error("text", "a str", value)
         if "!" in value:
             raise EncodeError("no exclamations")
         data = value.encode()
@@ -44,7 +44,7 @@ class Pairs(Encoding):
 
     def encode(self, value):
         if not isinstance(value, np.ndarray):
-            raise wrong_type("pairs", "an array", value)
+            raise wrong_type_error("pairs", "an array", value)
         if value.shape != (2,):
             raise EncodeError("not a pair")
         return value.astype("<i2").tobytes()
@@ -149,7 +149,7 @@ class FailsOnEmptyBatch(Pairs):
 
 
 class SplitsIntoLists(Pairs):
-    def split(self, batch):
+    def unbatch(self, batch):
         return batch.tolist()
 
 
@@ -157,7 +157,7 @@ class GivesOtherDtype(Pairs):
     def decode_batch(self, buffer, starts, sizes):
         return super().decode_batch(buffer, starts, sizes).astype(np.int32)
 
-    def split(self, batch):
+    def unbatch(self, batch):
         return batch.astype(np.int16)
 
 
@@ -203,7 +203,7 @@ class RaisesTypeError(Text):
 class NamesNoType(Text):
     def encode(self, value):
         if not isinstance(value, str):
-            raise wrong_type("text", "a str", None)
+            raise wrong_type_error("text", "a str", None)
         return super().encode(value)
 
 

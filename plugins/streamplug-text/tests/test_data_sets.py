@@ -106,9 +106,9 @@ def test_a_sample_gives_the_same_bytes_by_the_quick_way_and_with_care(tmp_path_f
             expected = rows.encode(sample)
         except EncodeError as error:
             with pytest.raises(type(error), match=re.escape(str(error))):
-                rows.encode_parts(sample)
+                rows.encode_pieces(sample)
         else:
-            parts, size = rows.encode_parts(sample)
+            parts, size = rows.encode_pieces(sample)
             assert (b"".join(parts), size) == (expected, len(expected))
 
 

@@ -52,8 +52,8 @@ def opened(data, spec):
     )
     arrays = {role: np.frombuffer(each, np.uint8) for role, each in files.items()}
     info = ShardInfo(0, scanned.samples, infos)
-    start, stop = format_.head_range(info)
-    head = format_.open_head(info, arrays["meta"][start:stop], columns)
+    start, stop = format_.header_range(info)
+    head = format_.open_header(info, arrays["meta"][start:stop], columns)
     return format_.open(info, arrays, columns), columns, head
 
 
@@ -146,7 +146,7 @@ def test_what_is_no_utf8_names_sample_line_and_place():
 
 
 def test_files_of_one_set_have_the_columns_of_all():
-    united = make("format", "jsonl").united(
+    united = make("format", "jsonl").merge_entries(
         [{"columns": ["b", "c"], "version": 2}, {"columns": ["a", "b"], "version": 2}]
     )
     assert united == {"columns": ["a", "b", "c"], "version": 2}
@@ -244,7 +244,7 @@ def test_a_header_alone_is_no_samples():
 def test_files_of_other_columns_are_no_one_set():
     entries = [{"column_names": ["a", "b"]}, {"column_names": ["b", "a"]}]
     with pytest.raises(InvalidIndexError, match=r"\['a', 'b'\], another \['b', 'a'\]"):
-        make("format", "csv").united(entries)
+        make("format", "csv").merge_entries(entries)
 
 
 def test_separators_of_several_bytes_are_refused():

@@ -15,7 +15,7 @@ from streamplug_webdataset.names import split_name
 
 from streamplug import StreamingDataset
 from streamplug.errors import CorruptShardError, DecompressError, StorageError
-from streamplug.interfaces import ScanFile, ShardFile, ShardInfo
+from streamplug.interfaces import ScanSource, ShardFile, ShardInfo
 from streamplug.plugin import make
 from streamplug.scan import scanner as scanning
 from streamplug.types import FileInfo
@@ -37,7 +37,7 @@ def archive(members, *, kind=tarfile.PAX_FORMAT, **info):
     return out.getvalue()
 
 
-class Memory(ScanFile):
+class Memory(ScanSource):
     def __init__(self, data):
         self.name, self.size, self.data = "memory", len(data), data
 

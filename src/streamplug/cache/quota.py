@@ -25,7 +25,7 @@ from typing import BinaryIO
 from weakref import WeakValueDictionary
 
 from streamplug.cache.staging import promised, renewed, sweep
-from streamplug.interfaces.callback import Evicted
+from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
 from streamplug.plugin_kit.disk import FULL
 from streamplug.transfer.file_lock import LONGEST_PAUSE, STATE_DIR, file_lock
@@ -105,7 +105,7 @@ class Room:
             with suppress(FileNotFoundError):
                 size = path.stat().st_size
                 path.unlink()
-                emit(Evicted(str(path), size))
+                emit(ShardEvicted(str(path), size))
 
     def tidy(self) -> None:
         """Remove what dead processes have left."""
@@ -228,7 +228,7 @@ class Room:
                     break
                 more -= 1
             (self.root / name).unlink(missing_ok=True)
-            emit(Evicted(str(self.root / name), bytes_))
+            emit(ShardEvicted(str(self.root / name), bytes_))
             taken -= bytes_
             gone, youngest = gone + 1, last_use
         self._rewrite([name for _, _, name in found[gone:]])

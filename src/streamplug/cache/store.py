@@ -24,7 +24,7 @@ from streamplug.cache.staging import scratch
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import ShardFile, Storage
-from streamplug.interfaces.callback import Cached, Healed
+from streamplug.interfaces.callback import CacheHit, ShardRepaired
 from streamplug.plugin_kit.cancellation import sleep
 from streamplug.plugin_kit.disk import FULL
 from streamplug.transfer.disk_errors import check_file, errors_of_shard, local_errors
@@ -183,7 +183,7 @@ class ShardStore:
                 with cache_lock(self._room.root, self._name(path)):
                     if inode(path) == seen.get(role):
                         path.unlink(missing_ok=True)
-                        emit(Healed(str(path)))
+                        emit(ShardRepaired(str(path)))
                         online = self._remote is not None and not self._offline
                         if online and file.zip is not None:
                             (self._local / file.zip.basename).unlink(missing_ok=True)
@@ -252,7 +252,7 @@ class ShardStore:
 
     def _tell_cached(self, path: Path, file: ShardFile) -> None:
         if self._remote is not None:  # else there is no cache
-            emit(Cached(str(path), file.raw.bytes))
+            emit(CacheHit(str(path), file.raw.bytes))
 
     def _ready(self, path: Path, file: ShardFile) -> bool:
         try:
@@ -369,7 +369,7 @@ class ShardStore:
                 self._check_online(file)
             _LOG.warning("%s, as kept in %s: downloading it again", error, kept)
             kept.unlink(missing_ok=True)
-            emit(Healed(str(kept)))
+            emit(ShardRepaired(str(kept)))
             return False
         return True
 

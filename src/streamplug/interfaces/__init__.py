@@ -1,67 +1,73 @@
 """The seven interfaces: all that the author of a plugin has to read."""
 
 from streamplug.interfaces.callback import (
-    Cached,
+    CacheHit,
     Callback,
-    EpochBegun,
     EpochEnded,
+    EpochStarted,
     Event,
-    Evicted,
-    Fetched,
-    Healed,
-    Ranged,
-    Retried,
+    RangesRead,
+    RequestRetried,
+    ShardDownloaded,
+    ShardEvicted,
+    ShardRepaired,
+    Stalled,
     Stats,
-    Waited,
 )
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.engine import Engine
-from streamplug.interfaces.format import Format, Piece, Rows, RowsByColumn, ShardWriter
-from streamplug.interfaces.scan import FileSelection, ListedFile, ScanFile, Scanned, SetFiles
+from streamplug.interfaces.format import ColumnarRows, EncodedRows, Format, RowPiece, ShardWriter
+from streamplug.interfaces.scan import (
+    DatasetFiles,
+    FileListEntry,
+    FileSelection,
+    ScanResult,
+    ScanSource,
+)
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
-from streamplug.interfaces.shard_reader import Layout, ShardHead, ShardReader
-from streamplug.interfaces.shuffle import EagerOrder, Order, ShuffleAlgorithm
+from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
+from streamplug.interfaces.shuffle import ArrayOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
-from streamplug.interfaces.vector_column import Vectors
+from streamplug.interfaces.vector_column import VectorColumn
 
 __all__ = [
-    "Cached",
+    "ArrayOrder",
+    "CacheHit",
     "Callback",
     "Column",
+    "ColumnarRows",
     "Compression",
+    "DatasetFiles",
     "Decoder",
-    "EagerOrder",
+    "EncodedRows",
     "Encoding",
     "Engine",
-    "EpochBegun",
     "EpochEnded",
+    "EpochStarted",
     "Event",
-    "Evicted",
-    "Fetched",
+    "FileListEntry",
     "FileSelection",
     "Format",
-    "Healed",
-    "Layout",
-    "ListedFile",
+    "MultiShardReader",
     "Order",
-    "Piece",
-    "Ranged",
-    "Retried",
-    "Rows",
-    "RowsByColumn",
-    "ScanFile",
-    "Scanned",
-    "SetFiles",
+    "RangesRead",
+    "RequestRetried",
+    "RowPiece",
+    "ScanResult",
+    "ScanSource",
+    "ShardDownloaded",
+    "ShardEvicted",
     "ShardFile",
-    "ShardHead",
+    "ShardHeader",
     "ShardInfo",
     "ShardReader",
+    "ShardRepaired",
     "ShardWriter",
     "ShuffleAlgorithm",
+    "Stalled",
     "Stats",
     "Storage",
-    "Vectors",
-    "Waited",
+    "VectorColumn",
     "WriteSettings",
 ]

@@ -27,7 +27,7 @@ class Stats:
         retries: Attempts that failed and were made again.
         evictions: Files that were removed from the cache to make room.
         evicted_bytes: Their sizes.
-        heals: Damaged files that were removed from the cache, so that they come anew.
+        repairs: Damaged files that were removed from the cache, to be downloaded again.
         wait_seconds: How long iteration waited for bytes that were not there yet: the loop itself, or
             the loader workers, added up, which need not have held up the loop.
     """
@@ -39,11 +39,11 @@ class Stats:
     download_seconds: float = 0.0
     cache_hits: int = 0
     range_requests: int = 0
-    ranged_bytes: int = 0
+    range_bytes: int = 0
     retries: int = 0
     evictions: int = 0
     evicted_bytes: int = 0
-    heals: int = 0
+    repairs: int = 0
     wait_seconds: float = 0.0
 
     def as_dict(self) -> dict[str, int | float]:
@@ -64,7 +64,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched(Event):
+class ShardDownloaded(Event):
     """A file was downloaded.
 
     Attributes:
@@ -82,7 +82,7 @@ class Fetched(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Cached(Event):
+class CacheHit(Event):
     """A file was there already when it was opened.
 
     Attributes:
@@ -95,7 +95,7 @@ class Cached(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranged(Event):
+class RangesRead(Event):
     """Parts of a file were fetched, by ``fetch="range"``.
 
     Attributes:
@@ -112,7 +112,7 @@ class Ranged(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Retried(Event):
+class RequestRetried(Event):
     """An attempt failed in passing, and will be made again.
 
     Attributes:
@@ -127,7 +127,7 @@ class Retried(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted(Event):
+class ShardEvicted(Event):
     """A file was removed from the cache to make room.
 
     Attributes:
@@ -140,7 +140,7 @@ class Evicted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Healed(Event):
+class ShardRepaired(Event):
     """A damaged file was removed from the cache, so that it comes anew.
 
     Attributes:
@@ -151,7 +151,7 @@ class Healed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Waited(Event):
+class Stalled(Event):
     """Iteration waited for bytes that were not there yet.
 
     Attributes:
@@ -166,7 +166,7 @@ class Waited(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class EpochBegun(Event):
+class EpochStarted(Event):
     """A loop over the data set began, or a loader worker's part of one.
 
     Attributes:
@@ -218,7 +218,7 @@ class Callback(ABC):
             raise ConfigError(f"{cls.__name__} takes no argument, got {argument!r}")
         return cls()
 
-    def attached(  # noqa: B027 - to be told of events is enough for most
+    def on_attach(  # noqa: B027 - to be told of events is enough for most
         self, stats: Callable[[], Stats], urls: Sequence[str], place: World
     ) -> None:
         """Be told of the data set, once, in the process that makes it and before all events.

@@ -80,7 +80,7 @@ class Compression(ABC):
         return target.write(self.decompress(source.read(), max_size=max_size))
 
 
-def too_large(suffix: str, max_size: int) -> DecompressError:
+def too_large_error(suffix: str, max_size: int) -> DecompressError:
     """Return the error for data that expands beyond its bound."""
     return DecompressError(f"'{suffix}' data expands beyond the {max_size} bytes announced for it")
 

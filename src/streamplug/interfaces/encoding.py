@@ -129,8 +129,8 @@ class Encoding(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "decode" in cls.__dict__ and "decode_in" not in cls.__dict__:
-            cls.decode_in = Encoding.decode_in  # type: ignore[method-assign]  # or it is that of another decode
+        if "decode" in cls.__dict__ and "bound_decoder" not in cls.__dict__:
+            cls.bound_decoder = Encoding.bound_decoder  # type: ignore[method-assign]  # or it is that of another decode
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Encoding:
@@ -163,7 +163,7 @@ class Encoding(ABC):
             DecodeError: If the bytes are not a stored value. Any other exception is taken as one.
         """
 
-    def decode_in(self, data: Bytes1D) -> Callable[..., Any]:
+    def bound_decoder(self, data: Bytes1D) -> Callable[..., Any]:
         """Return a `decode` for single values that lie in one buffer, to be called often.
 
         Args:
@@ -205,7 +205,7 @@ class Encoding(ABC):
             return unpack(gather(buffer, starts, self.dtype.itemsize), self.dtype, len(starts))
         return [self.decode(data) for data in slices(buffer, starts, sizes)]
 
-    def split(self, batch: ColumnValues) -> Sequence[Any]:
+    def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` would give it."""
         return batch  # type: ignore[return-value]  # a ColumnValues can be indexed
 
@@ -223,7 +223,7 @@ def unpack(rows: Bytes1D, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     return rows.view(dtype.base).reshape((count, *dtype.shape))
 
 
-def wrong_type(encoding: str, expected: str, value: object) -> EncodeTypeError:
+def wrong_type_error(encoding: str, expected: str, value: object) -> EncodeTypeError:
     """Return the error for a value whose type an encoding does not take."""
     return EncodeTypeError(
         f"{encoding} takes {expected}, got {type(value).__name__}: {value!r:.80}"

@@ -44,7 +44,7 @@ class Engine(ABC):
         Leaving the iterator gives up the calls that have not begun.
 
         Args:
-            task: What to call. It travels as `packed` makes it, and `attempt` calls it at the other end.
+            task: What to call. `pack_task` makes bytes of it, and `run_packed_task` calls it in the worker.
             numbers: What with.
 
         Raises:
@@ -54,7 +54,7 @@ class Engine(ABC):
         """
 
 
-def packed(task: Task) -> bytes:
+def pack_task(task: Task) -> bytes:
     """Return a task as bytes that other processes understand; functions of scripts go along by value.
 
     Raises:
@@ -72,7 +72,7 @@ def packed(task: Task) -> bytes:
     return data
 
 
-def attempt(number: int, task: bytes) -> str | None:
+def run_packed_task(number: int, task: bytes) -> str | None:
     """Call a task that was packed with a number; return what went wrong, or None.
 
     Errors come back as values, so that an engine that calls again what raises does not do so in vain.
@@ -87,11 +87,11 @@ def attempt(number: int, task: bytes) -> str | None:
     try:
         call(number)
     except Exception as error:  # noqa: BLE001 - it is for who runs the engine to raise
-        return what_went_wrong(number, error)
+        return describe_task_error(number, error)
     return None
 
 
-def what_went_wrong(number: int, error: Exception) -> str:
+def describe_task_error(number: int, error: Exception) -> str:
     """Return what to say of an error that a task raised, which may have said it already."""
     if isinstance(error, WriterError):
         return str(error)

@@ -8,22 +8,28 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces.encoding import Encoding
-from streamplug.interfaces.scan import FileSelection, ListedFile, ScanFile, Scanned, SetFiles
+from streamplug.interfaces.scan import (
+    DatasetFiles,
+    FileListEntry,
+    FileSelection,
+    ScanResult,
+    ScanSource,
+)
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
-from streamplug.interfaces.shard_reader import Layout, ShardHead, ShardReader
+from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
 from streamplug.types import Buffer, Bytes1D, Int64
 
-Piece: TypeAlias = Any
+RowPiece: TypeAlias = Any
 """A part of the rows that a writer collects: bytes; in a format that stores by column, what it likes."""
 
-Rows: TypeAlias = "Buffer | list[Sequence[Piece]] | RowsByColumn"
+EncodedRows: TypeAlias = "Buffer | list[Sequence[RowPiece]] | ColumnarRows"
 """Stored rows, which nobody may change later: back to back in a buffer, each in pieces, or by column."""
 
 
-class RowsByColumn(Protocol):
+class ColumnarRows(Protocol):
     """Rows by column, such as a table of Arrow: a slice of them is a piece."""
 
-    def __getitem__(self, rows: slice, /) -> Piece:
+    def __getitem__(self, rows: slice, /) -> RowPiece:
         """Return some of the rows."""
 
 
@@ -44,7 +50,7 @@ class ShardWriter(ABC):
     max_size: int | None = None
 
     @abstractmethod
-    def encode(self, sample: Mapping[str, Any]) -> Piece:
+    def encode(self, sample: Mapping[str, Any]) -> RowPiece:
         """Return the stored row of a sample, in one piece.
 
         Raises:
@@ -52,7 +58,7 @@ class ShardWriter(ABC):
                 names the column, what it takes, and what it got.
         """
 
-    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Piece], int]:
+    def encode_pieces(self, sample: Mapping[str, Any]) -> tuple[Sequence[RowPiece], int]:
         """Return the same in pieces, which nobody may change later, and its size.
 
         So that large values need not be copied to one place. The default has a single piece.
@@ -64,14 +70,14 @@ class ShardWriter(ABC):
         return (row,), len(row)
 
     @abstractmethod
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
         """Return the stored rows of many samples, and the size of each row.
 
         Raises:
             EncodeError: As for `encode`, or if the columns differ in length.
         """
 
-    def pack(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def pack(self, pieces: Sequence[RowPiece]) -> Sequence[RowPiece]:
         """Return some rows in fewer pieces, or in pieces that take less room; the default leaves them.
 
         All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of
@@ -80,7 +86,7 @@ class ShardWriter(ABC):
         return pieces
 
     @abstractmethod
-    def assemble(self, parts: Sequence[Piece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+    def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         """Return the content of a shard's files by role, as buffers to be written one by one.
 
         Args:
@@ -100,19 +106,19 @@ class Format(ABC):
         api_version: Version of this interface that a subclass was written for.
         suffix: Ending of a raw data file's name, without a dot.
         roles: The files of a shard. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
-        head_role: Which of them `head_range` is of; the samples lie in ``"data"`` in any case.
+        head_role: Which of them `header_range` is of; the samples lie in ``"data"`` in any case.
         encodings: The encodings that its columns can have, by spec, where they are none of those that are
             registered; empty for a format that takes these.
         key: Name of the column that every data set of this format has, a ``str`` that differs from sample
             to sample; None if it needs none.
-        bundles: Whether its samples are files, of which shards are made, with `BUNDLE_ROLE`; see `chosen`.
+        bundles: Whether each sample is a file of its own; see `select_files`.
         takes_arrow: Whether its writer takes arrays of Arrow as the columns of a batch.
     """
 
     api_version: ClassVar[int] = 1
     suffix: ClassVar[str]
     roles: ClassVar[tuple[str, ...]] = ("data",)
-    head_role: ClassVar[str] = "data"
+    header_role: ClassVar[str] = "data"
     encodings: ClassVar[Mapping[str, Encoding]] = {}
     key: ClassVar[str | None] = None
     bundles: ClassVar[bool] = False
@@ -130,7 +136,7 @@ class Format(ABC):
         return cls()
 
     @classmethod
-    def endings(cls) -> tuple[str, ...]:
+    def file_suffixes(cls) -> tuple[str, ...]:
         """Return how names of files without an index may end, raw and without a dot: by default `suffix`."""
         return (cls.suffix,)
 
@@ -170,7 +176,7 @@ class Format(ABC):
             CorruptShardError: If the files are not what the index says.
         """
 
-    def layout(self, columns: Sequence[Column]) -> Layout | None:
+    def multi_shard_reader(self, columns: Sequence[Column]) -> MultiShardReader | None:
         """Return what reads samples of many shards at once, which is faster where shards are many.
 
         The default is None: they are read shard by shard.
@@ -180,15 +186,15 @@ class Format(ABC):
         """
         return None
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
-        """Return which bytes of a shard's raw file of `head_role` say where its samples lie.
+    def header_range(self, shard: ShardInfo) -> tuple[int, int] | None:
+        """Return which bytes of a shard's raw file of `header_role` say where its samples lie.
 
         A format that can tell, and whose samples lie each in one piece of the data file, can be read
         without fetching whole files. The default is None: it cannot.
         """
         return None
 
-    def likely_ranges(
+    def estimate_ranges(
         self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]
     ) -> Int64 | None:
         """Guess from the index where samples lie, so that they can be asked for along with the head.
@@ -207,20 +213,22 @@ class Format(ABC):
         """
         return None
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
-        """Open a shard of which only the head was read; called if `head_range` is not None.
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
+        """Open a shard of which only the head was read; called if `header_range` is not None.
 
         Args:
             shard: What the index says of it.
-            head: The bytes of `head_range`; read only.
+            head: The bytes of `header_range`; read only.
             columns: All of its columns, as `columns` returned them.
 
         Raises:
             CorruptShardError: If the head is not what the index says.
         """
-        raise NotImplementedError(f"{type(self).__name__} has a head_range, but no open_head")
+        raise NotImplementedError(f"{type(self).__name__} has a header_range, but no open_header")
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         """Look through a data file for which there is no index.
 
         The default refuses: all is in the index.
@@ -234,7 +242,7 @@ class Format(ABC):
         """
         raise ConfigError(f"{type(self).__name__} cannot be read without an index.json")
 
-    def foreign(self, index: Any, files: SetFiles) -> Sequence[Mapping[str, Any]] | None:
+    def import_index(self, index: Any, files: DatasetFiles) -> Sequence[Mapping[str, Any]] | None:
         """Return what the index.json of another library says, as the entries of one of ours.
 
         Asked where a stream has this format, and its index.json is none of ours. The default is None: it
@@ -250,15 +258,15 @@ class Format(ABC):
         """
         return None
 
-    def is_list(self, name: str) -> bool:
-        """Say whether a location that ends with this name is a list of files, which `listed` reads."""
+    def is_file_list(self, name: str) -> bool:
+        """Say whether a location of this name is a list of files for `parse_file_list`."""
         return False
 
-    def lists(self) -> Sequence[str]:
+    def file_list_names(self) -> Sequence[str]:
         """Return the names of lists to look for in a directory without an index.json; the first counts."""
         return ()
 
-    def listed(self, name: str, content: bytes) -> Sequence[ListedFile] | None:
+    def parse_file_list(self, name: str, content: bytes) -> Sequence[FileListEntry] | None:
         """Return which files another library's list names, in their order; None if it is no such list.
 
         Nothing of it is believed: files that have another size, or other numbers of samples, are errors.
@@ -272,7 +280,7 @@ class Format(ABC):
         """
         return None
 
-    def chosen(self, names: Sequence[str]) -> FileSelection:
+    def select_files(self, names: Sequence[str]) -> FileSelection:
         """Say which of some files are samples, given all names, sorted; called if it has `bundles`.
 
         Raises:
@@ -280,7 +288,7 @@ class Format(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has bundles, but does not choose files")
 
-    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the entry that all files of one data set get, from those that `scan` gave.
 
         The default takes the first, and refuses others.
@@ -292,7 +300,7 @@ class Format(ABC):
             raise InvalidIndexError("the files do not all have the same columns")
         return entries[0]
 
-    def encoding_of(self, values: Any) -> str | None:
+    def infer_encoding(self, values: Any) -> str | None:
         """Return the encoding that fits values of a column best; None leaves that to their Python types."""
         return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class ScanFile(ABC):
+class ScanSource(ABC):
     """A data file, raw, that is looked through for its samples.
 
     Attributes:
@@ -29,7 +29,7 @@ class ScanFile(ABC):
             StorageError: If they cannot be had.
         """
 
-    def read_many(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
+    def read_blocks(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
         """Return so many bytes from each of some places on, fewer only at the end of the file.
 
         Places far from each other are read at once where that is possible.
@@ -39,7 +39,7 @@ class ScanFile(ABC):
         """
         return [self.read(start, start + size) for start in starts]
 
-    def beside(self, name: str) -> bytes | None:
+    def read_sibling(self, name: str) -> bytes | None:
         """Return the content of a small file in the same directory; None if there is none.
 
         Raises:
@@ -48,7 +48,7 @@ class ScanFile(ABC):
         return None
 
 
-class SetFiles(ABC):
+class DatasetFiles(ABC):
     """The files of a data set, for what the index.json of another library does not say of them."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class SetFiles(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanResult:
     """What was found in a data file.
 
     Attributes:
@@ -86,7 +86,7 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
+class FileListEntry:
     """What a list of another library says of a data file.
 
     Attributes:

@@ -34,7 +34,7 @@ class ShardReader(ABC):
             DecodeError: If a value cannot be decoded; the message names sample and column.
         """
 
-    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+    def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         """Return `row` for some columns, to be called often; the default has nothing prepared."""
         return partial(self.row, columns=columns)
 
@@ -59,7 +59,7 @@ class ShardReader(ABC):
         return None
 
 
-class ShardHead(ABC):
+class ShardHeader(ABC):
     """Where the samples of one shard lie, known from a part of one of its files.
 
     May be used by several threads at once.
@@ -99,7 +99,7 @@ class ShardHead(ABC):
         return None
 
 
-class Layout(ABC):
+class MultiShardReader(ABC):
     """How samples lie in whole shards of one schema, to read those of many shards at once.
 
     May be used by several threads at once.

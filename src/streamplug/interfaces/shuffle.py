@@ -108,7 +108,7 @@ class ShuffleAlgorithm(ABC):
         """
 
 
-class EagerOrder(Order):
+class ArrayOrder(Order):
     """An order held as an array of all ids, for algorithms that compute an epoch at once.
 
     Takes 8 bytes per sample of the epoch, and as many again after the first `find`.

@@ -89,11 +89,11 @@ class Storage(ABC):
         return [self.read_range(key, start, stop) for start, stop in ranges]
 
     @property
-    def joins(self) -> bool:
-        """Whether `read_parts` asks for all at once, as clients with an event loop do on one thread."""
+    def supports_read_many(self) -> bool:
+        """Whether `read_many` asks for all at once, as clients with an event loop do on one thread."""
         return False
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         """Return parts ``(key, start, stop)`` of several objects, none of them empty.
 
         An error stands in place of a part that cannot be had. The default asks for one object after the

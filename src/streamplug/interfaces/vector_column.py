@@ -1,4 +1,4 @@
-"""Vectors: what an encoding of one-dimensional arrays says of them, so that parts of one can be read."""
+"""Encodings of vectors: the items of a one-dimensional array that end each encoded value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamplug.types import Bytes1D, Int64
 
 
-class Vectors(ABC):
+class VectorColumn(ABC):
     """A part of an `Encoding` whose values end with the items of an array, in order, back to back.
 
     Who knows where a value lies can then count its items without reading it, and read some of them.

@@ -12,7 +12,7 @@ from streamplug.types import Buffer
 BLOCK = 2 << 20
 """Bytes that one entry of a page table can map, if they begin at a multiple and were written at once."""
 
-GLANCE = 0.1
+MAX_UNWRITTEN_SECONDS = 0.1
 """Seconds after which less than a block is written: the file tells a slow download from one that stalls."""
 
 _MOST = 512
@@ -58,7 +58,7 @@ def write_all(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
     pieces, written = Pieces(), monotonic()
     for chunk in chunks:
         pieces.add(chunk)
-        if pieces.size >= BLOCK or monotonic() - written > GLANCE:
+        if pieces.size >= BLOCK or monotonic() - written > MAX_UNWRITTEN_SECONDS:
             write(file, pieces.take())
             written = monotonic()
     write(file, pieces.take(everything=True))

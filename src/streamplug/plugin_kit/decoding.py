@@ -43,10 +43,10 @@ def decoded(
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         ends = (starts + sizes).tolist()
         values = (view[start:end] for start, end in zip(starts.tolist(), ends))
-        raise blamed(column, rows, values, error, where=where) from error
+        raise decode_error(column, rows, values, error, where=where) from error
 
 
-def blamed(
+def decode_error(
     column: Column,
     rows: Int64,
     values: Iterable[memoryview],
@@ -71,11 +71,11 @@ def blamed(
             column.encoding.decode(value)
         except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
             named = f"sample {row}, column {column.name!r}" if where is None else where(row)
-            return undecodable(named, single)
+            return undecodable_error(named, single)
     return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
 
 
-def undecodable(where: str, error: Exception) -> DecodeError:
+def undecodable_error(where: str, error: Exception) -> DecodeError:
     """Return the error for a value that cannot be decoded; `where` names its sample and column."""
     reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
     return DecodeError(f"{where}: {reason}")

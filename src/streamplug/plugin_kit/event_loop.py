@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
-from streamplug.plugin_kit.blocks import BLOCK, GLANCE, Pieces, write
+from streamplug.plugin_kit.blocks import BLOCK, MAX_UNWRITTEN_SECONDS, Pieces, write
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
 from streamplug.plugin_kit.preallocate import reserve
 from streamplug.types import Buffer
@@ -50,7 +50,7 @@ def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) 
 
 
 def store(
-    scope: Scope, loop: Any, make: Callable[[Incoming], Coroutine[Any, Any, Any]], path: Path
+    scope: Scope, loop: Any, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path
 ) -> Any:
     """Return what a coroutine returns that writes to a file; this thread stores what it writes.
 
@@ -62,7 +62,7 @@ def store(
         OSError: If the file cannot be written.
         BaseException: What the coroutine raised; if it wrote nothing before, there is no file.
     """
-    incoming = Incoming()
+    incoming = IncomingFile()
     with _running(scope, loop, lambda: make(incoming)) as ended:
         ended.add_done_callback(lambda _: incoming.end())
         try:
@@ -79,7 +79,7 @@ def store(
         return ended.result()
 
 
-class Incoming(io.RawIOBase):
+class IncomingFile(io.RawIOBase):
     """A file that a coroutine writes to, for another thread to take what was written.
 
     Attributes:
@@ -118,7 +118,10 @@ class Incoming(io.RawIOBase):
     def take(self) -> Sequence[Buffer]:
         """Wait for bytes and return them; none at the end."""
         with self._changed:
-            while not self._changed.wait_for(self._enough, GLANCE) and not self._pieces.size:
+            while (
+                not self._changed.wait_for(self._enough, MAX_UNWRITTEN_SECONDS)
+                and not self._pieces.size
+            ):
                 pass
             pieces = self._pieces.take(everything=self._ended)
             self._changed.notify_all()

@@ -18,7 +18,7 @@ from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces.storage import Storage
 from streamplug.plugin_kit.cancellation import Scope, current
 from streamplug.plugin_kit.error_mapping import status_of, storage_error
-from streamplug.plugin_kit.event_loop import Incoming, run, store, together
+from streamplug.plugin_kit.event_loop import IncomingFile, run, store, together
 from streamplug.types import Buffer, ObjectInfo
 
 _PART = ".streamplug-"
@@ -34,7 +34,7 @@ _VERSIONS = (
     *("modified", "created"),
 )
 
-_READING = ("read_parts", "read_ranges", "cat_ranges")
+_READING = ("read_many", "read_ranges", "cat_ranges")
 
 _opening = threading.Lock()
 _live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
@@ -154,17 +154,17 @@ class FsspecStorage(Storage):
             return [_bytes(next(found)) if stop > start else b"" for start, stop in ranges]
 
     @property
-    def joins(self) -> bool:
+    def supports_read_many(self) -> bool:
         order = type(self).__mro__
         first = {
             name: next(at for at, c in enumerate(order) if name in vars(c)) for name in _READING
         }
         # A class that overrides how an object is read must be asked in that way.
-        return self.asynchronous and first["read_parts"] == min(first.values())
+        return self.asynchronous and first["read_many"] == min(first.values())
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        if not self.joins:
-            return super().read_parts(parts)
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        if not self.supports_read_many:
+            return super().read_many(parts)
         found = self.cat_parts(parts)
         return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
 
@@ -215,7 +215,7 @@ class FsspecStorage(Storage):
         """Run a coroutine on the file system's loop; it ends when nobody waits for it."""
         return run(self.filesystem().loop, make)
 
-    def store(self, make: Callable[[Incoming], Coroutine[Any, Any, Any]], path: Path) -> Any:
+    def store(self, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path) -> Any:
         """Run a coroutine on the file system's loop; this thread stores what it writes to its file.
 
         An exception before anything was written leaves no file.

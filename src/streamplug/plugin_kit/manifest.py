@@ -1,6 +1,6 @@
 """Small files that together are the data file of a shard, which is stored nowhere as one.
 
-What they are stands in a file of the role `BUNDLE_ROLE`, all numbers little-endian::
+What they are stands in a file of the role `MANIFEST_ROLE`, all numbers little-endian::
 
     8 bytes     89 62 75 6e 64 6c 65 01
     uint32      1 if there are labels, else 0
@@ -24,7 +24,7 @@ import numpy as np
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.types import Buffer, Bytes1D, Int64
 
-BUNDLE_ROLE = "files"
+MANIFEST_ROLE = "files"
 """The role of the file that says which files a shard consists of."""
 
 _MAGIC = b"\x89bundle\x01"
@@ -33,7 +33,7 @@ _I64 = np.dtype("<i8")
 
 
 @dataclass(frozen=True)
-class Bundle:
+class ShardManifest:
     """The files of a shard, each of which is a sample.
 
     Attributes:
@@ -49,7 +49,9 @@ class Bundle:
     labels: Int64 | None
 
     @classmethod
-    def of(cls, names: Sequence[str], sizes: Sequence[int], labels: Sequence[int] | None) -> Bundle:
+    def of(
+        cls, names: Sequence[str], sizes: Sequence[int], labels: Sequence[int] | None
+    ) -> ShardManifest:
         """Return the bundle of some files.
 
         Raises:
@@ -104,7 +106,7 @@ class Bundle:
         )
 
     @classmethod
-    def unpack(cls, data: Bytes1D | Buffer, samples: int, size: int) -> Bundle:
+    def unpack(cls, data: Bytes1D | Buffer, samples: int, size: int) -> ShardManifest:
         """Return what is in a file.
 
         Args:

@@ -8,11 +8,11 @@ from typing import Any
 
 from streamplug.errors import ConfigError
 
-Kinds = Mapping[str, type | tuple[type, ...]]
+OptionTypes = Mapping[str, type | tuple[type, ...]]
 """The type of each option, or several types that will do."""
 
 
-def check_options(what: str, options: Mapping[str, Any], known: Kinds) -> None:
+def check_options(what: str, options: Mapping[str, Any], known: OptionTypes) -> None:
     """Refuse options of unknown name or wrong type; None stands for the default of any.
 
     Args:

@@ -6,14 +6,14 @@ import io
 from abc import abstractmethod
 from typing import BinaryIO, ClassVar, Protocol
 
-from streamplug.interfaces.compression import Compression, damaged, too_large
+from streamplug.interfaces.compression import Compression, damaged, too_large_error
 from streamplug.types import Buffer
 
 _READ = 1 << 16
 _STEP = 1 << 20
 
 
-class Decoder(Protocol):
+class FrameDecoder(Protocol):
     """What decompresses one frame; `bz2.BZ2Decompressor` is the model."""
 
     @property
@@ -32,7 +32,7 @@ class Decoder(Protocol):
         """Take more input and return about `max_length` bytes of output at most."""
 
 
-class IncrementalCompression(Compression):
+class StreamingCompression(Compression):
     """A compression that decompresses in pieces, so that data cannot outgrow its bound.
 
     Attributes:
@@ -44,7 +44,7 @@ class IncrementalCompression(Compression):
     concatenated: ClassVar[bool] = True
 
     @abstractmethod
-    def decoder(self) -> Decoder:
+    def make_decoder(self) -> FrameDecoder:
         """Return a new decoder, ready for the start of a frame."""
 
     def decompress(self, data: Buffer, *, max_size: int) -> bytes:
@@ -56,13 +56,13 @@ class IncrementalCompression(Compression):
     def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
         """Decompress from one open file to another, and return the number of bytes written."""
         size = 0
-        decoder, data = self.decoder(), source.read(_READ)
+        decoder, data = self.make_decoder(), source.read(_READ)
         while True:
             # One byte beyond the bound tells data that fills it from data that breaks it.
             chunk = self._step(decoder, data, min(max_size - size + 1, _STEP))
             size += len(chunk)
             if size > max_size:
-                raise too_large(self.suffix, max_size)
+                raise too_large_error(self.suffix, max_size)
             target.write(chunk)
             if decoder.eof:
                 data = decoder.unused_data or source.read(_READ)
@@ -76,13 +76,13 @@ class IncrementalCompression(Compression):
             else:
                 data = b""
 
-    def _step(self, decoder: Decoder, data: bytes, max_length: int) -> bytes:
+    def _step(self, decoder: FrameDecoder, data: bytes, max_length: int) -> bytes:
         try:
             return decoder.decompress(data, max_length=max_length)
         except self.errors as error:
             raise damaged(self.suffix, error) from error
 
-    def _next_decoder(self) -> Decoder:
+    def _next_decoder(self) -> FrameDecoder:
         if not self.concatenated:
             raise damaged(self.suffix, "bytes follow its end")
-        return self.decoder()
+        return self.make_decoder()

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import Index
-from streamplug.interfaces import ShardHead, ShardInfo
+from streamplug.interfaces import ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
 from streamplug.read.early import Early
 from streamplug.transfer.range_reader import RangeStore
@@ -42,7 +42,7 @@ Naming: TypeAlias = Callable[[ShardInfo], AbstractContextManager[None]]
 
 
 _Wanted: TypeAlias = "tuple[ShardInfo, Int64]"
-_Found: TypeAlias = "dict[int, tuple[ShardHead, Early]]"
+_Found: TypeAlias = "dict[int, tuple[ShardHeader, Early]]"
 
 
 def unnamed(_: ShardInfo) -> AbstractContextManager[None]:
@@ -74,14 +74,14 @@ class Heads:
     def __init__(self, index: Index, store: RangeStore) -> None:
         self._index, self._store = index, store
         self._lock = RLock()  # the collector may end a loop, which asks for more, while it is held
-        self._kept: OrderedDict[int, tuple[ShardHead, int]] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[ShardHeader, int]] = OrderedDict()
         self._claims: dict[int, Event] = {}
         self._bytes = 0
         self._luck = _LUCK
 
     def of(
         self, wanted: Sequence[_Wanted], naming: Naming = unnamed
-    ) -> list[tuple[ShardHead, Early]]:
+    ) -> list[tuple[ShardHeader, Early]]:
         """Return heads, and what came with each: that may be bytes of samples.
 
         Args:
@@ -160,15 +160,15 @@ class Heads:
 
     def _asked(self, info: ShardInfo, rows: Int64) -> _Asked:
         format_ = self._index.schema(info.number).format
-        wanted = format_.head_range(info)
+        wanted = format_.header_range(info)
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
         place = np.array([wanted], np.int64)
-        guess = self._guess(info, rows) if format_.head_role == "data" else None
+        guess = self._guess(info, rows) if format_.header_role == "data" else None
         if guess is None or not self._stake(guess[1]):
-            return _Asked(info, format_.head_role, place, place, 0)
+            return _Asked(info, format_.header_role, place, place, 0)
         spans = coalesced(np.concatenate([place, guess[0]]), GAP)
-        return _Asked(info, format_.head_role, place, spans, guess[1])
+        return _Asked(info, format_.header_role, place, spans, guess[1])
 
     def _arrived(self, asked: _Asked, parts: Callable[[], list[Bytes1D]]) -> Early:
         try:
@@ -179,11 +179,11 @@ class Heads:
         # The head alone may do, or tell what is wrong.
         return Early(asked.place, self._store.read(asked.info.files[asked.role].raw, asked.place))
 
-    def _open(self, info: ShardInfo, early: Early, asked: _Asked) -> ShardHead:
+    def _open(self, info: ShardInfo, early: Early, asked: _Asked) -> ShardHeader:
         schema = self._index.schema(info.number)
         [data] = early.cut(asked.place)
         try:
-            head = schema.format.open_head(info, data, schema.columns)
+            head = schema.format.open_header(info, data, schema.columns)
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
         with self._lock:
@@ -199,7 +199,7 @@ class Heads:
         None if that is not worth a guess: where it is wrong, all was fetched in vain.
         """
         schema = self._index.schema(info.number)
-        likely = schema.format.likely_ranges(info, rows, schema.columns) if len(rows) else None
+        likely = schema.format.estimate_ranges(info, rows, schema.columns) if len(rows) else None
         if likely is None:
             return None
         likely = np.clip(likely, 0, info.files["data"].raw.bytes)

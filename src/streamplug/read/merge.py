@@ -40,7 +40,7 @@ class _Mixed(list[Any]):
         super().__init__([None] * count)
         self._parts = parts
         for places, column, values in parts:
-            for to, value in zip(places.tolist(), column.encoding.split(values)):
+            for to, value in zip(places.tolist(), column.encoding.unbatch(values)):
                 self[to] = value
 
     def __getitem__(self, at: Any) -> Any:

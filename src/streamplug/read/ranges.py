@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Index
-from streamplug.interfaces import Column, ShardHead, ShardInfo, ShardReader
+from streamplug.interfaces import Column, ShardHeader, ShardInfo, ShardReader
 from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.early import Early
 from streamplug.read.heads import GAP, NO_ROWS, Heads, Naming, unnamed
@@ -45,7 +45,7 @@ class RangeShards:
     """Reads the shards of one stream by ranges.
 
     Attributes:
-        joins: Whether the bytes of several shards can be asked for at once.
+        supports_read_many: Whether the bytes of several shards can be asked for at once.
     """
 
     def __init__(self, index: Index, store: RangeStore, columns: Sequence[str] | None) -> None:
@@ -61,7 +61,7 @@ class RangeShards:
         """
         self._index = index
         self._store = store
-        self.joins = store.joins
+        self.supports_read_many = store.supports_read_many
         self._memory = self._new_memory()
         self._wanted = [Wanted(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
@@ -82,11 +82,11 @@ class RangeShards:
         schema = self._index.schemas[number]
         for shard in np.flatnonzero(self._index.schema_of == number)[:1]:
             info = self._index.shard(int(shard))
-            needed = {"data", schema.format.head_role}
+            needed = {"data", schema.format.header_role}
             if schema.compression is not None or not needed <= info.files.keys():
                 why = f"is compressed ({schema.compression})"
                 advice = "write the data set without compression"
-            elif schema.format.head_range(info) is None:
+            elif schema.format.header_range(info) is None:
                 why = f"has a format, {schema.entry.get('format', type(schema.format).__name__)!r}, that can be read only as a whole"  # noqa: E501
                 advice = "write the data set in another format, such as mds"
             else:
@@ -224,7 +224,7 @@ class RangeShards:
             with naming(info):
                 piece.add(left.some, left.ranges, left.spans, _parts(parts, piece, left))
 
-    def _taken_early(self, info: ShardInfo, piece: Piece, head: ShardHead, early: Early) -> _Left:
+    def _taken_early(self, info: ShardInfo, piece: Piece, head: ShardHeader, early: Early) -> _Left:
         """Take what came with the head of a piece's shard; return what is still to be had."""
         ranges = head.byte_ranges(piece.rows)
         self._check_bounds(piece, ranges, info.files["data"].raw.bytes)
@@ -291,7 +291,7 @@ class _RangeReader(ShardReader):
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index], np.int64), columns)
         split = zip(columns, values)
-        return {column.name: column.encoding.split(found)[0] for column, found in split}
+        return {column.name: column.encoding.unbatch(found)[0] for column, found in split}
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         return self._shards.take(self._info, rows, columns)

@@ -110,7 +110,9 @@ class Reader:
 
     def _hauls(self, pieces: Iterable[Piece]) -> list[Haul]:
         each = ((self._pieces_of(piece), piece) for piece in pieces)
-        return hauls((shards if shards.joins else piece, piece) for shards, piece in each)
+        return hauls(
+            (shards if shards.supports_read_many else piece, piece) for shards, piece in each
+        )
 
     def weight(self, need: int | Haul) -> int:
         """Return about how many bytes a need has."""
@@ -199,7 +201,7 @@ class Reader:
         try:
             read = shard.row
             if read is None:
-                read = shard.row = shard.reader.row_of(shard.columns)
+                read = shard.row = shard.reader.row_reader(shard.columns)
             return read(row)
         except DataError as error:
             return self._again(
@@ -215,7 +217,7 @@ class Reader:
         out: list[Sample] = [{}] * len(ids)
         for shard, places, values in self._taken(ids):
             names = [column.name for column in shard.columns]
-            split = [c.encoding.split(v) for c, v in zip(shard.columns, values)]
+            split = [c.encoding.unbatch(v) for c, v in zip(shard.columns, values)]
             samples = samples_of(names, split)
             if places is None:
                 return samples

@@ -47,7 +47,7 @@ class Wanted:
 
     def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
         self.columns = tuple(c for c in schema.columns if columns is None or c.name in columns)
-        self.layout = schema.format.layout(schema.columns)
+        self.layout = schema.format.multi_shard_reader(schema.columns)
         # Encodings of one spec and class decode alike, by one decoder.
         same = ((c.name, c.spec, type(c.encoding)) for c in schema.columns)
         several = self.layout is None or len(schema.format.roles) > 1

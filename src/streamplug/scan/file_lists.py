@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, StreamplugError
 from streamplug.index.basename import safe_basename
-from streamplug.interfaces import Format, ListedFile, Storage
+from streamplug.interfaces import FileListEntry, Format, Storage
 from streamplug.plugin.location import is_url
 from streamplug.scan.glob import FileSet, is_glob
 from streamplug.scan.listing import Found
@@ -31,7 +31,7 @@ class Claims:
     """
 
     where: str = ""
-    files: Mapping[str, ListedFile] = field(default_factory=dict)
+    files: Mapping[str, FileListEntry] = field(default_factory=dict)
 
     def marks(self) -> list[str]:
         """Return what tells these claims from others; nothing where there are none."""
@@ -79,13 +79,15 @@ def resolved(
         StorageError: If it cannot be had.
     """
     if files.whole:
-        for name in format_.lists():
+        for name in format_.file_list_names():
             try:
                 return _read(storage, files.root, name, format_, retries)
             except NotFound:
                 continue
         return files, Claims()
-    lists = [part for part in files.parts if part and not is_glob(part) and format_.is_list(part)]
+    lists = [
+        part for part in files.parts if part and not is_glob(part) and format_.is_file_list(part)
+    ]
     if not lists:
         return files, Claims()
     if len(files.parts) > 1:
@@ -102,14 +104,14 @@ def _read(
     where = storage.url_of(name)
     content = retrying(lambda: storage.read(name), retries)
     try:
-        listed = format_.listed(name, content)
+        listed = format_.parse_file_list(name, content)
     except StreamplugError as error:
         raise type(error)(f"{where}: {error}") from error
     if listed is None:
         raise ConfigError(
             f"{where} is no list of files that this format knows; for a data set, name its directory"
         )
-    claims: dict[str, ListedFile] = {}
+    claims: dict[str, FileListEntry] = {}
     keys = [_key(each.name, storage.url, where) for each in listed]
     for key, each in zip(keys, listed):
         first = claims.setdefault(key, each)
@@ -123,7 +125,7 @@ def _read(
     return FileSet(root, tuple(keys)), Claims(where, claims)
 
 
-def _said(file: ListedFile) -> str:
+def _said(file: FileListEntry) -> str:
     size = "" if file.size is None else f" in {file.size} bytes"
     return f"{file.samples} samples{size}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME, index_bytes
-from streamplug.interfaces import Format, SetFiles, Storage
+from streamplug.interfaces import DatasetFiles, Format, Storage
 from streamplug.scan.file_lists import ListInsteadError
 from streamplug.scan.listing import stat_files
 from streamplug.transfer.retry import retrying
@@ -24,7 +24,10 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
         storage: Where the set lies.
         retries: How often a failed request is tried again.
     """
-    if type(format_).foreign is Format.foreign and type(format_).listed is Format.listed:
+    if (
+        type(format_).import_index is Format.import_index
+        and type(format_).parse_file_list is Format.parse_file_list
+    ):
         return None
 
     def translate(data: bytes) -> bytes:
@@ -36,9 +39,9 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
             return data
         where = storage.url_of(INDEX_NAME)
         try:
-            if format_.listed(INDEX_NAME, data) is not None:
+            if format_.parse_file_list(INDEX_NAME, data) is not None:
                 raise ListInsteadError(f"{where} is a list of files")
-            entries = format_.foreign(document, _Files(storage, retries))
+            entries = format_.import_index(document, _Files(storage, retries))
         except ListInsteadError:
             raise
         except NotFound as error:  # or it would seem that there is no index.json
@@ -54,7 +57,7 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
     return translate
 
 
-class _Files(SetFiles):
+class _Files(DatasetFiles):
     def __init__(self, storage: Storage, retries: int) -> None:
         self._storage, self._retries = storage, retries
 

@@ -62,7 +62,7 @@ def scan_index(
         DataError: If a file is damaged.
     """
     format_: Format = make("format", format)
-    endings = format_.endings()
+    endings = format_.file_suffixes()
     files = file_set(location, lambda name: is_file(name, format_))
     storage, near = open_storage(files.root, storage_options), local_path(files.root)
     if storage.exists(INDEX_NAME) and not exist_ok:

@@ -59,7 +59,7 @@ def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None
 
 def is_file(location: str, format_: Format) -> bool:
     """Say whether a location is a data file, or a list of such, rather than a directory."""
-    return raw_name(location, format_.endings()) is not None or format_.is_list(location)
+    return raw_name(location, format_.file_suffixes()) is not None or format_.is_file_list(location)
 
 
 def find_files(

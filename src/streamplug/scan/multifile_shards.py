@@ -12,7 +12,7 @@ import xxhash
 from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileSelection, Storage
-from streamplug.plugin_kit.manifest import Bundle
+from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
 from streamplug.scan.listing import check_no_links
 from streamplug.transfer.file_lock import STATE_DIR
@@ -109,7 +109,7 @@ def _meant(key: str, part: str) -> bool:
     return not part or key == part or key.startswith(f"{part.rstrip('/')}/")
 
 
-def bundles(files: Sequence[ObjectInfo], chosen: FileSelection) -> Iterator[Bundle]:
+def bundles(files: Sequence[ObjectInfo], chosen: FileSelection) -> Iterator[ShardManifest]:
     """Yield bundles of the files that were chosen, in their order."""
     labels = chosen.labels
     first = size = 0
@@ -117,7 +117,7 @@ def bundles(files: Sequence[ObjectInfo], chosen: FileSelection) -> Iterator[Bund
         more = files[number].size if number >= 0 else _MOST_BYTES + 1
         if place > first and (place - first == _MOST_FILES or size + more > _MOST_BYTES):
             some = [files[each] for each in chosen.numbers[first:place]]
-            yield Bundle.of(
+            yield ShardManifest.of(
                 [each.key for each in some],
                 [each.size for each in some],
                 None if labels is None else labels[first:place],

@@ -15,7 +15,7 @@ from streamplug.errors import CorruptShardError, NotFound, StorageError, Streamp
 from streamplug.index import Index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.manifest import BUNDLE_ROLE, Bundle
+from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import BUNDLES
 from streamplug.transfer.disk_errors import local_errors
 from streamplug.transfer.pool import run_all
@@ -49,7 +49,7 @@ class _Files:
         ends: Where each ends.
     """
 
-    def __init__(self, folder: str, bundle: Bundle) -> None:
+    def __init__(self, folder: str, bundle: ShardManifest) -> None:
         """Take a bundle, whose names are below a folder.
 
         Raises:
@@ -118,13 +118,13 @@ class _Bundled(Storage):
             self._shards = {names[number]: number for number in range(len(self._index))}
         return self._shards.get(key)
 
-    def _bundle(self, shard: int) -> Bundle:
+    def _bundle(self, shard: int) -> ShardManifest:
         info = self._index.shard(shard)
-        name = info.files[BUNDLE_ROLE].raw.basename
+        name = info.files[MANIFEST_ROLE].raw.basename
         made = None if self._derived is None else self._derived / name
         with local_errors(made or Path()):
             data = made.read_bytes() if made and made.exists() else self._storage.read(name)
-        return Bundle.unpack(data, info.samples, info.files["data"].raw.bytes)
+        return ShardManifest.unpack(data, info.samples, info.files["data"].raw.bytes)
 
     def url_of(self, key: str) -> str:
         try:

@@ -24,7 +24,7 @@ from streamplug.errors import DataError, StorageError
 from streamplug.index import index_bytes
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.registry import make
-from streamplug.plugin_kit.manifest import BUNDLE_ROLE
+from streamplug.plugin_kit.manifest import MANIFEST_ROLE
 from streamplug.scan.file_lists import Claims, check_found, resolved
 from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import Found, find_files
@@ -88,7 +88,7 @@ class Deriver:
         if self._format.bundles:
             return self._of_bundles(files, base)
         files, claims = resolved(self._storage, files, self._format, self._retries)
-        found = find_files(self._storage, files, self._format.endings(), self._retries)
+        found = find_files(self._storage, files, self._format.file_suffixes(), self._retries)
         check_found(claims, found, self._storage)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
@@ -117,11 +117,11 @@ class Deriver:
 
     def _bundle(self, tree: Tree, mark: str, base: Path, path: Path) -> None:
         with errors_of(self._storage.url):
-            chosen = self._format.chosen([each.key for each in tree.files])
+            chosen = self._format.select_files([each.key for each in tree.files])
         _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
         entries = []
         for number, bundle in enumerate(bundles(tree.files, tree.repeated(chosen))):
-            name, content = f"{mark}/{number:05d}.{BUNDLE_ROLE}", bundle.pack()
+            name, content = f"{mark}/{number:05d}.{MANIFEST_ROLE}", bundle.pack()
             (path.parent / mark).mkdir(exist_ok=True)
             _keep(base, path.parent / name, content)
             data = {"basename": f"{BUNDLES}{number:05d}", "bytes": int(bundle.sizes.sum())}
@@ -131,14 +131,14 @@ class Deriver:
                     **chosen.entry,
                     "compression": None,
                     "raw_data": {**data, "hashes": {}},
-                    f"raw_{BUNDLE_ROLE}": {
+                    f"raw_{MANIFEST_ROLE}": {
                         "basename": name,
                         "bytes": len(content),
                         "hashes": digest,
                     },
                     "samples": len(bundle),
                     "zip_data": None,
-                    f"zip_{BUNDLE_ROLE}": None,
+                    f"zip_{MANIFEST_ROLE}": None,
                 }
             )
         _keep(base, path, index_bytes(entries, {}))
@@ -226,12 +226,12 @@ class Deriver:
                 examples.append(file.stored.key)
         plain = list(kinds.values())
         try:
-            united = self._format.united(plain)
+            shared = self._format.merge_entries(plain)
         except DataError as error:
             both = " and ".join(self._apart(plain, examples))
             raise type(error)(f"{self._storage.url}: {both}: {error}") from error
         return [
-            {**united, "compression": each["shared"]["compression"], **each["own"]} for each in said
+            {**shared, "compression": each["shared"]["compression"], **each["own"]} for each in said
         ]
 
     def _apart(self, kinds: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
@@ -239,7 +239,7 @@ class Deriver:
         for later in range(1, len(kinds)):
             for earlier in range(later):
                 try:
-                    self._format.united([kinds[earlier], kinds[later]])
+                    self._format.merge_entries([kinds[earlier], kinds[later]])
                 except DataError:
                     return [names[earlier], names[later]]
         return list(names[:1])

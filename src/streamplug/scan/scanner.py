@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
-from streamplug.interfaces import Compression, Format, ScanFile, Scanned, Storage
+from streamplug.interfaces import Compression, Format, ScanResult, ScanSource, Storage
 from streamplug.plugin.registry import make, needed_by
 from streamplug.scan.listing import Found
 from streamplug.transfer.disk_errors import local_errors
@@ -44,7 +44,7 @@ class Looked:
         size: Bytes of the raw file.
     """
 
-    scanned: Scanned
+    scanned: ScanResult
     size: int
 
 
@@ -75,7 +75,7 @@ def look_through(
 @contextmanager
 def _opened(
     found: Found, storage: Storage, near: Path | None, retries: int, url: str
-) -> Iterator[ScanFile]:
+) -> Iterator[ScanSource]:
     name, size = found.stored.key, found.stored.size
     folder_of = _Folder(storage, name.rpartition("/")[0], retries)
     if found.compression is None and near is not None:
@@ -132,7 +132,7 @@ class _Sparing(io.FileIO):
 
 
 @contextmanager
-def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanFile]:
+def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanSource]:
     with local_errors(path), path.open("rb") as stream:
         if not stream.seek(0, 2):
             yield _Near(b"", name, folder)
@@ -155,21 +155,21 @@ class _Folder:
             return None
 
 
-class _Near(ScanFile):
+class _Near(ScanSource):
     """A file on this machine."""
 
     def __init__(self, map_: mmap.mmap | bytes, name: str, folder: _Folder) -> None:
         self.name, self.size = name, len(map_)
         self._map, self._folder = map_, folder
 
-    def beside(self, name: str) -> bytes | None:
+    def read_sibling(self, name: str) -> bytes | None:
         return self._folder.read(name)
 
     def read(self, start: int, stop: int) -> bytes:
         return self._map[start:stop]
 
 
-class _Far(ScanFile):
+class _Far(ScanSource):
     """A file elsewhere, read in pieces: large ones where it is read through, small ones where not."""
 
     def __init__(self, storage: Storage, key: str, name: str, size: int, folder: _Folder) -> None:
@@ -186,7 +186,7 @@ class _Far(ScanFile):
             at = 0
         return self._data[at : at + stop - start]
 
-    def read_many(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
+    def read_blocks(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
         ranges = [(start, min(start + size, self.size)) for start in starts]
         found: list[bytes] = []
         for first in range(0, len(ranges), _AT_ONCE):
@@ -197,7 +197,7 @@ class _Far(ScanFile):
         read = self._storage.read_ranges
         return map(bytes, retrying(lambda: read(self._key, ranges), self._retries))
 
-    def beside(self, name: str) -> bytes | None:
+    def read_sibling(self, name: str) -> bytes | None:
         return self._folder.read(name)
 
     def _fetch(self, start: int, stop: int) -> None:

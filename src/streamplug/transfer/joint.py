@@ -65,7 +65,7 @@ class Joint:
         files = [self._wanted[place] for place in self._missing]
         requests = [(file.basename, *each) for file, ranges in files for each in ranges]
         try:
-            came = iter(self._storage.read_parts(requests))
+            came = iter(self._storage.read_many(requests))
         except StorageError as error:  # nothing came
             came = iter([error] * len(requests))
         for place, (file, ranges) in zip(self._missing, files):

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from streamplug.interfaces.callback import (
-    Cached,
+    CacheHit,
     Callback,
     Event,
-    Evicted,
-    Fetched,
-    Healed,
-    Ranged,
-    Retried,
+    RangesRead,
+    RequestRetried,
+    ShardDownloaded,
+    ShardEvicted,
+    ShardRepaired,
+    Stalled,
     Stats,
-    Waited,
 )
 from streamplug.types import Int64, World
 
@@ -44,13 +44,17 @@ CELLS = (1 + _PROCESSES) * len(_NAMES)
 
 _ONE = ""
 _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
-    Fetched: {"downloads": _ONE, "downloaded_bytes": "bytes", "download_seconds": "seconds"},
-    Cached: {"cache_hits": _ONE},
-    Ranged: {"range_requests": "requests", "ranged_bytes": "bytes"},
-    Retried: {"retries": _ONE},
-    Evicted: {"evictions": _ONE, "evicted_bytes": "bytes"},
-    Healed: {"heals": _ONE},
-    Waited: {"wait_seconds": "seconds"},
+    ShardDownloaded: {
+        "downloads": _ONE,
+        "downloaded_bytes": "bytes",
+        "download_seconds": "seconds",
+    },
+    CacheHit: {"cache_hits": _ONE},
+    RangesRead: {"range_requests": "requests", "range_bytes": "bytes"},
+    RequestRetried: {"retries": _ONE},
+    ShardEvicted: {"evictions": _ONE, "evicted_bytes": "bytes"},
+    ShardRepaired: {"repairs": _ONE},
+    Stalled: {"wait_seconds": "seconds"},
 }
 """What an event adds to which counts: one of its attributes, or one."""
 
@@ -144,7 +148,7 @@ class Observer:
     def attach(self, urls: Sequence[str]) -> None:
         """Tell the callbacks where the streams of the data set lie."""
         for number, callback in enumerate(self._callbacks):
-            self._guarded(number, callback.attached, self.counters.totals, urls, self.place)
+            self._guarded(number, callback.on_attach, self.counters.totals, urls, self.place)
 
     def emit(self, event: Event) -> None:
         """Count an event and tell the callbacks."""
@@ -170,7 +174,7 @@ class Observer:
         """Time a block that waits for a shard."""
         began = time.monotonic()
         yield
-        self.emit(Waited(shard, file, time.monotonic() - began))
+        self.emit(Stalled(shard, file, time.monotonic() - began))
 
 
 # -- what a thread does, and for whom ---------------------------------------------------
@@ -232,7 +236,7 @@ def retried(cause: str, pause: float) -> None:
     task = _current.task
     if task is not None:
         task.retries += 1
-        emit(Retried(task.url, cause, pause))
+        emit(RequestRetried(task.url, cause, pause))
 
 
 @contextmanager
@@ -242,7 +246,7 @@ def fetching(url: str, size: int) -> Iterator[None]:
     task = Task(outer.observer if outer else None, url)
     with helping(task):
         yield
-    emit(Fetched(url, size, time.monotonic() - began, 1 + task.retries))
+    emit(ShardDownloaded(url, size, time.monotonic() - began, 1 + task.retries))
 
 
 @contextmanager
@@ -255,4 +259,4 @@ def ranging(
         yield
     if observer is not None:
         size = sum(stop - start for start, stop in ranges)
-        observer.emit(Ranged(url, len(ranges), size, time.monotonic() - began))
+        observer.emit(RangesRead(url, len(ranges), size, time.monotonic() - began))

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamplug.errors import StreamplugError
 from streamplug.interfaces import Storage
-from streamplug.interfaces.callback import Ranged
+from streamplug.interfaces.callback import RangesRead
 from streamplug.transfer.joint import Joint
 from streamplug.transfer.observer import Observer, ranging
 from streamplug.transfer.ranges import PART, read_ranges
@@ -63,9 +63,9 @@ class RangeStore:
         return _whole(ranges, parts)
 
     @property
-    def joins(self) -> bool:
+    def supports_read_many(self) -> bool:
         """Whether `read_many` asks for all at once."""
-        return self.derived is None and self.storage.joins
+        return self.derived is None and self.storage.supports_read_many
 
     def read_many(
         self, wanted: Sequence[tuple[FileInfo, Int64]]
@@ -79,7 +79,11 @@ class RangeStore:
             As they come, the place of a file among `wanted`, and what returns its parts, or raises what
             `read` does.
         """
-        if len(wanted) < 2 or not self.joins or not all(len(ranges) for _, ranges in wanted):
+        if (
+            len(wanted) < 2
+            or not self.supports_read_many
+            or not all(len(ranges) for _, ranges in wanted)
+        ):
             for place, each in enumerate(wanted):
                 yield place, partial(self.read, *each)
             return
@@ -95,7 +99,7 @@ class RangeStore:
         if self.observer is not None:
             size = sum(stop - start for start, stop in requests)
             url = self.storage.url_of(file.basename)
-            self.observer.emit(Ranged(url, len(requests), size, seconds))
+            self.observer.emit(RangesRead(url, len(requests), size, seconds))
 
 
 def _requests(ranges: Int64) -> list[tuple[int, int]]:

@@ -50,13 +50,13 @@ class _Patient(Storage):
         )
 
     @property
-    def joins(self) -> bool:
-        return self._storage.joins
+    def supports_read_many(self) -> bool:
+        return self._storage.supports_read_many
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         return self._arriving(
             " or ".join(sorted({key for key, _, _ in parts})),
-            lambda: self._storage.read_parts(parts),
+            lambda: self._storage.read_many(parts),
             lambda found: sum(len(each) for each in found if not isinstance(each, StorageError)),
         )
 

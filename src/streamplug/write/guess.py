@@ -37,7 +37,7 @@ def guessed_columns(columns: Mapping[str, Any], format_: Format) -> dict[str, st
 
 
 def _guessed(name: str, values: Any, format_: Format) -> str:
-    spec = format_.encoding_of(values)
+    spec = format_.infer_encoding(values)
     if spec is None and len(values):
         spec = _of_values(plain(values))
         if spec is not None and format_.encodings and spec not in format_.encodings:

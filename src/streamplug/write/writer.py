@@ -18,7 +18,7 @@ from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.hashing import chosen_hashes
 from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, index_bytes
-from streamplug.interfaces import Compression, Format, Piece, ShardWriter, WriteSettings
+from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
 from streamplug.transfer.disk_errors import partial_file
@@ -124,7 +124,7 @@ class Writer(Configurable, section="writer"):
             made, WriteSettings(compression, self._hashes, self._limit)
         )
         self._overhead = self._rows.row_overhead
-        self._encode = encoder(made, self._rows.encode_parts, extra_keys)
+        self._encode = encoder(made, self._rows.encode_pieces, extra_keys)
         self._encode_batch = encoder(made, self._rows.encode_batch, extra_keys)
         self._is_oversize_reported = False
         self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
@@ -151,9 +151,9 @@ class Writer(Configurable, section="writer"):
         keep_freed_memory()
 
     def _new_shard(self) -> None:
-        self._parts: list[Piece] = []  # packed
+        self._parts: list[RowPiece] = []  # packed
         self._counted: list[Int64] = []  # sizes of their rows
-        self._loose: list[Piece] = []
+        self._loose: list[RowPiece] = []
         self._sizes: list[int] = []  # of single rows among the loose pieces
         self._count = 0  # of other rows
         self._size = self._rows.base_size

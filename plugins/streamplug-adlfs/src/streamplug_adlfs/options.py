@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 30.0
 ATTEMPTS = 3
 _WHAT = "az storage"
 
-_OWN: Kinds = {
+_OWN: OptionTypes = {
     "anon": bool,
     "connect_timeout": (int, float),
     "endpoint_url": str,
     "read_timeout": (int, float),
 }
-_PASSED_ON: Kinds = {
+_PASSED_ON: OptionTypes = {
     "account_key": str,
     "account_name": str,
     "blocksize": int,

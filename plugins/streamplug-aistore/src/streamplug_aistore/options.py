@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
 _WHAT = "ais storage"
 
-_KNOWN: Kinds = {
+_KNOWN: OptionTypes = {
     "ca_cert": str,
     "connect_timeout": (int, float),
     "endpoint_url": str,

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import brotli
 
-from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 
-class Brotli(IncrementalCompression):
+class Brotli(StreamingCompression):
     """Brotli (``br``, levels 0 to 11)."""
 
     suffix: ClassVar[str] = "br"
@@ -23,7 +23,7 @@ class Brotli(IncrementalCompression):
         stream: bytes = brotli.compress(data, quality=self.level)
         return stream
 
-    def decoder(self) -> Decoder:
+    def make_decoder(self) -> FrameDecoder:
         return _Stream()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task, attempt, packed, what_went_wrong
+from streamplug.interfaces.engine import Task, describe_task_error, pack_task, run_packed_task
 
 _MISSING = "the engine 'dask' needs distributed, in the version that the cluster has: pip install distributed"
 
@@ -41,14 +41,14 @@ class Dask(Engine):
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
         """Call a task for each number; leaving the iterator cancels what is not done."""
-        data = packed(task)
+        data = pack_task(task)
         if not numbers:
             return
         with self._connected() as client:
             from distributed import as_completed
 
             # Not scattered: what is scattered is lost with the worker that has it.
-            calls = client.map(attempt, numbers, task=data, pure=False)
+            calls = client.map(run_packed_task, numbers, task=data, pure=False)
             waiting = dict(zip(calls, numbers))
             try:
                 for call in as_completed(calls, loop=client.loop):
@@ -56,7 +56,7 @@ class Dask(Engine):
                     try:
                         told = call.result()
                     except Exception as error:  # its own, such as workers that were lost over it
-                        raise WriterError(what_went_wrong(number, error)) from error
+                        raise WriterError(describe_task_error(number, error)) from error
                     call.release()
                     if told is not None:
                         raise WriterError(told)

@@ -11,13 +11,13 @@ from streamplug.interfaces import (
     Encoding,
     FileSelection,
     Format,
-    ShardHead,
+    ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
     WriteSettings,
 )
-from streamplug.plugin_kit.manifest import BUNDLE_ROLE, Bundle
+from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.types import Bytes1D
 from streamplug_folder.classes import IMAGES, classed
 from streamplug_folder.reader import FilesHead, FilesReader
@@ -39,8 +39,8 @@ class Folder(Format):
     """
 
     suffix = "files"
-    roles: ClassVar[tuple[str, ...]] = ("data", BUNDLE_ROLE)
-    head_role: ClassVar[str] = BUNDLE_ROLE
+    roles: ClassVar[tuple[str, ...]] = ("data", MANIFEST_ROLE)
+    header_role: ClassVar[str] = MANIFEST_ROLE
     bundles: ClassVar[bool] = True
 
     def __init__(self, kind: str | None = None) -> None:
@@ -55,10 +55,10 @@ class Folder(Format):
         return cls(argument)
 
     @classmethod
-    def endings(cls) -> tuple[str, ...]:
+    def file_suffixes(cls) -> tuple[str, ...]:
         return ()  # so a location without wildcards is a directory
 
-    def chosen(self, names: Sequence[str]) -> FileSelection:
+    def select_files(self, names: Sequence[str]) -> FileSelection:
         entry = {"columns": _KINDS[self._kind], "format": "folder", "version": 2}
         shown = [n for n, name in enumerate(names) if not f"/{name}".count("/.")]
         notes = {}
@@ -84,20 +84,22 @@ class Folder(Format):
         return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
 
     def check(self, samples: int, role: str, size: int) -> None:
-        if role == BUNDLE_ROLE and size < 16 * samples:
+        if role == MANIFEST_ROLE and size < 16 * samples:
             raise InvalidIndexError(f"{size} bytes cannot list {samples} files")
 
     def open(
         self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
     ) -> ShardReader:
         data = files["data"]
-        head = FilesHead(_bundle(files[BUNDLE_ROLE], shard, columns, len(data)))
+        head = FilesHead(_bundle(files[MANIFEST_ROLE], shard, columns, len(data)))
         return FilesReader(head, data)
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
-        return 0, shard.files[BUNDLE_ROLE].raw.bytes
+    def header_range(self, shard: ShardInfo) -> tuple[int, int]:
+        return 0, shard.files[MANIFEST_ROLE].raw.bytes
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
         return FilesHead(_bundle(head, shard, columns, shard.files["data"].raw.bytes))
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
@@ -106,8 +108,8 @@ class Folder(Format):
         )
 
 
-def _bundle(data: Bytes1D, shard: ShardInfo, columns: Sequence[Column], size: int) -> Bundle:
-    bundle = Bundle.unpack(data, shard.samples, size)
+def _bundle(data: Bytes1D, shard: ShardInfo, columns: Sequence[Column], size: int) -> ShardManifest:
+    bundle = ShardManifest.unpack(data, shard.samples, size)
     if bundle.labels is None and any(column.name == "label" for column in columns):
         raise CorruptShardError("its list of files has no labels")
     return bundle

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.interfaces import Column, ShardHead, ShardReader
-from streamplug.plugin_kit.decoding import decoded, undecodable
-from streamplug.plugin_kit.manifest import Bundle
+from streamplug.interfaces import Column, ShardHeader, ShardReader
+from streamplug.plugin_kit.decoding import decoded, undecodable_error
+from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _SLASH = ord("/")
@@ -30,10 +30,10 @@ class _Stored:
         self.starts, self.sizes, self.data = starts, sizes, data
 
 
-class FilesHead(ShardHead):
+class FilesHead(ShardHeader):
     """Knows the files of one shard."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: ShardManifest) -> None:
         """Take which they are."""
         self._bundle = bundle
         self._starts = bundle.ends - bundle.sizes
@@ -123,7 +123,7 @@ class FilesReader(ShardReader):
                 start = starts[index]
                 sample[name] = decode(view[start : start + sizes[index]])
         except Exception as error:
-            raise undecodable(self._head.named(index, name), error) from error
+            raise undecodable_error(self._head.named(index, name), error) from error
         return sample
 
     def _planned(self, column: Column) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 30.0
@@ -14,13 +14,13 @@ _WHAT = "gs storage"
 _ACCESS = ("full_control", "read_only", "read_write")
 _CONSISTENCY = ("md5", "none", "size")
 
-_OWN: Kinds = {
+_OWN: OptionTypes = {
     "anon": bool,
     "connect_timeout": (int, float),
     "read_timeout": (int, float),
     "token": (str, Mapping),
 }
-_PASSED_ON: Kinds = {
+_PASSED_ON: OptionTypes = {
     "access": str,
     "consistency": str,
     "endpoint_url": str,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
 _WHAT = "hdfs storage"
 
-_KNOWN: Kinds = {
+_KNOWN: OptionTypes = {
     "connect_timeout": (int, float),
     "endpoint_url": (str, list, tuple),
     "kerberos": bool,

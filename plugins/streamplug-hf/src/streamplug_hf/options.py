@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
 _WHAT = "hf storage"
 
-_KNOWN: Kinds = {
+_KNOWN: OptionTypes = {
     "connect_timeout": (int, float),
     "endpoint_url": str,
     "max_concurrency": int,

@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 _READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """What a column may hold: other writers store any bytes that they are given, whatever its name."""
@@ -28,7 +28,9 @@ class File(Encoding):
             return self._verified(bytes(value))
         if not isinstance(value, Image.Image):
             kind = self._format
-            raise wrong_type(kind.lower(), f"a PIL image or the bytes of a {kind} file", value)
+            raise wrong_type_error(
+                kind.lower(), f"a PIL image or the bytes of a {kind} file", value
+            )
         out = BytesIO()
         try:
             value.save(out, self._format)

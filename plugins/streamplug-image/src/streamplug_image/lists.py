@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from PIL import Image
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 from streamplug_image.files import JPEG, PNG
 from streamplug_image.pil import PIL
 
@@ -29,7 +29,7 @@ class Images(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (list, tuple)):
-            raise wrong_type(self._name, "a list of images", value)
+            raise wrong_type_error(self._name, "a list of images", value)
         images = [self.image.encode(image) for image in value]
         counts = struct.pack(f"<{len(images) + 1}I", len(images), *map(len, images))
         return b"".join((self._head, counts, *images))

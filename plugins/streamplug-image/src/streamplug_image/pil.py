@@ -8,7 +8,7 @@ from typing import Any
 from PIL import Image, ImageMode
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 _HEAD = struct.Struct("<III")
 _MAX_EMPTY = 1 << 16
@@ -20,7 +20,7 @@ class PIL(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, Image.Image):
-            raise wrong_type("pil", "a PIL image", value)
+            raise wrong_type_error("pil", "a PIL image", value)
         mode = value.mode.encode()
         return _HEAD.pack(*value.size, len(mode)) + mode + value.tobytes()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streamplug.errors import ConfigError, InvalidIndexError
-from streamplug.interfaces import SetFiles
+from streamplug.interfaces import DatasetFiles
 from streamplug_litdata.sizes import whole_sizes
 from streamplug_litdata.specs import FILES, IMAGES, Spec, Stored
 
@@ -43,7 +43,9 @@ def is_index(index: Any) -> bool:
     return isinstance(index, dict) and "chunks" in index and isinstance(index.get("config"), dict)
 
 
-def entries_of(index: Any, spec: str, block: int | None, files: SetFiles) -> list[dict[str, Any]]:
+def entries_of(
+    index: Any, spec: str, block: int | None, files: DatasetFiles
+) -> list[dict[str, Any]]:
     """Return the entries of an index.json of ours.
 
     Args:

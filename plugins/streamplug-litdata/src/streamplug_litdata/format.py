@@ -10,12 +10,12 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
+    DatasetFiles,
     Encoding,
     Format,
-    ScanFile,
-    Scanned,
-    SetFiles,
-    ShardHead,
+    ScanResult,
+    ScanSource,
+    ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
@@ -72,7 +72,7 @@ class LitData(Format):
                 )
         return cls(**options)
 
-    def foreign(self, index: Any, files: SetFiles) -> Sequence[Mapping[str, Any]] | None:
+    def import_index(self, index: Any, files: DatasetFiles) -> Sequence[Mapping[str, Any]] | None:
         if not is_index(index):
             return None
         return entries_of(index, f"litdata:{self._spec}", self._block, files)
@@ -118,12 +118,14 @@ class LitData(Format):
         head = PackedHead if self._layout == "packed" else ItemsHead
         return ItemsReader(data, head(_offsets(data, samples, len(data)), columns))
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int] | None:
+    def header_range(self, shard: ShardInfo) -> tuple[int, int] | None:
         if self._layout == "frames":
             return None
         return 0, 4 if self._block is not None else head_size(shard.samples)
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
         size = shard.files["data"].raw.bytes
         if self._block is not None:
             return self._blocks_head(head, shard.samples, size, columns)
@@ -131,7 +133,7 @@ class LitData(Format):
         kinds = {"packed": PackedHead, "tokens": TokensHead}
         return kinds.get(self._layout, ItemsHead)(offsets, columns)
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         raise ConfigError(
             "chunks of LitData are read by its index.json: name the directory that it is in"
         )

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import CorruptShardError
-from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces import Column, ShardHeader, ShardReader
 from streamplug.interfaces.encoding import windows
 from streamplug.plugin_kit import decoding
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
@@ -201,7 +201,7 @@ def offsets_of(head: Bytes1D, items: int, least: int = 0) -> NDArray[np.uint32]:
     return offsets
 
 
-class ItemsHead(ShardHead):
+class ItemsHead(ShardHeader):
     """Knows where the items of one chunk lie."""
 
     def __init__(self, offsets: NDArray[Any], columns: Sequence[Column]) -> None:
@@ -258,9 +258,9 @@ class ItemsReader(ShardReader):
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index]), columns)
-        return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+        return {c.name: c.encoding.unbatch(v)[0] for c, v in zip(columns, values)}
 
-    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+    def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         with_care = partial(self.row, columns=columns)
         plan = self._head.single(columns)
         if plan is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import wrong_type
+from streamplug.interfaces.encoding import wrong_type_error
 
 _TEXT_FROM = 0x21
 """The first byte from which on a value is JSON; below, it says what kind of value follows."""
@@ -210,6 +210,6 @@ def _encoded(branch: Branch, value: Any) -> Iterator[bytes]:
         return
     children = _children(branch)
     if isinstance(branch, dict) != isinstance(value, dict) or len(value) != len(children):
-        raise wrong_type("tree", f"{type(branch).__name__} of {len(children)}", value)
+        raise wrong_type_error("tree", f"{type(branch).__name__} of {len(children)}", value)
     for number, (name, child) in enumerate(children):
         yield from _encoded(child, value[name if isinstance(branch, dict) else number])

@@ -98,7 +98,7 @@ class FramesReader(ItemsReader):
     def byte_range(self, index: int) -> None:  # type: ignore[override]  # it is not one piece
         return None
 
-    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+    def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         return partial(self.row, columns=columns)
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:

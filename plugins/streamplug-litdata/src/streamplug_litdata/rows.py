@@ -12,7 +12,7 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
-from streamplug.plugin_kit.decoding import undecodable
+from streamplug.plugin_kit.decoding import undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.specs import Options, Spec
@@ -129,9 +129,9 @@ class RowsReader(ShardReader):
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index]), columns)
-        return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+        return {c.name: c.encoding.unbatch(v)[0] for c, v in zip(columns, values)}
 
-    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+    def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         with_care = partial(self.row, columns=columns)
         plan: list[tuple[Any, ...]] = []
         for column in columns:
@@ -164,7 +164,7 @@ class RowsReader(ShardReader):
         values: list[Any] = [None] * len(rows)
         places = np.flatnonzero(known.there[rows])
         some = self._there(rows[places], column, known) if len(places) else []
-        for place, value in zip(places.tolist(), column.encoding.split(some)):
+        for place, value in zip(places.tolist(), column.encoding.unbatch(some)):
             values[place] = value
         return values
 
@@ -184,7 +184,7 @@ class RowsReader(ShardReader):
             try:
                 found.append(column.encoding.decode(memoryview(own.encode(value))))
             except Exception as error:
-                raise undecodable(f"sample {row}, column {column.name!r}", error) from error
+                raise undecodable_error(f"sample {row}, column {column.name!r}", error) from error
         return found
 
     def _column(self, name: str) -> _Column | None:

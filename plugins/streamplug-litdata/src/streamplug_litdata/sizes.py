@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamplug.interfaces import SetFiles
+from streamplug.interfaces import DatasetFiles
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _FRAME_HEAD = 18
 
 
-def whole_sizes(chunks: Sequence[Mapping[str, Any]], packed: str, files: SetFiles) -> list[int]:
+def whole_sizes(chunks: Sequence[Mapping[str, Any]], packed: str, files: DatasetFiles) -> list[int]:
     """Return the bytes of chunks, with their heads, before they were compressed.
 
     Args:

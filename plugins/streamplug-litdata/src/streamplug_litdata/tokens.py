@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import CorruptShardError
-from streamplug.interfaces import Column, Encoding, ShardHead, ShardReader
+from streamplug.interfaces import Column, Encoding, ShardHeader, ShardReader
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import U32, ItemsHead, decoded, head_size
 from streamplug_litdata.values import Vector
@@ -43,7 +43,7 @@ class Block(Vector):
         return Encoding.decode_batch(self, buffer, starts, sizes)
 
 
-class BlocksHead(ShardHead):
+class BlocksHead(ShardHeader):
     """Knows where blocks of tokens lie: one after the other, from the first item on."""
 
     def __init__(self, head: Bytes1D, blocks: int, size: int, step: int) -> None:
@@ -95,7 +95,7 @@ class BlocksReader(ShardReader):
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index]), columns)
-        return {c.name: c.encoding.split(v)[0] for c, v in zip(columns, values)}
+        return {c.name: c.encoding.unbatch(v)[0] for c, v in zip(columns, values)}
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         starts = self._head.byte_ranges(rows)[:, 0]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import gather, slices, wrong_type
-from streamplug.interfaces.vector_column import Vectors
+from streamplug.interfaces.encoding import gather, slices, wrong_type_error
+from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 NUMPY = dict(
@@ -37,7 +37,7 @@ class Float(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (float, int)):
-            raise wrong_type("float", "a float", value)
+            raise wrong_type_error("float", "a float", value)
         return struct.pack("<d", value)
 
     def decode(self, data: memoryview) -> float:
@@ -46,7 +46,7 @@ class Float(Encoding):
         value: float = struct.unpack("<d", data)[0]
         return value
 
-    def split(self, batch: ColumnValues) -> Sequence[Any]:
+    def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 
@@ -57,7 +57,7 @@ class Bool(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (bool, np.bool_)):
-            raise wrong_type("bool", "a bool", value)
+            raise wrong_type_error("bool", "a bool", value)
         return b"\1" if value else b"\0"
 
     def decode(self, data: memoryview) -> bool:
@@ -69,11 +69,11 @@ class Bool(Encoding):
         values: NDArray[Any] = gather(buffer, starts, 1) != 0
         return values
 
-    def split(self, batch: ColumnValues) -> Sequence[Any]:
+    def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 
-class Vector(Encoding, Vectors):
+class Vector(Encoding, VectorColumn):
     """``no_header_numpy:CODE``, ``no_header_tensor:CODE``: a one-dimensional array, and nothing else."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
@@ -82,7 +82,7 @@ class Vector(Encoding, Vectors):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, np.ndarray) or value.dtype != self.item:
-            raise wrong_type("vector", f"an array of {self.item}", value)
+            raise wrong_type_error("vector", f"an array of {self.item}", value)
         if value.ndim != 1:
             raise EncodeError(f"a vector has one dimension, got {value.ndim}")
         return value.tobytes()
@@ -115,11 +115,11 @@ class Array(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, np.ndarray):
-            raise wrong_type("array", "a numpy array", value)
+            raise wrong_type_error("array", "a numpy array", value)
         plain = value.dtype.newbyteorder("<")
         known = [code for code, name in self.codes.items() if np.dtype(f"<{name}") == plain]
         if not known:
-            raise wrong_type("array", "numbers and bools", value)
+            raise wrong_type_error("array", "numbers and bools", value)
         head = struct.pack(
             f"{self._orders[0]}{value.ndim + 2}I", known[-1], value.ndim, *value.shape
         )

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import lz4.frame
 
-from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 
-class LZ4(IncrementalCompression):
+class LZ4(StreamingCompression):
     """LZ4 frames (``lz4``, levels 0 to 16), with a checksum."""
 
     suffix: ClassVar[str] = "lz4"
@@ -24,6 +24,6 @@ class LZ4(IncrementalCompression):
         )
         return frame
 
-    def decoder(self) -> Decoder:
-        decoder: Decoder = lz4.frame.LZ4FrameDecompressor()
+    def make_decoder(self) -> FrameDecoder:
+        decoder: FrameDecoder = lz4.frame.LZ4FrameDecompressor()
         return decoder

@@ -7,7 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from streamplug.interfaces import EagerOrder, Order, ShuffleAlgorithm
+from streamplug.interfaces import ArrayOrder, Order, ShuffleAlgorithm
 from streamplug.types import Int64
 from streamplug_mosaic_shuffles.spans import Spans, cut, deal
 
@@ -19,7 +19,7 @@ class MosaicShuffle(ShuffleAlgorithm):
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> Order:
         ids = self.ids(np.diff(starts), canonical_nodes, seed, epoch, block_size)
-        return EagerOrder(ids, canonical_nodes)
+        return ArrayOrder(ids, canonical_nodes)
 
     @abstractmethod
     def ids(self, sizes: Int64, nodes: int, seed: int, epoch: int, block_size: int) -> Int64:

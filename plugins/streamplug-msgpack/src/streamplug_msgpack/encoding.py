@@ -8,7 +8,7 @@ import msgpack
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
 _ARRAY, _SCALAR, _INTEGER = 1, 2, 3
@@ -63,7 +63,7 @@ class _Packing:
         if type(value) is tuple:
             self.uncertain = True
             return list(value)
-        raise wrong_type("msgpack", "nested plain values and numpy arrays", value)
+        raise wrong_type_error("msgpack", "nested plain values and numpy arrays", value)
 
 
 def _restore(code: int, data: bytes) -> object:

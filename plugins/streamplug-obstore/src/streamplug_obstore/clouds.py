@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError, StorageError
-from streamplug.plugin_kit.options import Kinds
+from streamplug.plugin_kit.options import OptionTypes
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.options import check, exclude, together, transport
 from streamplug_obstore.storage import ObstoreStorage, settings
@@ -18,7 +18,7 @@ from streamplug_obstore.storage import ObstoreStorage, settings
 class _Bucket(ObstoreStorage):
     """A storage whose URL names a bucket (Azure says container), and a prefix in it."""
 
-    own: ClassVar[Kinds] = {}
+    own: ClassVar[OptionTypes] = {}
 
     def __init__(self, url: str, **options: Any) -> None:
         """Describe a location.
@@ -48,7 +48,7 @@ class ObstoreS3(_Bucket):
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or pass storage_options={'anon': True} for "
         "a public bucket"
     )
-    own: ClassVar[Kinds] = {
+    own: ClassVar[OptionTypes] = {
         "addressing_style": str,
         "anon": bool,
         "endpoint_url": str,
@@ -99,7 +99,7 @@ class ObstoreGCS(_Bucket):
         "run 'gcloud auth application-default login', set GOOGLE_APPLICATION_CREDENTIALS, or pass "
         "storage_options={'token': …}, or {'anon': True} for a public bucket"
     )
-    own: ClassVar[Kinds] = {"anon": bool, "endpoint_url": str, "token": (str, Mapping)}
+    own: ClassVar[OptionTypes] = {"anon": bool, "endpoint_url": str, "token": (str, Mapping)}
 
     def __init__(self, url: str, **options: Any) -> None:
         """As for all; `token` is the path of a key file, its content as a dict, or a token."""
@@ -125,7 +125,7 @@ class ObstoreAzure(_Bucket):
         "set AZURE_STORAGE_ACCOUNT_KEY, or pass storage_options, such as {'account_key': …}, or "
         "{'anon': True} for a public container"
     )
-    own: ClassVar[Kinds] = {
+    own: ClassVar[OptionTypes] = {
         "account_key": str,
         "account_name": str,
         "anon": bool,

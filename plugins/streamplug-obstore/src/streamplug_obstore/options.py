@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 30.0
 RETRIES = 3
 RETRY_SECONDS = 60.0
 
-_COMMON: Kinds = {
+_COMMON: OptionTypes = {
     "client_options": Mapping,
     "config": Mapping,
     "connect_timeout": (int, float),
@@ -23,7 +23,7 @@ _COMMON: Kinds = {
 }
 
 
-def check(what: str, options: Mapping[str, Any], own: Kinds) -> dict[str, Any]:
+def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, Any]:
     """Return the options that are given, having refused those that have no meaning.
 
     Args:

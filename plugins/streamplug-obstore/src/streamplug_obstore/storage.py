@@ -134,10 +134,10 @@ class ObstoreStorage(Storage):
         return [_cut(start, stop, starts, parts) for start, stop in ranges]
 
     @property
-    def joins(self) -> bool:
+    def supports_read_many(self) -> bool:
         return True
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         from fsspec.asyn import get_loop
 
         with self._translated(parts[0][0]):
@@ -148,7 +148,7 @@ class ObstoreStorage(Storage):
 
             found = run(get_loop(), partial(together, [partial(one, *part) for part in parts]))
         if any(isinstance(part, Exception) and ignores_ranges(part) for part in found):
-            return super().read_parts(parts)
+            return super().read_many(parts)
         return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
 
     def _part(self, key: str, found: Any) -> Buffer | StorageError:

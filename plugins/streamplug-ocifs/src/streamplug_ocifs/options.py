@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
@@ -17,7 +17,7 @@ ATTEMPTS = 2
 _WHAT = "oci storage"
 _IAM_TYPES = ("api_key", "resource_principal", "instance_principal", "oke_principal")
 
-_KNOWN: Kinds = {
+_KNOWN: OptionTypes = {
     "compartment_id": str,
     "config": (str, Mapping),
     "config_kwargs": Mapping,

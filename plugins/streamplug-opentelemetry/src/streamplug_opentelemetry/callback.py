@@ -9,7 +9,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import MeterProvider
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Callback, Event, Fetched, Stats, Waited
+from streamplug.interfaces import Callback, Event, ShardDownloaded, Stalled, Stats
 from streamplug.types import World
 from streamplug_opentelemetry.totals import totals_of
 
@@ -49,14 +49,14 @@ class OpenTelemetry(Callback):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_provider": None, "_made": None}
 
-    def attached(self, stats: Callable[[], Stats], urls: Sequence[str], place: World) -> None:
+    def on_attach(self, stats: Callable[[], Stats], urls: Sequence[str], place: World) -> None:
         schemes = ",".join(sorted({scheme_of(url) for url in urls}))
         totals_of(self._provider).add(stats, self._with(schemes, place), self)
 
     def on_event(self, event: Event, place: World) -> None:
-        if isinstance(event, Fetched):
+        if isinstance(event, ShardDownloaded):
             self._histograms()[0].record(event.seconds, self._with(scheme_of(event.url), place))
-        elif isinstance(event, Waited):
+        elif isinstance(event, Stalled):
             attributes = {**self._attributes, "streamplug.rank": place.rank}
             self._histograms()[1].record(event.seconds, attributes)
 

@@ -26,11 +26,11 @@ _METRICS: Mapping[str, tuple[str, str, str]] = {
     "download_seconds": ("download.time", "s", "Time that downloads took, added up"),
     "cache_hits": ("cache_hits", "{file}", "Files that were in the cache"),
     "range_requests": ("range_requests", "{request}", "Parts of files asked for"),
-    "ranged_bytes": ("ranged", "By", "Bytes of parts of files"),
+    "range_bytes": ("ranged", "By", "Bytes of parts of files"),
     "retries": ("retries", "{attempt}", "Attempts that failed and were made again"),
     "evictions": ("evictions", "{file}", "Files removed from the cache to make room"),
     "evicted_bytes": ("evicted", "By", "Bytes of files removed from the cache to make room"),
-    "heals": ("heals", "{file}", "Damaged files removed from the cache to come anew"),
+    "repairs": ("repairs", "{file}", "Damaged files removed from the cache to come anew"),
     "wait_seconds": ("wait.time", "s", "Time that iteration waited for bytes, added up"),
 }
 """Name, unit and description, by name in `Stats`."""

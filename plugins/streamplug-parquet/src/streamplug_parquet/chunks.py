@@ -269,7 +269,7 @@ def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
     if len(have) == len(values):
         return batch
     found: list[Any] = [None] * len(values)
-    for place, value in zip(have, column.encoding.split(batch)):
+    for place, value in zip(have, column.encoding.unbatch(batch)):
         found[place] = value
     return found
 
@@ -284,9 +284,9 @@ def decoded_one(column: Column, value: Any, row: int) -> Any:
     try:
         return None if value is None else encoding.decode(value)
     except Exception as error:
-        raise undecodable(column, row, error) from error
+        raise undecodable_error(column, row, error) from error
 
 
-def undecodable(column: Column, row: int, error: Exception) -> DecodeError:
+def undecodable_error(column: Column, row: int, error: Exception) -> DecodeError:
     """Return the error for a value that cannot be decoded."""
-    return decoding.undecodable(f"sample {row}, column {column.name!r}", error)
+    return decoding.undecodable_error(f"sample {row}, column {column.name!r}", error)

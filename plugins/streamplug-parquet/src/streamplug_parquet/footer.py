@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
-from streamplug.interfaces import ScanFile, Scanned
+from streamplug.interfaces import ScanResult, ScanSource
 from streamplug_parquet.thrift import Chunk, chunks_of
 from streamplug_parquet.types import plain, spec_of
 
@@ -20,7 +20,7 @@ _LIKELY = 1 << 16
 _NULL = "null"
 
 
-def scanned(file: ScanFile) -> Scanned:
+def scanned(file: ScanSource) -> ScanResult:
     """Say what a file has, reading nothing but its footer.
 
     Raises:
@@ -45,10 +45,10 @@ def scanned(file: ScanFile) -> Scanned:
         maybe = field.name in missing and not _all_given(field)
         specs[field.name] = f"{spec}?" if maybe else spec
     entry = {"columns": specs, "format": "parquet", "version": 2}
-    return Scanned(metadata.num_rows, entry)
+    return ScanResult(metadata.num_rows, entry)
 
 
-def _footer(file: ScanFile) -> bytes:
+def _footer(file: ScanSource) -> bytes:
     """Return the end of a file, from its footer on or before."""
     if file.size < LEAST:
         raise CorruptShardError(f"it has {file.size} bytes, too few for a Parquet file")
@@ -111,7 +111,7 @@ def _all_given(field: pa.Field) -> bool:
     )
 
 
-def united(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def merge_entries(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the entry of a set, whose files must have the same columns.
 
     Raises:

@@ -10,8 +10,8 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
-    ScanFile,
-    Scanned,
+    ScanResult,
+    ScanSource,
     ShardInfo,
     ShardReader,
     ShardWriter,
@@ -19,7 +19,7 @@ from streamplug.interfaces import (
 )
 from streamplug.types import Bytes1D
 from streamplug_parquet.encodings import ArrowTypes, encoding_of
-from streamplug_parquet.footer import LEAST, scanned, united
+from streamplug_parquet.footer import LEAST, merge_entries, scanned
 from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.writer import ParquetWriter, WriteOptions
 
@@ -66,13 +66,13 @@ class Parquet(Format):
             raise CorruptShardError(f"it has {len(reader)} rows, the index says {shard.samples}")
         return reader
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         return scanned(file)
 
-    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        return united(entries)
+    def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        return merge_entries(entries)
 
-    def encoding_of(self, values: Any) -> str | None:
+    def infer_encoding(self, values: Any) -> str | None:
         return encoding_of(values)
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:

@@ -16,7 +16,7 @@ from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, ShardReader
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.budget import budget
-from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable
+from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable_error
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.thrift import Chunk as Part
 from streamplug_parquet.thrift import chunks_of
@@ -77,7 +77,7 @@ class ParquetReader(ShardReader):
             try:
                 value = chunks[column.name].one(row)
             except Exception as error:
-                raise undecodable(column, index, error) from error
+                raise undecodable_error(column, index, error) from error
             if not isinstance(column.encoding, Value):
                 value = decoded_one(column, value, index)
             sample[column.name] = value
@@ -118,7 +118,7 @@ class ParquetReader(ShardReader):
             try:
                 chunk.one(row)
             except Exception as single:  # noqa: BLE001 - whatever it is, this is the one
-                return undecodable(column, index, single)
+                return undecodable_error(column, index, single)
         return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
 
     # -- row groups -------------------------------------------------------------------

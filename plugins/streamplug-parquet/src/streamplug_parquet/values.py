@@ -331,7 +331,7 @@ class File(Nested, Bytes):
 
     encode = Value.encode
     decode = Value.decode
-    decode_in = Encoding.decode_in
+    bound_decoder = Encoding.bound_decoder
     decode_batch = Encoding.decode_batch
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Column, Piece, Rows, ShardWriter, WriteSettings
+from streamplug.interfaces import Column, EncodedRows, RowPiece, ShardWriter, WriteSettings
 from streamplug.types import Buffer, Int64
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.nested import writable
@@ -89,7 +89,7 @@ class ParquetWriter(ShardWriter):
         self._options = options
         self._schema = pa.schema([_field(column) for column in columns])
         self._collector = Collector(columns, self._schema)
-        self.encode_parts = self._collector.kept  # type: ignore[method-assign,assignment]  # names of arguments
+        self.encode_pieces = self._collector.kept  # type: ignore[method-assign,assignment]  # names of arguments
         self._entry: dict[str, Any] = {
             "columns": {column.name: column.spec for column in columns},
             "compression": settings.compression,
@@ -126,16 +126,16 @@ class ParquetWriter(ShardWriter):
     def entry(self) -> dict[str, Any]:
         return {**self._entry, "columns": dict(self._entry["columns"])}
 
-    def encode(self, sample: Mapping[str, Any]) -> Piece:
-        return self._collector.gathered(self.encode_parts(sample)[0])
+    def encode(self, sample: Mapping[str, Any]) -> RowPiece:
+        return self._collector.gathered(self.encode_pieces(sample)[0])
 
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
         return self._collector.batch(columns)
 
-    def pack(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def pack(self, pieces: Sequence[RowPiece]) -> Sequence[RowPiece]:
         return self._collector.packed(pieces)
 
-    def assemble(self, parts: Sequence[Piece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
+    def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         whole = pa.concat_tables(parts or [self._schema.empty_table()])
         groups = groups_of(sizes, self._options.rows, self._options.size)
         # In one piece, as where a page ends depends on the pieces that a column comes in.

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task, attempt, packed, what_went_wrong
+from streamplug.interfaces.engine import Task, describe_task_error, pack_task, run_packed_task
 from streamplug_ray.cluster import connected
 
 _AHEAD = 2
@@ -44,12 +44,14 @@ class Ray(Engine):
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
         """Call a task for each number; leaving the iterator ends what is under way."""
-        data = packed(task)
+        data = pack_task(task)
         if not numbers:
             return
         with connected(self._address, "the engine 'ray'") as ray:
             sent = ray.put(data)
-            call = ray.remote(num_cpus=self._num_cpus, max_retries=self._max_retries)(attempt)
+            call = ray.remote(num_cpus=self._num_cpus, max_retries=self._max_retries)(
+                run_packed_task
+            )
             todo = iter(numbers)
             waiting: dict[Any, int] = {}
             try:
@@ -78,5 +80,5 @@ def _answer(ray: Any, ended: Any, number: int) -> str | None:
     try:
         told: str | None = ray.get(ended)
     except ray.exceptions.RayError as error:  # the worker was lost, and so were those after it
-        return what_went_wrong(number, error)
+        return describe_task_error(number, error)
     return told

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive, check_url
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
@@ -20,7 +20,7 @@ LARGE = 1 << 26
 _WHAT = "s3 storage"
 _ADDRESSING = ("auto", "path", "virtual")
 
-_OWN: Kinds = {
+_OWN: OptionTypes = {
     "endpoint_url": str,
     "profile": str,
     "region": str,
@@ -33,7 +33,7 @@ _OWN: Kinds = {
     "connect_timeout": (int, float),
     "read_timeout": (int, float),
 }
-_PASSED_ON: Kinds = {
+_PASSED_ON: OptionTypes = {
     "cache_regions": bool,
     "client_kwargs": Mapping,
     "config_kwargs": Mapping,

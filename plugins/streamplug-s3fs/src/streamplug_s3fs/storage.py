@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.event_loop import Incoming
+from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session
@@ -117,7 +117,7 @@ class S3Storage(FsspecStorage):
         return None
 
 
-async def _read(filesystem: Any, remote: str, file: Incoming) -> bool:
+async def _read(filesystem: Any, remote: str, file: IncomingFile) -> bool:
     """Write an object to a file; `get_file` must where it is large, or breaks off in the middle."""
     from s3fs.core import S3_RETRYABLE_ERRORS
 

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from streamplug.errors import AccessDenied, ConfigError
-from streamplug.plugin_kit.options import Kinds, check_options, check_positive
+from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
 _WHAT = "sftp storage"
 
-_KNOWN: Kinds = {
+_KNOWN: OptionTypes = {
     "agent": bool,
     "config": (str, bool),
     "connect_timeout": (int, float),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from cramjam import DecompressionError, snappy
 
-from streamplug.interfaces.compression import Compression, damaged, too_large
+from streamplug.interfaces.compression import Compression, damaged, too_large_error
 from streamplug.types import Buffer
 
 
@@ -22,7 +22,7 @@ class Snappy(Compression):
         # A block begins with the size of its content, and cannot expand beyond it.
         try:
             if snappy.decompress_raw_len(data) > max_size:
-                raise too_large(self.suffix, max_size)
+                raise too_large_error(self.suffix, max_size)
             return bytes(snappy.decompress_raw(data))
         except DecompressionError as error:
             raise damaged(self.suffix, error) from error

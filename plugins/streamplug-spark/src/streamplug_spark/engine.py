@@ -9,7 +9,7 @@ from typing import Any
 
 from streamplug.errors import WriterError
 from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task, attempt, packed
+from streamplug.interfaces.engine import Task, pack_task, run_packed_task
 from streamplug_spark.session import spark_context
 
 _POLL = 0.1
@@ -38,7 +38,7 @@ class Spark(Engine):
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
         """Call a task for each number; leaving the iterator cancels the job."""
-        data = packed(task)
+        data = pack_task(task)
         if not numbers:
             return
         job = _Job(spark_context(self._master), data, numbers)
@@ -68,7 +68,7 @@ class _Job:
         self._told = ended = context.accumulator((), AddingAccumulatorParam(()))
 
         def call(number: int) -> None:
-            ended.add(((number, attempt(number, sent.value)),))
+            ended.add(((number, run_packed_task(number, sent.value)),))
 
         def run() -> None:
             context.setJobGroup(self._group, "streamplug", interruptOnCancel=True)

@@ -24,7 +24,7 @@ OPERATIONS: Mapping[str, Callable[[Storage, Path], object]] = {
     "read": lambda storage, _: storage.read("k"),
     "read_range": lambda storage, _: storage.read_range("k", 0, 5),
     "read_ranges": lambda storage, _: storage.read_ranges("k", [(0, 14), (3, 9)]),
-    "read_parts": lambda storage, _: parts_of(storage, ("k", 0, 14), ("k", 3, 9)),
+    "read_many": lambda storage, _: parts_of(storage, ("k", 0, 14), ("k", 3, 9)),
     "download": lambda storage, path: storage.download("k", path),
     "stat": lambda storage, _: storage.stat("k"),
     "write": lambda storage, _: storage.write("k", b"x"),
@@ -131,7 +131,7 @@ class AnswerTests(ConformanceBase):
     operations: ClassVar[tuple[str, ...]] = (
         "read",
         "read_range",
-        "read_parts",
+        "read_many",
         "download",
         "stat",
         "write",
@@ -190,7 +190,7 @@ class AnswerTests(ConformanceBase):
         self._check_transient(storage, "read")
         storage.close()
 
-    @pytest.mark.parametrize("operation", ["read", "read_ranges", "read_parts", "download"])
+    @pytest.mark.parametrize("operation", ["read", "read_ranges", "read_many", "download"])
     def test_a_body_that_ends_early_is_transient(
         self, server: Recorder, storage: Storage, tmp_path: Path, operation: str
     ) -> None:

@@ -14,16 +14,16 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, Stats
 from streamplug.interfaces.callback import (
-    Cached,
-    EpochBegun,
+    CacheHit,
     EpochEnded,
+    EpochStarted,
     Event,
-    Evicted,
-    Fetched,
-    Healed,
-    Ranged,
-    Retried,
-    Waited,
+    RangesRead,
+    RequestRetried,
+    ShardDownloaded,
+    ShardEvicted,
+    ShardRepaired,
+    Stalled,
 )
 from streamplug.plugin import resolve
 from streamplug.types import World
@@ -31,14 +31,14 @@ from streamplug.write import MDSWriter
 from streamplug_testing.deviations import ConformanceBase
 
 EVENTS: tuple[Event, ...] = (
-    EpochBegun(0, 0),
-    Retried("s3://bucket/set/a.mds", "the server answered 503", 0.5),
-    Fetched("s3://bucket/set/a.mds", 1000, 0.25, 2),
-    Cached("/cache/a.mds", 1000),
-    Ranged("s3://bucket/set/a.mds", 3, 700, 0.1),
-    Waited(0, "a.mds", 0.2),
-    Healed("/cache/a.mds"),
-    Evicted("/cache/a.mds", 1000),
+    EpochStarted(0, 0),
+    RequestRetried("s3://bucket/set/a.mds", "the server answered 503", 0.5),
+    ShardDownloaded("s3://bucket/set/a.mds", 1000, 0.25, 2),
+    CacheHit("/cache/a.mds", 1000),
+    RangesRead("s3://bucket/set/a.mds", 3, 700, 0.1),
+    Stalled(0, "a.mds", 0.2),
+    ShardRepaired("/cache/a.mds"),
+    ShardEvicted("/cache/a.mds", 1000),
     EpochEnded(0, complete=True),
 )
 """One of each kind."""
@@ -67,7 +67,7 @@ class CallbackTests(ConformanceBase):
 
     def _attached(self) -> Callback:
         callback = self.make()
-        callback.attached(lambda: Stats(samples=3), ["s3://bucket/set"], World())
+        callback.on_attach(lambda: Stats(samples=3), ["s3://bucket/set"], World())
         return callback
 
     def test_refuses_an_argument_with_an_error_of_ours_or_takes_it(self) -> None:

@@ -138,7 +138,7 @@ class EncodingTests(ConformanceBase):
             buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
             shown = buffer.view()
             shown.flags.writeable = False
-            decode = encoding.decode_in(shown)
+            decode = encoding.bound_decoder(shown)
             ends = [] if encoding.size is not None else [(starts + sizes).tolist()]
             found = [decode(*place) for place in zip(starts.tolist(), *ends)]
             buffer[:] = 0xAA
@@ -167,7 +167,7 @@ class EncodingTests(ConformanceBase):
                 array = np.asarray(batch)
                 assert array.dtype == encoding.dtype.base
                 assert array.shape == (len(rows), *encoding.dtype.shape)
-            singles = encoding.split(batch)
+            singles = encoding.unbatch(batch)
             assert len(singles) == len(rows)
             for row, single in zip(rows, singles, strict=True):
                 assert self.equal(single, self.decoded(values[row]))

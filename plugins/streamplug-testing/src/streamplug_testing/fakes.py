@@ -43,11 +43,11 @@ class _Wrapper(Storage):
         return self._around("read_ranges", key, lambda: self.inner.read_ranges(key, ranges))
 
     @property
-    def joins(self) -> bool:
-        return self.inner.joins
+    def supports_read_many(self) -> bool:
+        return self.inner.supports_read_many
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        return self._around("read_parts", parts[0][0], lambda: self.inner.read_parts(parts))
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        return self._around("read_many", parts[0][0], lambda: self.inner.read_many(parts))
 
     def serves_ranges(self, key: str) -> bool:
         return self.inner.serves_ranges(key)
@@ -162,8 +162,8 @@ class CountingStorage(_Wrapper):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return [self._got(bytes(part)) for part in super().read_ranges(key, ranges)]
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        found = super().read_parts(parts)
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        found = super().read_many(parts)
         return [
             part if isinstance(part, StorageError) else self._got(bytes(part)) for part in found
         ]

@@ -153,7 +153,7 @@ class FormatTests(ConformanceBase):
         for count in (1, 7):
             rows = self.some_rows(count)
             shard = written(writer, rows)
-            sizes = [writer.encode_parts(row)[1] for row in rows]
+            sizes = [writer.encode_pieces(row)[1] for row in rows]
             counted = writer.base_size + sum(sizes) + writer.row_overhead * count
             assert len(shard.files["data"]) <= counted
             assert writer.max_size is None or counted < writer.max_size
@@ -214,7 +214,7 @@ class FormatTests(ConformanceBase):
         values = reader.take(np.array([3, 1]), turned)
         for column, found in zip(turned, values, strict=True):
             expected = [self.some_rows()[index][column.name] for index in (3, 1)]
-            assert same(list(column.encoding.split(found)), expected)
+            assert same(list(column.encoding.unbatch(found)), expected)
 
     def test_byte_range_lies_in_the_file(self) -> None:
         shard = self.write(self.some_rows())
@@ -380,7 +380,7 @@ def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) 
     """Take samples all at once, and return them one by one."""
     values = reader.take(np.array(rows, np.int64), columns)
     assert [len(found) for found in values] == [len(rows)] * len(columns)
-    split = [column.encoding.split(found) for column, found in zip(columns, values, strict=True)]
+    split = [column.encoding.unbatch(found) for column, found in zip(columns, values, strict=True)]
     names = [column.name for column in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*split, strict=True)]
 

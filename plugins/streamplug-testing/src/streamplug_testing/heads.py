@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamplug.errors import DataError
-from streamplug.interfaces import Column, Format, ShardFile, ShardHead, ShardInfo, ShardReader
+from streamplug.interfaces import Column, Format, ShardFile, ShardHeader, ShardInfo, ShardReader
 from streamplug.types import ColumnValues, FileInfo
 from streamplug_testing.equality import same
 
@@ -22,15 +22,15 @@ def info_of(samples: int, files: Mapping[str, bytes]) -> ShardInfo:
 
 def head_of(
     format_: Format, info: ShardInfo, files: Mapping[str, bytes], columns: Sequence[Column]
-) -> ShardHead:
+) -> ShardHeader:
     """Open the head of a shard; the test is skipped if the format has none."""
-    wanted = format_.head_range(info)
+    wanted = format_.header_range(info)
     if wanted is None:
         pytest.skip("its shards can be read only as a whole")
     start, stop = wanted
-    data = files[format_.head_role]
+    data = files[format_.header_role]
     assert 0 <= start <= stop <= len(data)
-    return format_.open_head(info, np.frombuffer(data[start:stop], np.uint8), columns)
+    return format_.open_header(info, np.frombuffer(data[start:stop], np.uint8), columns)
 
 
 def check_head(
@@ -40,7 +40,7 @@ def check_head(
     info = info_of(len(reader), files)
     head = head_of(format_, info, files, columns)
     for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
-        likely = format_.likely_ranges(info, np.array(rows, np.int64), columns)
+        likely = format_.estimate_ranges(info, np.array(rows, np.int64), columns)
         if likely is not None:
             assert likely.shape == (len(rows), 2)
             assert likely.dtype == np.int64
@@ -50,7 +50,7 @@ def check_head(
 
 
 def take_by_ranges(
-    head: ShardHead, data: bytes, rows: Sequence[int], columns: Sequence[Column]
+    head: ShardHeader, data: bytes, rows: Sequence[int], columns: Sequence[Column]
 ) -> list[ColumnValues]:
     """Take samples from a buffer that has their bytes alone, in an order of its own."""
     wanted = np.array(rows, np.int64)
@@ -70,26 +70,26 @@ def check_damaged_heads(
     format_: Format, samples: int, files: Mapping[str, bytes], columns: Sequence[Column]
 ) -> None:
     """Check that a wrong head is refused, or says nothing that leads out of the file unnoticed."""
-    info, data = info_of(samples, files), files[format_.head_role]
-    start, stop = format_.head_range(info) or (0, 0)
+    info, data = info_of(samples, files), files[format_.header_role]
+    start, stop = format_.header_range(info) or (0, 0)
     for bit in range(8 * (stop - start)):
         head = np.frombuffer(data[start:stop], np.uint8).copy()
         head[bit // 8] ^= 1 << bit % 8
         try:
-            ranges = format_.open_head(info, head, columns).byte_ranges(np.arange(samples))
+            ranges = format_.open_header(info, head, columns).byte_ranges(np.arange(samples))
         except DataError:
             continue
         assert len(ranges) == samples
     for cut in range(start, stop):
         with pytest.raises(DataError):
-            format_.open_head(info, np.frombuffer(data[start:cut], np.uint8), columns)
+            format_.open_header(info, np.frombuffer(data[start:cut], np.uint8), columns)
 
 
 def check_layout(
     format_: Format, shards: Sequence[tuple[bytes, ShardReader]], columns: Sequence[Column]
 ) -> None:
     """Check that samples read of many shards at once are those of each shard."""
-    layout = format_.layout(columns)
+    layout = format_.multi_shard_reader(columns)
     if layout is None:
         pytest.skip("its shards are read one by one")
     layout = pickle.loads(pickle.dumps(layout))
@@ -108,7 +108,7 @@ def check_layout(
                     shards[shard][1].row(int(row), [column])[column.name]
                     for shard, row in zip(which, rows)
                 ]
-                assert same(list(column.encoding.split(values)), single)
+                assert same(list(column.encoding.unbatch(values)), single)
     last = np.array([len(reader) - 1 for _, reader in shards])
     full = np.flatnonzero(last >= 0)
     with pytest.raises(Exception):  # noqa: B017, PT011 - what ends beyond its file is not looked at

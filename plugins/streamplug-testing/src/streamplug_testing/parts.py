@@ -7,13 +7,13 @@ from streamplug.interfaces import Storage
 
 
 def parts_of(storage: Storage, *parts: tuple[str, int, int]) -> list[bytes]:
-    """Return what `read_parts` does.
+    """Return what `read_many` does.
 
     Raises:
         StorageError: The first that stands in place of a part.
     """
     found = []
-    for part in storage.read_parts(parts):
+    for part in storage.read_many(parts):
         if isinstance(part, StorageError):
             raise part
         found.append(bytes(part))

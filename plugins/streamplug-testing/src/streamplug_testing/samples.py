@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from streamplug.interfaces import Encoding, Piece, Rows
+from streamplug.interfaces import EncodedRows, Encoding, RowPiece
 
 VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=9),
@@ -49,7 +49,7 @@ class Broken(Encoding):
         raise KeyError(f"{len(data)} bytes: whatever an encoding may raise")
 
 
-def pieces_of(rows: Rows) -> list[Piece]:
+def pieces_of(rows: EncodedRows) -> list[RowPiece]:
     """Return all pieces of stored rows."""
     if isinstance(rows, (bytes, bytearray, memoryview)):
         return [rows]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.interfaces import Format, ScanFile, Scanned
+from streamplug.interfaces import Format, ScanResult, ScanSource
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Shard:
     samples: int
 
 
-class MemoryFile(ScanFile):
+class MemoryFile(ScanSource):
     """A file in memory."""
 
     def __init__(self, data: bytes) -> None:
@@ -39,14 +39,14 @@ class MemoryFile(ScanFile):
         return self._data[start:stop]
 
 
-def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> Scanned:
+def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> ScanResult:
     """Look through a file, and through what is left of it after damage; skipped if the format does not."""
     try:
         found = format_.scan(MemoryFile(data))
     except ConfigError:
         pytest.skip("its files cannot be read without an index")
     assert set(found.files) == set(roles)
-    assert format_.united([found.entry, found.entry]) == found.entry
+    assert format_.merge_entries([found.entry, found.entry]) == found.entry
     assert not {"samples", "raw_data", "zip_data"} & set(found.entry)
     damaged = [data[:size] for size in range(0, len(data), 97)]
     damaged += [

@@ -43,7 +43,7 @@ READS: dict[str, Callable[[Storage, str, Path], object]] = {
     "read": lambda storage, key, _: storage.read(key),
     "read_range": lambda storage, key, _: storage.read_range(key, 0, 1),
     "read_ranges": lambda storage, key, _: storage.read_ranges(key, [(0, 1), (1, 2)]),
-    "read_parts": lambda storage, key, _: parts_of(storage, (key, 0, 1), (key, 1, 2)),
+    "read_many": lambda storage, key, _: parts_of(storage, (key, 0, 1), (key, 1, 2)),
     "download": lambda storage, key, path: storage.download(key, path),
     "stat": lambda storage, key, _: storage.stat(key),
 }
@@ -130,7 +130,7 @@ class StorageTests(ConformanceBase):
         parts = [("k", 3, 9), ("a/b", 0, 4), ("k", size - 3, size + 99), ("a/b", size, size + 1)]
         wanted = [DATA[3:9], DATA[::-1][:4], DATA[-3:], b""]
         assert parts_of(storage, *parts) == wanted
-        *found, missing = storage.read_parts([*parts, ("gone", 0, 4)])
+        *found, missing = storage.read_many([*parts, ("gone", 0, 4)])
         assert found == wanted
         assert isinstance(missing, NotFound)
         assert f"{storage.url}/gone" in str(missing)

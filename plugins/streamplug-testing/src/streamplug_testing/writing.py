@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.interfaces import Piece, ShardWriter
+from streamplug.interfaces import RowPiece, ShardWriter
 from streamplug_testing.samples import pieces_of
 from streamplug_testing.scans import Shard
 
@@ -16,7 +16,7 @@ from streamplug_testing.scans import Shard
 def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
     """Check that a batch becomes what its samples become one by one."""
     data, sizes = writer.encode_batch({name: [row[name] for row in rows] for name in rows[0]})
-    parts, counted = zip(*map(writer.encode_parts, rows))
+    parts, counted = zip(*map(writer.encode_pieces, rows))
     assert sizes.tolist() == list(counted)
     whole = list(map(writer.encode, rows))
     given = [pieces_of(data), pieces_of([*parts]), whole]
@@ -30,7 +30,7 @@ def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
 def check_mixed(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
     """Check that a batch among single samples, of seven, makes the shard that all make one by one."""
     data, sizes = writer.encode_batch({name: [row[name] for row in rows[2:5]] for name in rows[0]})
-    parts, counted = zip(*map(writer.encode_parts, rows))
+    parts, counted = zip(*map(writer.encode_pieces, rows))
     runs = [pieces_of([*parts[:2]]), pieces_of(data), pieces_of([*parts[5:]])]
     packed = [piece for run in runs for piece in writer.pack(run)]
     assert list(counted[2:5]) == sizes.tolist()
@@ -39,12 +39,12 @@ def check_mixed(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> Shard:
     """Write a shard of single samples."""
-    parts, sizes = zip(*map(writer.encode_parts, rows)) if rows else ((), ())
+    parts, sizes = zip(*map(writer.encode_pieces, rows)) if rows else ((), ())
     return assembled(writer, pieces_of([*parts]), sizes)
 
 
 def assembled(
-    writer: ShardWriter, pieces: Sequence[Piece], sizes: Sequence[int], *, pack: bool = True
+    writer: ShardWriter, pieces: Sequence[RowPiece], sizes: Sequence[int], *, pack: bool = True
 ) -> Shard:
     """Make a shard of pieces of rows."""
     packed = writer.pack(pieces) if pack and pieces else pieces

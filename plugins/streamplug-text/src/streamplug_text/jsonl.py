@@ -68,7 +68,7 @@ class JSONL(SplitFormat):
         return PlainJSONL()
 
     @classmethod
-    def endings(cls) -> tuple[str, ...]:
+    def file_suffixes(cls) -> tuple[str, ...]:
         return ENDINGS
 
 

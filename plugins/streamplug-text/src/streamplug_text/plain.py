@@ -25,9 +25,9 @@ from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Format,
-    ScanFile,
-    Scanned,
-    ShardHead,
+    ScanResult,
+    ScanSource,
+    ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
@@ -50,7 +50,7 @@ class PlainFormat(Format):
     """A format of such files."""
 
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
-    head_role: ClassVar[str] = "meta"
+    header_role: ClassVar[str] = "meta"
     writer_name: ClassVar[str]
 
     @abstractmethod
@@ -71,15 +71,17 @@ class PlainFormat(Format):
         offsets = _unpacked(files["meta"], shard.samples, len(data))
         return SplitReader(data, _PlainHead(offsets, self.lines(columns), data))
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+    def header_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, shard.files["meta"].raw.bytes
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
         offsets = _unpacked(head, shard.samples, shard.files["data"].raw.bytes)
         return SplitHead(offsets, self.lines(columns))
 
     @abstractmethod
-    def scan(self, file: ScanFile) -> Scanned: ...
+    def scan(self, file: ScanSource) -> ScanResult: ...
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         raise ConfigError(f"such files are read as they are; write shards with {self.writer_name}")
@@ -153,7 +155,7 @@ class Part:
         return np.concatenate([[0], self.ends[:-1]])
 
 
-def parts(file: ScanFile, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]:
+def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]:
     """Yield a file in parts, without the mark of UTF-8 in front.
 
     Args:

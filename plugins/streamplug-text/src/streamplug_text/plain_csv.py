@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
-from streamplug.interfaces import Column, Encoding, ScanFile, Scanned
+from streamplug.interfaces import Column, Encoding, ScanResult, ScanSource
 from streamplug.types import Int64
 from streamplug_text.plain import PlainFormat, blank, packed, parts
 from streamplug_text.quotes import record_ends, values_of
@@ -63,7 +63,7 @@ class PlainCSV(PlainFormat):
     def lines(self, columns: Sequence[Column]) -> Lines:
         return QuotedLines(columns)
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         names: list[str] | None = None
         starts = [np.empty(0, np.int64)]
         for part in parts(file, partial(record_ends, separator=self._separator.encode())):
@@ -83,7 +83,7 @@ class PlainCSV(PlainFormat):
             "separator": self._separator,
             "version": 2,
         }
-        return Scanned(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
+        return ScanResult(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
 
     def _names(self, line: bytes) -> list[str]:
         """Return the names of the columns, which the first line has.
@@ -106,7 +106,7 @@ class PlainCSV(PlainFormat):
             )
         return names
 
-    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         first = entries[0]
         for entry in entries:
             if entry != first:

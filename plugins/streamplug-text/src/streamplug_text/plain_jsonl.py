@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
-from streamplug.interfaces import Column, Encoding, ScanFile, Scanned
+from streamplug.interfaces import Column, Encoding, ScanResult, ScanSource
 from streamplug.types import Int64
 from streamplug_text.jsonl import ENDINGS, JSONLines, document_of, refuse
 from streamplug_text.plain import Part, PlainFormat, packed, parts
@@ -45,7 +45,7 @@ class PlainJSONL(PlainFormat):
     writer_name = "JSONLWriter"
 
     @classmethod
-    def endings(cls) -> tuple[str, ...]:
+    def file_suffixes(cls) -> tuple[str, ...]:
         return ENDINGS
 
     def columns(
@@ -61,15 +61,15 @@ class PlainJSONL(PlainFormat):
     def lines(self, columns: Sequence[Column]) -> Lines:
         return JSONLines(whole=False)
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         keys, starts = _Keys(), [np.empty(0, np.int64)]
         starts += [part.at + keys.look(part) for part in parts(file, _ends_of)]
         if file.size and not keys.names:
             raise CorruptShardError("there is no line that is an object with keys")
         entry = {"columns": sorted(keys.names), "format": NAME, "version": 2}
-        return Scanned(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
+        return ScanResult(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
 
-    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # What a line does not have is None, so all files can have the columns of all.
         return {**entries[0], "columns": sorted({n for each in entries for n in each["columns"]})}
 

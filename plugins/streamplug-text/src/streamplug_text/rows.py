@@ -39,7 +39,7 @@ def row_writer(
     marks: Sequence[str],
     with_care: Callable[[Mapping[str, Any]], Parts],
 ) -> Callable[[Mapping[str, Any]], Parts]:
-    """Return what gives the line of a sample, as `ShardWriter.encode_parts` does.
+    """Return what gives the line of a sample, as `ShardWriter.encode_pieces` does.
 
     Args:
         columns: By name, in stored order.

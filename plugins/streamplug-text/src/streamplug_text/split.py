@@ -25,13 +25,13 @@ from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Format,
-    ScanFile,
-    Scanned,
-    ShardHead,
+    ScanResult,
+    ScanSource,
+    ShardHeader,
     ShardInfo,
     ShardReader,
 )
-from streamplug.plugin_kit.decoding import decoded, undecodable
+from streamplug.plugin_kit.decoding import decoded, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_text.values import Value
 
@@ -89,7 +89,7 @@ class SplitFormat(Format):
     """A format of such shards."""
 
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
-    head_role: ClassVar[str] = "meta"
+    header_role: ClassVar[str] = "meta"
 
     @abstractmethod
     def lines(self, columns: Sequence[Column]) -> Lines:
@@ -99,11 +99,11 @@ class SplitFormat(Format):
     def plain(self) -> Format:
         """Return the format of files of such lines that nobody has written as shards."""
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         return self.plain().scan(file)
 
-    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        return self.plain().united(entries)
+    def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        return self.plain().merge_entries(entries)
 
     def check(self, samples: int, role: str, size: int) -> None:
         least = head_size(samples) if role == "meta" else samples
@@ -123,15 +123,17 @@ class SplitFormat(Format):
             raise CorruptShardError("its header does not name the columns that the index names")
         return SplitReader(data, SplitHead(offsets, lines))
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+    def header_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
         lines, size = self.lines(columns), shard.files["data"].raw.bytes
         return SplitHead(_offsets(head, shard.samples, size, len(lines.header)), lines)
 
 
-class SplitHead(ShardHead):
+class SplitHead(ShardHeader):
     """Knows where the samples of one shard lie.
 
     Attributes:
@@ -185,7 +187,7 @@ class SplitHead(ShardHead):
         try:
             return column.encoding.decode(memoryview(value))
         except Exception as error:
-            raise undecodable(self._named(index, column), error) from error
+            raise undecodable_error(self._named(index, column), error) from error
 
     def _decoded(self, column: Column, rows: Int64, values: Sequence[bytes]) -> ColumnValues:
         sizes = np.fromiter(map(len, values), np.int64, len(values))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import wrong_type
+from streamplug.interfaces.encoding import wrong_type_error
 
 
 class Value(Encoding):
@@ -62,7 +62,7 @@ class Value(Encoding):
             ) from error
 
     def _refused(self, value: object) -> EncodeError:
-        return wrong_type(self.name, self.expected, value)
+        return wrong_type_error(self.name, self.expected, value)
 
 
 def _as_is(text: str) -> str:

@@ -55,8 +55,8 @@ class LinesWriter(ShardWriter):
     def _write_rows(self, between: Sequence[str], marks: Sequence[str] = ()) -> None:
         """Have single samples written by a function for their columns; see `row_writer`."""
         kinds = {column.name: kind for column, kind in zip(self.columns, self._kinds)}
-        quick = row_writer(kinds, between, marks, super().encode_parts)
-        self.encode_parts = quick  # type: ignore[method-assign,assignment]  # names of arguments
+        quick = row_writer(kinds, between, marks, super().encode_pieces)
+        self.encode_pieces = quick  # type: ignore[method-assign,assignment]  # names of arguments
 
     @abstractmethod
     def line(self, texts: Sequence[str]) -> str:

@@ -120,7 +120,7 @@ class XSV(SplitFormat):
         return PlainCSV(self._separator, self._types)
 
     @classmethod
-    def endings(cls) -> tuple[str, ...]:
+    def file_suffixes(cls) -> tuple[str, ...]:
         return "xsv", "psv", "csv", "tsv", "txt"
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
@@ -162,7 +162,7 @@ class CSV(XSV):
         return made
 
     @classmethod
-    def endings(cls) -> tuple[str, ...]:
+    def file_suffixes(cls) -> tuple[str, ...]:
         return (cls.suffix,)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DataError
-from streamplug.interfaces import Vectors
+from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import gather
 from streamplug.read import Encoded, Reader
 from streamplug.types import Int64
@@ -89,7 +89,7 @@ class Copier:
     def _fits(self, memory: Encoded, stored: Int64) -> bool:
         """Say whether all values are what was counted."""
         vectors = memory.column.encoding
-        if not isinstance(vectors, Vectors):
+        if not isinstance(vectors, VectorColumn):
             return False
         if (vectors.lengths(memory.sizes, self._dtype) != stored).any():
             return False

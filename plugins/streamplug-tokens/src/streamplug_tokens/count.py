@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
-from streamplug.interfaces import Column, Vectors
+from streamplug.interfaces import Column, VectorColumn
 from streamplug.open_stream import OpenStream
 from streamplug.transfer.pool import run_all
 from streamplug.types import Int64
@@ -44,7 +44,7 @@ def dtype_of(opened: OpenStream, name: str, given: str | None) -> np.dtype[Any]:
 def _dtype(opened: OpenStream, schema: Schema, name: str, given: str | None) -> np.dtype[Any]:
     column = _column(opened, schema, name)
     what = f"{opened.where}: column {name!r}, {column.spec!r}"
-    if not isinstance(column.encoding, Vectors):
+    if not isinstance(column.encoding, VectorColumn):
         raise ConfigError(
             f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns"
         )
@@ -95,8 +95,8 @@ def _fixed(schema: Schema, name: str, dtype: np.dtype[Any]) -> int | None:
     return length
 
 
-def _vectors(column: Column) -> Vectors:
-    if not isinstance(column.encoding, Vectors):
+def _vectors(column: Column) -> VectorColumn:
+    if not isinstance(column.encoding, VectorColumn):
         raise ConfigError(f"column {column.name!r}, {column.spec!r}, has no tokens")
     return column.encoding
 
@@ -146,13 +146,13 @@ class _Counter:
     def _sizes(self, shard: int, schema: Schema, column: Column) -> Int64 | None:
         """Return the sizes of the values of a shard, if its head tells."""
         info = self._opened.index.shard(shard)
-        span = schema.format.head_range(info) if schema.compression is None else None
+        span = schema.format.header_range(info) if schema.compression is None else None
         if span is None:
             return None
-        file = info.files[schema.format.head_role].raw
+        file = info.files[schema.format.header_role].raw
         [head] = self._opened.ranges.read(file, np.array([span], np.int64))
         try:
-            return schema.format.open_head(info, head, schema.columns).sizes(column)
+            return schema.format.open_header(info, head, schema.columns).sizes(column)
         except DataError as error:
             raise type(error)(f"{self._opened.where}: shard {shard}: {error}") from error
 
@@ -165,7 +165,7 @@ class _Counter:
             try:
                 (values,) = opened.reader.take(rows, [column])
                 lengths[rows] = [
-                    len(as_tokens(v, self._dtype)) for v in column.encoding.split(values)
+                    len(as_tokens(v, self._dtype)) for v in column.encoding.unbatch(values)
                 ]
             except DataError as error:
                 raise opened.located(error) from error

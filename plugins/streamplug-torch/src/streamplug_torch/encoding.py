@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 _CODES = {
     "uint8": 8,
@@ -91,7 +91,7 @@ class TensorEncoding(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, torch.Tensor):
-            raise wrong_type("tensor", "a torch.Tensor", value)
+            raise wrong_type_error("tensor", "a torch.Tensor", value)
         code = _CODE_OF.get(value.dtype)
         if code is None or self._dtype not in (None, value.dtype):
             wanted = self._dtype or ", ".join(map(str, _CODE_OF))

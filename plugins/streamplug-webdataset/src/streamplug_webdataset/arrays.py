@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 _MAGIC = b"\x93NUMPY"
 _NPY = ".npy"
@@ -26,7 +26,7 @@ class Npy(Encoding):
         if isinstance(value, (bytes, bytearray, memoryview)):
             return _file(bytes(value), _MAGIC, "npy")
         if not isinstance(value, (np.ndarray, np.generic)):
-            raise wrong_type("npy", "an array, or the bytes of a .npy file", value)
+            raise wrong_type_error("npy", "an array, or the bytes of a .npy file", value)
         out = BytesIO()
         try:
             np.lib.format.write_array(out, np.asanyarray(value), allow_pickle=False)
@@ -74,7 +74,7 @@ class Npz(Encoding):
         if isinstance(value, (bytes, bytearray, memoryview)):
             return _file(bytes(value), b"PK", "npz")
         if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-            raise wrong_type("npz", "a dict of arrays, or the bytes of a .npz file", value)
+            raise wrong_type_error("npz", "a dict of arrays, or the bytes of a .npz file", value)
         arrays = {name: np.asanyarray(array) for name, array in value.items()}
         if objects := [name for name, array in arrays.items() if array.dtype.hasobject]:
             raise EncodeError(f"npz: {objects} are arrays of Python objects")

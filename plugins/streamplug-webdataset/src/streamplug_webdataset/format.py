@@ -9,11 +9,11 @@ from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
+    FileListEntry,
     Format,
-    ListedFile,
-    ScanFile,
-    Scanned,
-    ShardHead,
+    ScanResult,
+    ScanSource,
+    ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
@@ -44,7 +44,7 @@ class WebDataset(Format):
 
     suffix = "tar"
     roles: ClassVar[tuple[str, ...]] = ("data", "places")
-    head_role = "places"
+    header_role = "places"
     key = KEY
 
     def __init__(
@@ -97,23 +97,25 @@ class WebDataset(Format):
         places = Places.unpack(files["places"], shard.samples, len(data))
         return TarReader(places, data, _stored_name(shard))
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+    def header_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, shard.files["places"].raw.bytes
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
         places = Places.unpack(head, shard.samples, shard.files["data"].raw.bytes)
         return TarHead(places, _stored_name(shard))
 
-    def is_list(self, name: str) -> bool:
+    def is_file_list(self, name: str) -> bool:
         return name.endswith(".json")
 
-    def lists(self) -> Sequence[str]:
+    def file_list_names(self) -> Sequence[str]:
         return (WIDS_LIST, *ENERGON_LISTS) if self._idx else ()
 
-    def listed(self, name: str, content: bytes) -> Sequence[ListedFile] | None:
+    def parse_file_list(self, name: str, content: bytes) -> Sequence[FileListEntry] | None:
         return listed_files(name, content)
 
-    def scan(self, file: ScanFile) -> Scanned:
+    def scan(self, file: ScanSource) -> ScanResult:
         read, hints = reading(file, indexed=self._idx)
         members, grouping = Members(read, file.size), Grouping()
         for member in members:
@@ -133,9 +135,9 @@ class WebDataset(Format):
             notes[_STALE] = f"{hints.unused} places"
         elif hints is not None and hints.samples not in (None, places.samples):
             notes[_STALE] = f"{hints.samples} samples rather than {places.samples}"
-        return Scanned(places.samples, entry, {"places": places.pack()}, notes)
+        return ScanResult(places.samples, entry, {"places": places.pack()}, notes)
 
-    def united(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # What a sample does not have is None, so all archives can have the columns of all.
         specs = {name: spec for entry in entries for name, spec in entry["columns"].items()}
         return {**entries[0], "columns": dict(sorted(specs.items()))}

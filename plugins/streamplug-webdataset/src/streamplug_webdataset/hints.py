@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from streamplug.interfaces import ScanFile
+from streamplug.interfaces import ScanSource
 from streamplug_webdataset.members import BLOCK, Read, next_header
 
 _VERSIONS = ("v1.1", "v1.2")
@@ -35,7 +35,7 @@ class Hints:
         samples: How many samples the index says there are; None if it does not say.
     """
 
-    def __init__(self, file: ScanFile, *, wrong: int = 0, samples: int | None = None) -> None:
+    def __init__(self, file: ScanSource, *, wrong: int = 0, samples: int | None = None) -> None:
         """Know nothing of a file but that so many places of its index cannot be right."""
         self.samples = samples
         self._file, self._wrong = file, wrong
@@ -51,7 +51,7 @@ class Hints:
         """Read the headers at some places."""
         within = [start for start in starts if 0 <= start <= self._file.size - BLOCK]
         self._wrong += len(starts) - len(within)
-        self._known.update(zip(within, self._file.read_many(within, _PIECE)))
+        self._known.update(zip(within, self._file.read_blocks(within, _PIECE)))
 
     def follow(self, starts: Sequence[int]) -> None:
         """Read the headers at the beginnings of samples, and then those of their further files."""
@@ -69,7 +69,7 @@ class Hints:
             self.look(ends)
 
     def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes from one place to another, as `ScanFile.read` does."""
+        """Return the bytes from one place to another, as `ScanSource.read` does."""
         if stop - start == BLOCK and start in self._known:
             self._last = start, self._known.pop(start)
         begin, piece = self._last
@@ -78,16 +78,16 @@ class Hints:
         return self._file.read(start, stop)
 
 
-def hints_of(file: ScanFile) -> Hints | None:
+def hints_of(file: ScanSource) -> Hints | None:
     """Return what the index beside an archive is good for; None if there is none, or it saves nothing."""
     name = file.name.rpartition("/")[2]
-    text = file.beside(f"{name.partition('.')[0]}.idx")
+    text = file.read_sibling(f"{name.partition('.')[0]}.idx")
     places = list(_places(text)) if text is not None else []
     if places and len(places) * _FAR <= file.size:
         hints = Hints(file)
         hints.look([place - BLOCK for place in places])
         return hints
-    data = file.beside(f"{name}.idx") if name.endswith(".tar") and not places else None
+    data = file.read_sibling(f"{name}.idx") if name.endswith(".tar") and not places else None
     return None if data is None else _by_samples(file, data)
 
 
@@ -103,7 +103,7 @@ def _places(text: bytes) -> Iterator[int]:
                 yield int(place)
 
 
-def _by_samples(file: ScanFile, data: bytes) -> Hints:
+def _by_samples(file: ScanSource, data: bytes) -> Hints:
     """Return what an index of Energon is good for; one that cannot be right counts as a wrong place."""
     places = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
     ascending = bool((places[1:] > places[:-1]).all())
@@ -115,7 +115,7 @@ def _by_samples(file: ScanFile, data: bytes) -> Hints:
     return hints
 
 
-def reading(file: ScanFile, *, indexed: bool) -> tuple[Read, Hints | None]:
+def reading(file: ScanSource, *, indexed: bool) -> tuple[Read, Hints | None]:
     """Return how an archive is read, by an index of its members if there should be one."""
     hints = hints_of(file) if indexed else None
     return (file.read if hints is None else hints.read), hints

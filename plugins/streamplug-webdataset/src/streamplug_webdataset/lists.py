@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from streamplug.errors import ConfigError, InvalidIndexError
-from streamplug.interfaces import ListedFile
+from streamplug.interfaces import FileListEntry
 from streamplug.plugin.location import is_url, join
 
 WIDS_LIST = "shardindex.json"
 ENERGON_LISTS = (".nv-meta/.info.json", ".nv-meta/.info.yaml")
 
 
-def listed_files(name: str, content: bytes) -> list[ListedFile] | None:
+def listed_files(name: str, content: bytes) -> list[FileListEntry] | None:
     """Return what a list says; None if it is of neither kind.
 
     Args:
@@ -48,7 +48,7 @@ def listed_files(name: str, content: bytes) -> list[ListedFile] | None:
     return None
 
 
-def _wids(said: dict[str, Any]) -> Iterator[ListedFile]:
+def _wids(said: dict[str, Any]) -> Iterator[FileListEntry]:
     if said["wids_version"] != 1:
         raise InvalidIndexError(f"wids_version {said['wids_version']!r:.40}, expected 1")
     yield from _shards(said)
@@ -62,23 +62,23 @@ def _wids(said: dict[str, Any]) -> Iterator[ListedFile]:
         yield from _shards(part)
 
 
-def _shards(said: dict[str, Any]) -> Iterator[ListedFile]:
+def _shards(said: dict[str, Any]) -> Iterator[FileListEntry]:
     base = _typed(said.get("base") or "", str, "base")
     for number, shard in enumerate(_typed(said.get("shardlist", []), list, "shardlist")):
         what = f"shardlist[{number}]"
         url = _typed(_typed(shard, dict, what).get("url"), str, f"{what}.url")
         size = shard.get("filesize")
-        yield ListedFile(
+        yield FileListEntry(
             url if not base or is_url(url) or url.startswith("/") else join(base, url),
             _count(shard.get("nsamples"), f"{what}.nsamples"),
             None if size is None else _count(size, f"{what}.filesize"),
         )
 
 
-def _energon(said: Any) -> Iterator[ListedFile]:
+def _energon(said: Any) -> Iterator[FileListEntry]:
     counts = _typed(said, dict, "all of it").get("shard_counts")
     for name, samples in _typed(counts, dict, "shard_counts").items():
-        yield ListedFile(
+        yield FileListEntry(
             _typed(name, str, "a name in shard_counts"), _count(samples, f"{name!r:.200}")
         )
 

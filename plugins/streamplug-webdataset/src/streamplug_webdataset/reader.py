@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces import Column, ShardHead, ShardReader
-from streamplug.plugin_kit.decoding import decoded, undecodable
+from streamplug.interfaces import Column, ShardHeader, ShardReader
+from streamplug.plugin_kit.decoding import decoded, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, URL
@@ -32,7 +32,7 @@ class _Values:
         self.whole = not len(begins) or bool(begins.min() >= 0)
 
 
-class TarHead(ShardHead):
+class TarHead(ShardHeader):
     """Knows where the samples of one archive lie."""
 
     def __init__(self, places: Places, name: str) -> None:
@@ -105,7 +105,7 @@ class TarHead(ShardHead):
         found: list[Any] = [None] * len(rows)
         if len(have):
             some = self._decoded(column, rows[have], data, begins[have], sizes[have])
-            for place, value in zip(have.tolist(), column.encoding.split(some)):
+            for place, value in zip(have.tolist(), column.encoding.unbatch(some)):
                 found[place] = value
         return found
 
@@ -160,7 +160,7 @@ class TarReader(ShardReader):
                     raise DecodeError(f"a value has {fixed} bytes, this one has {size}")
                 sample[name] = decode(view[begin : begin + size])
         except Exception as error:
-            raise undecodable(self._head.named(index, name), error) from error
+            raise undecodable_error(self._head.named(index, name), error) from error
         return sample
 
     def _planned(self, column: Column) -> tuple[Any, ...]:

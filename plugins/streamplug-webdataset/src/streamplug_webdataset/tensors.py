@@ -19,7 +19,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import wrong_type
+from streamplug.interfaces.encoding import wrong_type_error
 
 _MAGIC = b"~TenBin~"
 _ALIGNED = 64
@@ -34,11 +34,11 @@ class Ten(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (list, tuple)):
-            raise wrong_type("ten", "a list of arrays", value)
+            raise wrong_type_error("ten", "a list of arrays", value)
         out = bytearray()
         for array in value:
             if not isinstance(array, np.ndarray) or array.dtype.str[1:] not in _NAMES:
-                raise wrong_type("ten", "a list of arrays of whole or real numbers", value)
+                raise wrong_type_error("ten", "a list of arrays of whole or real numbers", value)
             if array.ndim > _MAX_NDIM:
                 raise EncodeError(f"ten takes up to {_MAX_NDIM} dimensions, got {array.ndim}")
             name = array.dtype.str[1:].encode()
@@ -92,7 +92,7 @@ class Cbor(Encoding):
             raise
         except Exception as error:  # what it runs into
             if re.match(r"cannot \w+ type", str(error)):
-                raise wrong_type("cbor", "what CBOR can express", value) from error
+                raise wrong_type_error("cbor", "what CBOR can express", value) from error
             raise EncodeError(f"cbor: {type(error).__name__}: {error}") from error
         return data
 

@@ -8,7 +8,7 @@ from typing import BinaryIO, ClassVar
 import zstandard
 
 from streamplug.interfaces import Compression
-from streamplug.interfaces.compression import damaged, too_large
+from streamplug.interfaces.compression import damaged, too_large_error
 from streamplug.types import Buffer
 from streamplug_zstandard.frames import check_frames
 
@@ -46,7 +46,7 @@ class Zstandard(Compression):
             while chunk := reader.read(min(max_size - size + 1, _STEP)):
                 size += len(chunk)
                 if size > max_size:
-                    raise too_large(self.suffix, max_size)
+                    raise too_large_error(self.suffix, max_size)
                 target.write(chunk)
         except zstandard.ZstdError as error:
             raise damaged(self.suffix, error) from error

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bz2
 from typing import ClassVar
 
-from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 
-class Bzip2(IncrementalCompression):
+class Bzip2(StreamingCompression):
     """bzip2 (``bz2``, levels 1 to 9)."""
 
     suffix: ClassVar[str] = "bz2"
@@ -21,5 +21,5 @@ class Bzip2(IncrementalCompression):
     def compress(self, data: Buffer) -> bytes:
         return bz2.compress(data, self.level)
 
-    def decoder(self) -> Decoder:
+    def make_decoder(self) -> FrameDecoder:
         return bz2.BZ2Decompressor()

@@ -6,14 +6,14 @@ import gzip
 import zlib
 from typing import ClassVar
 
-from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 _WBITS = 16 + zlib.MAX_WBITS
 """Tells zlib to expect a gzip header and trailer."""
 
 
-class Gzip(IncrementalCompression):
+class Gzip(StreamingCompression):
     """gzip (``gz``, levels 0 to 9)."""
 
     suffix: ClassVar[str] = "gz"
@@ -26,7 +26,7 @@ class Gzip(IncrementalCompression):
         # The header would otherwise hold the time, and each run give other bytes.
         return gzip.compress(data, self.level, mtime=0)
 
-    def decoder(self) -> Decoder:
+    def make_decoder(self) -> FrameDecoder:
         return _Member()
 
 

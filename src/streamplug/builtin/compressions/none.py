@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO, ClassVar
 
-from streamplug.interfaces.compression import Compression, too_large
+from streamplug.interfaces.compression import Compression, too_large_error
 from streamplug.types import Buffer
 
 _PIECE = 1 << 20
@@ -20,7 +20,7 @@ class NoCompression(Compression):
 
     def decompress(self, data: Buffer, *, max_size: int) -> bytes:
         if memoryview(data).nbytes > max_size:
-            raise too_large("none", max_size)
+            raise too_large_error("none", max_size)
         return bytes(data)
 
     def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
@@ -28,6 +28,6 @@ class NoCompression(Compression):
         while piece := source.read(min(max_size - size + 1, _PIECE)):
             size += len(piece)
             if size > max_size:
-                raise too_large("none", max_size)
+                raise too_large_error("none", max_size)
             target.write(piece)
         return size

@@ -5,14 +5,14 @@ from __future__ import annotations
 import lzma
 from typing import ClassVar
 
-from streamplug.plugin_kit.streaming_codec import Decoder, IncrementalCompression
+from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 _MEMORY = 128 << 20
 """Level 9 takes 65 MiB to decompress; the format allows claims of up to 4 GiB."""
 
 
-class Xz(IncrementalCompression):
+class Xz(StreamingCompression):
     """xz (``xz``, levels 0 to 9)."""
 
     suffix: ClassVar[str] = "xz"
@@ -24,5 +24,5 @@ class Xz(IncrementalCompression):
     def compress(self, data: Buffer) -> bytes:
         return lzma.compress(data, preset=self.level)
 
-    def decoder(self) -> Decoder:
+    def make_decoder(self) -> FrameDecoder:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)

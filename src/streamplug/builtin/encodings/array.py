@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, gather, windows, wrong_type
-from streamplug.interfaces.vector_column import Vectors
+from streamplug.interfaces.encoding import Encoding, gather, windows, wrong_type_error
+from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {
@@ -39,7 +39,7 @@ _MAX_WIDTH = 4
 """Bytes of a vector's length up to which many are decoded at once."""
 
 
-class NDArrayEncoding(Encoding, Vectors):
+class NDArrayEncoding(Encoding, VectorColumn):
     """``ndarray``, ``ndarray:DTYPE`` or ``ndarray:DTYPE:D0,D1,...``: a numpy array.
 
     What the spec leaves open is stored in front of the values, which are in C order::
@@ -83,7 +83,7 @@ class NDArrayEncoding(Encoding, Vectors):
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._values:
             return value.tobytes()
         if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
-            raise wrong_type("ndarray", "a numpy array", value)
+            raise wrong_type_error("ndarray", "a numpy array", value)
         code = self._code(value.dtype)
         values = value.astype(_DTYPES[code], copy=False).tobytes()
         if self._shape is not None:
@@ -126,9 +126,9 @@ class NDArrayEncoding(Encoding, Vectors):
             raise DecodeError(f"an array of shape {shape}: {error}") from error
         return values
 
-    def decode_in(self, data: Bytes1D) -> Callable[..., NDArray[Any]]:
+    def bound_decoder(self, data: Bytes1D) -> Callable[..., NDArray[Any]]:
         if self.dtype is None:
-            return super().decode_in(data)
+            return super().bound_decoder(data)
         arrays = windows(data, self.dtype)
         return lambda start: arrays[start].copy()
 

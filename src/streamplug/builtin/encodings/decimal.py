@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 
 class _Text(Encoding):
@@ -31,7 +31,7 @@ class StrInt(_Text):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (int, np.integer)):
-            raise wrong_type("str_int", "an integer", value)
+            raise wrong_type_error("str_int", "an integer", value)
         try:
             return str(int(value)).encode()
         except ValueError as error:  # more digits than sys.get_int_max_str_digits()
@@ -45,7 +45,7 @@ class StrFloat(_Text):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, float):
-            raise wrong_type("str_float", "a float", value)
+            raise wrong_type_error("str_float", "a float", value)
         return float.__repr__(value).encode()
 
 
@@ -56,5 +56,5 @@ class StrDecimal(_Text):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, Decimal):
-            raise wrong_type("str_decimal", "a decimal.Decimal", value)
+            raise wrong_type_error("str_decimal", "a decimal.Decimal", value)
         return str(value).encode()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type
+from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 
 class Json(Encoding):
@@ -23,7 +23,7 @@ class Json(Encoding):
         try:
             return json.dumps(value, default=_plain).encode()
         except TypeError as error:
-            raise wrong_type("json", f"what JSON can express ({error})", value) from error
+            raise wrong_type_error("json", f"what JSON can express ({error})", value) from error
         except (ValueError, RecursionError) as error:
             raise EncodeError(f"json: {error}") from error
 

@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, joined, slices, wrong_type
-from streamplug.interfaces.vector_column import Vectors
+from streamplug.interfaces.encoding import Encoding, joined, slices, wrong_type_error
+from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _SHORT = 64
 """Bytes per text up to which many are decoded sooner in one piece than one by one."""
 
 
-class Bytes(Encoding, Vectors):
+class Bytes(Encoding, VectorColumn):
     """``bytes``: stored as they are."""
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise wrong_type("bytes", "bytes, a bytearray or a memoryview", value)
+            raise wrong_type_error("bytes", "bytes, a bytearray or a memoryview", value)
         return bytes(value)
 
     def decode(self, data: memoryview) -> bytes:
         return bytes(data)
 
-    def decode_in(self, data: Bytes1D) -> Callable[..., bytes]:
+    def bound_decoder(self, data: Bytes1D) -> Callable[..., bytes]:
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes()
 
@@ -44,7 +44,7 @@ class Str(Encoding):
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, str):
-            raise wrong_type("str", "a str", value)
+            raise wrong_type_error("str", "a str", value)
         try:
             return value.encode()
         except UnicodeEncodeError as error:
@@ -53,7 +53,7 @@ class Str(Encoding):
     def decode(self, data: memoryview) -> str:
         return decode_utf8(data)
 
-    def decode_in(self, data: Bytes1D) -> Callable[..., str]:
+    def bound_decoder(self, data: Bytes1D) -> Callable[..., str]:
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes().decode()
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, windows, wrong_type
+from streamplug.interfaces.encoding import Encoding, windows, wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues
 
 _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
@@ -35,7 +35,7 @@ class _Scalar(Encoding):
             raise self._wrong_size(data)
         return np.frombuffer(data, self.dtype)[0]
 
-    def decode_in(self, data: Bytes1D) -> Callable[..., Any]:
+    def bound_decoder(self, data: Bytes1D) -> Callable[..., Any]:
         numbers = windows(data, self.dtype)
         return lambda start: numbers[start]
 
@@ -58,7 +58,7 @@ class _Integer(_Scalar):
             number = int(value) if isinstance(value, np.bool_) else operator.index(value)
             return number.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
         except TypeError:
-            raise wrong_type(self._name, "an integer", value) from None
+            raise wrong_type_error(self._name, "an integer", value) from None
         except OverflowError:
             info = np.iinfo(self.dtype)
             raise EncodeError(
@@ -91,7 +91,7 @@ class _Float(_Scalar):
             except OverflowError:
                 pass  # numpy makes it infinite
         if not isinstance(value, self._TYPES):
-            raise wrong_type(self._name, "a real number", value)
+            raise wrong_type_error(self._name, "a real number", value)
         try:
             with np.errstate(all="ignore"):  # what is too large for the dtype becomes infinite
                 return np.array(value, self.dtype).tobytes()
@@ -188,9 +188,9 @@ class Int(_Integer):
             raise self._wrong_size(data)
         return int.from_bytes(data, "little", signed=True)
 
-    def decode_in(self, data: Bytes1D) -> Callable[..., int]:
+    def bound_decoder(self, data: Bytes1D) -> Callable[..., int]:
         item: Callable[..., int] = windows(data, self.dtype).item
         return item
 
-    def split(self, batch: ColumnValues) -> Sequence[Any]:
+    def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any

@@ -13,7 +13,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task, attempt, packed, what_went_wrong
+from streamplug.interfaces.engine import Task, describe_task_error, pack_task, run_packed_task
 
 _DEATHS = 3
 """How many processes may die over one number; with more memory or time it might have been done."""
@@ -46,13 +46,13 @@ class Local(Engine):
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
         """Call a task for each number; leaving the iterator ends the processes at once."""
         if self._processes:
-            yield from _in_processes(packed(task), numbers, min(self._processes, len(numbers)))
+            yield from _in_processes(pack_task(task), numbers, min(self._processes, len(numbers)))
             return
         for number in numbers:
             try:
                 task(number)
             except Exception as error:
-                raise WriterError(what_went_wrong(number, error)) from error
+                raise WriterError(describe_task_error(number, error)) from error
             yield number
 
 
@@ -142,7 +142,7 @@ def _serve(connection: Connection[Any, Any], task: bytes) -> None:
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
             number = connection.recv()
-            connection.send(attempt(number, task))
+            connection.send(run_packed_task(number, task))
 
 
 def _end_with_parent() -> None:

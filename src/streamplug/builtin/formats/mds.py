@@ -21,17 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.builtin.formats.mds_guess import likely_ranges
+from streamplug.builtin.formats.mds_guess import estimate_ranges
 from streamplug.builtin.formats.mds_layout import MDSLayout
 from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader, head_size
 from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
+    EncodedRows,
     Encoding,
     Format,
-    Layout,
-    Rows,
-    ShardHead,
+    MultiShardReader,
+    ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
@@ -80,16 +80,18 @@ class MDS(Format):
     ) -> ShardReader:
         return MDSReader(shard.samples, files["data"], columns)
 
-    def layout(self, columns: Sequence[Column]) -> Layout:
+    def multi_shard_reader(self, columns: Sequence[Column]) -> MultiShardReader:
         return MDSLayout(columns)
 
-    def head_range(self, shard: ShardInfo) -> tuple[int, int]:
+    def header_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)
 
-    def likely_ranges(self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]) -> Int64:
-        return likely_ranges(shard.samples, shard.files["data"].raw.bytes, rows, columns)
+    def estimate_ranges(self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]) -> Int64:
+        return estimate_ranges(shard.samples, shard.files["data"].raw.bytes, rows, columns)
 
-    def open_head(self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]) -> ShardHead:
+    def open_header(
+        self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
+    ) -> ShardHeader:
         return MDSHead(shard.samples, head, shard.files["data"].raw.bytes, columns)
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
@@ -133,9 +135,9 @@ class MDSShardWriter(ShardWriter):
         return dict(self._entry)
 
     def encode(self, sample: Mapping[str, Any]) -> bytes:
-        return b"".join(self.encode_parts(sample)[0])
+        return b"".join(self.encode_pieces(sample)[0])
 
-    def encode_parts(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+    def encode_pieces(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
         if type(sample) is not dict or len(sample) != len(self._plan):
             check_names(sample, self._names)
         heads: list[int] = []
@@ -168,7 +170,7 @@ class MDSShardWriter(ShardWriter):
         if heads and max(heads) > _MAX_FILE:
             raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
 
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Rows, Int64]:
+    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
         count = count_of(columns, self._names)
         encoded = [
             self._encode_column(column, columns[column.name], count) for column in self._columns
@@ -208,7 +210,7 @@ class MDSShardWriter(ShardWriter):
 
 def _interleave(
     encoded: Sequence[Any], fixed: Sequence[int | None], count: int
-) -> tuple[Rows, Int64]:
+) -> tuple[EncodedRows, Int64]:
     """Make rows of the encoded columns of a batch, each with its heads in front."""
     lengths = np.array(
         [[len(value) for value in body] for body, size in zip(encoded, fixed) if size is None],

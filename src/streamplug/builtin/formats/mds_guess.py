@@ -17,7 +17,7 @@ _SLACK = 4 << 10
 """Bytes on either side of a guess: for sizes that differ little, and for the schema behind the head."""
 
 
-def likely_ranges(samples: int, size: int, rows: Int64, columns: Sequence[Column]) -> Int64:
+def estimate_ranges(samples: int, size: int, rows: Int64, columns: Sequence[Column]) -> Int64:
     """Return where samples lie: exactly if all columns are of fixed size, else if all are about as long.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamplug.interfaces import Column, Encoding, Layout
+from streamplug.interfaces import Column, Encoding, MultiShardReader
 from streamplug.interfaces.encoding import gather, unpack
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
@@ -86,7 +86,7 @@ class _Run(NamedTuple):
 _Planned = list[tuple[_Run, "np.dtype[Any] | None"]]
 
 
-class MDSLayout(Layout):
+class MDSLayout(MultiShardReader):
     """Knows how the bytes of a sample are divided among its columns.
 
     Attributes:

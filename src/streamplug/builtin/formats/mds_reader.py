@@ -11,9 +11,9 @@ import numpy as np
 from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSLayout
 from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError, DecodeError
-from streamplug.interfaces import Column, ShardHead, ShardReader
+from streamplug.interfaces import Column, ShardHeader, ShardReader
 from streamplug.interfaces.encoding import slices
-from streamplug.plugin_kit.decoding import blamed, undecodable
+from streamplug.plugin_kit.decoding import decode_error, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _U32 = np.dtype("<u4")
@@ -24,7 +24,7 @@ def head_size(samples: int) -> int:
     return 4 * (samples + 2)
 
 
-class MDSHead(ShardHead):
+class MDSHead(ShardHeader):
     """Knows where the samples of one shard lie.
 
     Attributes:
@@ -77,7 +77,7 @@ class MDSHead(ShardHead):
         except ColumnError as failed:
             begins, sizes = layout.place(located, failed.column)
             values = slices(data, begins, sizes)
-            raise blamed(failed.column, rows, values, failed.__cause__) from failed.__cause__
+            raise decode_error(failed.column, rows, values, failed.__cause__) from failed.__cause__
 
     def corrupt(self, index: int) -> CorruptShardError:
         """Return the error for a sample whose length is wrong."""
@@ -108,9 +108,9 @@ class MDSReader(ShardReader):
         return self._bounds[index], self._bounds[index + 1]
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        return self.row_of(columns)(index)
+        return self.row_reader(columns)(index)
 
-    def row_of(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
+    def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         with_care = partial(self._with_care, columns=columns)
         return row_reader(self._data, self._bounds, self._head.layout, columns, with_care)
 
@@ -135,7 +135,9 @@ class MDSReader(ShardReader):
                 try:
                     sample[column.name] = column.encoding.decode(data[begin : begin + size])
                 except Exception as error:
-                    raise undecodable(f"sample {index}, column {column.name!r}", error) from error
+                    raise undecodable_error(
+                        f"sample {index}, column {column.name!r}", error
+                    ) from error
         return sample
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:

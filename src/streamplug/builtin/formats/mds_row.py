@@ -57,7 +57,7 @@ def row_reader(
             place += f", p{p}"
         if column.name in names:
             known[f"name{number}"] = column.name
-            known[f"decode{number}"] = column.encoding.decode_in(data[before:])
+            known[f"decode{number}"] = column.encoding.bound_decoder(data[before:])
             cells.append(f"name{number}: decode{number}({place})")
         before += size or 0
     exec(_compiled(p, ", ".join(cells)), known)  # noqa: S102 - numbered names, none from the data

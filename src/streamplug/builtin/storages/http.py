@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
-from streamplug.plugin_kit.event_loop import Incoming
+from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import Buffer, ObjectInfo
 
@@ -101,10 +101,10 @@ class Http(FsspecStorage):
         whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
 
-    def read_parts(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         found = self.cat_parts(parts)
         if any(isinstance(part, _RangeIgnoredError) for part in found):
-            return Storage.read_parts(self, parts)
+            return Storage.read_many(self, parts)
         return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
 
     def write(self, key: str, data: Buffer) -> None:
@@ -128,7 +128,7 @@ class Http(FsspecStorage):
                 yield self.stat(unquote(found.key))
 
 
-async def _get(filesystem: Any, remote: str, file: Incoming) -> None:
+async def _get(filesystem: Any, remote: str, file: IncomingFile) -> None:
     """Write an object to a file."""
     await filesystem._get_file(remote, file, callback=_Told(file))  # noqa: SLF001 - the public method would wait for this very loop
 
@@ -136,7 +136,7 @@ async def _get(filesystem: Any, remote: str, file: Incoming) -> None:
 class _Told:
     """What fsspec tells of a download, as it would a `fsspec.callbacks.Callback`."""
 
-    def __init__(self, file: Incoming) -> None:
+    def __init__(self, file: IncomingFile) -> None:
         self._file = file
 
     def set_size(self, size: int | None) -> None:
