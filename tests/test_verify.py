@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from streamplug import MDSWriter, Stream, merge_index
 from streamplug.cli import main
 from streamplug.errors import NotFound
-from streamplug.verify import verify
+from streamplug.verification import verify
 
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
 

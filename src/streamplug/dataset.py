@@ -8,22 +8,23 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from streamplug.attributes import DatasetAttributes
-from streamplug.block import Block, Source, planned
-from streamplug.clock import Loop
 from streamplug.config import Configurable, detect_world, whole_number
-from streamplug.explain import Use, explain, where
+from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, Decoder, Stats
-from streamplug.mixing import Sampling, make_run, streams_of
-from streamplug.open_stream import contents_of
-from streamplug.order_options import OrderOptions
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import blank, registrations, restore
 from streamplug.read import chosen, chosen_one
+from streamplug.session.dataset_attributes import DatasetAttributes
+from streamplug.session.epoch_counter import WorkerLoop
+from streamplug.session.mixture_setup import Sampling, complete_streams, make_run
+from streamplug.session.monitor import Monitor, resolve_callbacks, with_worker
+from streamplug.session.open_stream import contents_of
+from streamplug.session.order_options import OrderOptions
+from streamplug.session.sample_source import Block, SampleSource, plan_blocks
+from streamplug.session.sample_usage import SampleUse, explain, where
 from streamplug.stream import Stream, read_all
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
-from streamplug.watch import Watch, callbacks_of, in_worker
 
 T = TypeVar("T")
 
@@ -139,10 +140,10 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         batch_size = whole_number("batch_size", batch_size, 1)
         self.predownload, self._given_world = whole_number("predownload", predownload, 0), world
         self._replication = whole_number("replication", replication, 1) or 1
-        self.streams = streams_of(
-            streams,
-            remote,
-            local,
+        if (streams is None) == (remote is None and local is None):
+            raise ConfigError("give either streams= or remote=/local=")
+        self.streams = complete_streams(
+            streams or [Stream(remote=remote, local=local, format=format)],
             split=split,
             download_retry=download_retry,
             download_timeout=download_timeout,
@@ -155,8 +156,10 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             format=format,
         )
         sampling.check(self.streams, options)
-        told = callbacks_of(callbacks)
-        self._watch = Watch(Observer(told, self._found_world() if told else World()), progress_bar)
+        told = resolve_callbacks(callbacks)
+        self._watch = Monitor(
+            Observer(told, self._found_world() if told else World()), progress_bar
+        )
         if told:
             self._watch.observer.attach([stream.url for stream in self.streams])
         fingerprint = self._open_streams(columns, allow_unsafe_types)
@@ -180,7 +183,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
         self._opened, self._reader = opened, self._read(opened, columns)
         self._size = int(self._reader.starts[-1])
-        self._source = Source.of(opened, self._reader, columns, self.predownload)
+        self._source = SampleSource.of(opened, self._reader, columns, self.predownload)
         return contents_of(opened, self._reader.starts)
 
     # -- what there is --------------------------------------------------------
@@ -256,8 +259,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         """Yield epoch, block, and what it reads, for this worker's next epoch."""
         world, loop = self._place()
         epoch, first = self._run.begin(loop)
-        blocks = planned(self._run.epoch(epoch, world), world, self._run.batch, first, rows)
-        place = in_worker(self._found_world(), world)
+        blocks = plan_blocks(self._run.epoch(epoch, world), world, self._run.batch, first, rows)
+        place = with_worker(self._found_world(), world)
         parts = self._source.parts(blocks, read, place, self._watch.observer, threads=threads)
         with self._watch.loop(epoch, first, place, self._source.remote), closing(parts):
             for part, values in parts:
@@ -276,9 +279,9 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         """Return where this rank stands according to its user or its launcher."""
         return self._given_world or detect_world()
 
-    def _place(self) -> tuple[World, Loop]:
+    def _place(self) -> tuple[World, WorkerLoop]:
         """Return where this process stands, and the loop that it is a worker of."""
-        return self._world(), Loop()
+        return self._world(), WorkerLoop()
 
     # -- state ------------------------------------------------------------------------
 
@@ -338,7 +341,9 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
 
     # -- what the plan says -----------------------------------------------------------------
 
-    def explain(self, step: int, *, epoch: int | None = None, rank: int | None = None) -> list[Use]:
+    def explain(
+        self, step: int, *, epoch: int | None = None, rank: int | None = None
+    ) -> list[SampleUse]:
         """Return which samples make up a global batch, without reading them.
 
         Args:
@@ -351,7 +356,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         """
         return explain(self._run, self._reader, self._world(), epoch=epoch, step=step, rank=rank)
 
-    def where(self, sample_id: int, *, epoch: int | None = None) -> list[Use]:
+    def where(self, sample_id: int, *, epoch: int | None = None) -> list[SampleUse]:
         """Return when, and by which rank, a sample is read in an epoch; more than once if it fills up.
 
         Args:

@@ -16,11 +16,11 @@ from streamplug.cache.offline import has_index, open_copy, report_offline, selec
 from streamplug.cache.store import ShardStore
 from streamplug.cache.user_cache import source_cache_dir, unnamed_cache_dir
 from streamplug.config import Configurable, check_flags, check_seconds, whole_number
+from streamplug.display.object_summary import StreamRepr
 from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Decoder, Format, Storage
 from streamplug.interfaces.storage import public_url
-from streamplug.open_stream import OpenStream, read_all
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import make, needed_by
@@ -33,7 +33,7 @@ from streamplug.scan.listing import is_file
 from streamplug.scan.multifile_storage import source_of
 from streamplug.scan.progress import ScanProgress
 from streamplug.scan.scan_cache import Deriver
-from streamplug.shown import ShownStream
+from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.observer import Observer, observing
 from streamplug.transfer.options import DOWNLOAD_TIMEOUT, FetchOptions
 from streamplug.transfer.probe import PROBE_RETRIES, probed, unavailable
@@ -46,7 +46,7 @@ _LOG = logging.getLogger("streamplug")
 
 
 @dataclass(frozen=True, repr=False)
-class Stream(ShownStream, Configurable):
+class Stream(StreamRepr, Configurable):
     """One data set: where it lies, and where its shards are kept while they are read.
 
     Attributes:

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
-from streamplug.adapters import torch as adapter  # noqa: E402
+from streamplug.adapters import torch_batches  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
 
 pytestmark = [
@@ -105,8 +105,10 @@ def test_batches_are_those_of_torch(folder, workers):
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_hand_over_large_arrays_without_copying_them(folder, method, monkeypatch):
-    seen, received = [], adapter.received
-    monkeypatch.setattr(adapter, "received", lambda packed: seen.append(packed) or received(packed))
+    seen, received = [], torch_batches.received
+    monkeypatch.setattr(
+        torch_batches, "received", lambda packed: seen.append(packed) or received(packed)
+    )
     loader = StreamingDataLoader(make(folder), num_workers=2, multiprocessing_context=method)
     assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
     assert len(seen) == SIZE // BATCH

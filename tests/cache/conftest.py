@@ -127,14 +127,14 @@ def readers() -> Iterator[Callable[..., Any]]:
         process.join(20)
 
 
-class Watch:
+class Monitor:
     """Notes the most that the shards of a cache took together."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.peak, self._stop = root, 0, threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Monitor:
         self._thread.start()
         return self
 
@@ -157,8 +157,8 @@ def taken(root: Path) -> int:
 
 
 @pytest.fixture
-def watch() -> type[Watch]:
-    return Watch
+def watch() -> type[Monitor]:
+    return Monitor
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def check_cache() -> Callable[[Path, Path], None]:
         index = json.loads((far / "index.json").read_text())
         raw = {shard["raw_data"]["basename"]: shard for shard in index["shards"]}
         listed = {json.loads(line) for line in (state / "files").read_text().splitlines()}
-        from streamplug.hashing import new_hash
+        from streamplug.index.hashes import new_hash
 
         for path in near.glob("shard*"):
             assert path.name in listed

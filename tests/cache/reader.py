@@ -11,8 +11,8 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from streamplug import block
 from streamplug.dataset import StreamingDataset
+from streamplug.session import sample_source as block
 from streamplug.transfer.prefetch import Limits
 from streamplug.types import World
 

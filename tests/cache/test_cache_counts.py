@@ -43,7 +43,7 @@ def runs(far, world, **order):
     return found
 
 
-class Watch:
+class Monitor:
     """Looks at a cache, each time at one moment of it, and notes what it has beyond its limit."""
 
     def __init__(self, near, limit, size):
@@ -88,7 +88,7 @@ def read(
     """Read an epoch by so many workers through a cache of so many shards, watched."""
     near = tmp_path / "near"
     world = [World(workers_per_rank=workers, worker=worker) for worker in range(workers)]
-    with Watch(near, limit * size, size) as watch:
+    with Monitor(near, limit * size, size) as watch:
         ends_well(
             [
                 readers(

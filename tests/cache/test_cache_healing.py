@@ -232,7 +232,7 @@ def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(
     place, small_disk, monkeypatch
 ):
     # Many at once would take from each other what one has made room for.
-    monkeypatch.setattr("streamplug.block.Limits", partial(Limits, active=1))
+    monkeypatch.setattr("streamplug.session.sample_source.Limits", partial(Limits, active=1))
     place.write(shards=40)
     place.near = small_disk / "near"
     (small_disk / "other").write_bytes(bytes(200_000))

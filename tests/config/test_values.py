@@ -9,7 +9,7 @@ import pytest
 
 from streamplug.config import detect_world, parse_bytes, parse_count
 from streamplug.errors import ConfigError
-from streamplug.hashing import digests, hash_names, new_hash
+from streamplug.index.hashes import digests, hash_names, new_hash
 from streamplug.types import World
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from streamplug.hashing import new_hash
+from streamplug.index.hashes import new_hash
 
 WHOLE = bool(os.environ.get("STREAMPLUG_TEST_FAULTS"))
 SHARDS = 12

@@ -16,7 +16,7 @@ import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.verify import verify
+from streamplug.verification import verify
 
 COUNT = 40
 Tree = dict[str, tuple[Any, ...]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from streamplug.hashing import digests
+from streamplug.index.hashes import digests
 from streamplug.interfaces import Encoding
 from streamplug.plugin import make
 

@@ -14,7 +14,8 @@ EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative
 TESTING = ROOT / "plugins" / "streamplug-testing"
 PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_webdataset"
 TORCH = (
-    CORE / "adapters" / "torch.py", ROOT / "plugins" / "streamplug-torch",
+    CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
+    ROOT / "plugins" / "streamplug-torch",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
     CORE / "compat" / "distributed.py", CORE / "compat" / "loader.py",
 )  # fmt: skip

@@ -28,7 +28,7 @@ from streamplug import (
     write_from,
     write_parts,
 )
-from streamplug.verify import verify
+from streamplug.verification import verify
 
 
 def writing() -> None:

@@ -27,7 +27,7 @@ from streamplug.interfaces import Encoding, FileSelection
 from streamplug.plugin.location import open_storage
 from streamplug.scan import multifile_shards as bundling
 from streamplug.scan.glob import FileSet
-from streamplug.verify import verify
+from streamplug.verification import verify
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin import make
-from streamplug.verify import verify
+from streamplug.verification import verify
 
 GOLDEN = Path(__file__).with_name("golden") / "0.2.76"
 COUNT = 40

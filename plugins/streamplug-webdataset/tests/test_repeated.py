@@ -12,7 +12,7 @@ from streamplug_testing.http import serving
 from streamplug import Stream, StreamingDataset
 from streamplug.errors import InvalidIndexError
 from streamplug.scan.index_writer import scan_index
-from streamplug.verify import verify
+from streamplug.verification import verify
 
 SIZES = {"a": 5, "b": 3}
 A, B = list(range(5)), [5, 6, 7]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.adapters.numbers import plain
+from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.errors import ConfigError
 from streamplug.types import ColumnValues
 
@@ -32,7 +32,7 @@ def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[
         ConfigError: If there is a column that it cannot take.
     """
     return {
-        name: values if plain(values) else _collate_column(name, list(values), collate)
+        name: values if has_torch_dtype(values) else _collate_column(name, list(values), collate)
         for name, values in columns.items()
     }
 
@@ -62,7 +62,7 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
 
 
 def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
-    if all(map(plain, values)) and len({value.shape for value in values}) > 1:
+    if all(map(has_torch_dtype, values)) and len({value.shape for value in values}) > 1:
         return UnequalArrays(values)
     try:
         return collate(values)

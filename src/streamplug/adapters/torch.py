@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 from weakref import proxy
 
-import numpy as np
 import torch
-from torch.utils._pytree import tree_map_only
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from streamplug import dataset
-from streamplug.adapters.arena import Arena, Packed, received
-from streamplug.adapters.bundles import bundled, in_turn
-from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
-from streamplug.adapters.lists import Cuts, end_to_end, values_bytes
-from streamplug.adapters.numbers import plain
-from streamplug.clock import CELLS, TICKETS, EpochClock, Loop
+from streamplug.adapters.message_batching import round_robin
+from streamplug.adapters.shared_memory import SharedArrays
+from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batches
 from streamplug.config import Configurable, detect_world
+from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
-from streamplug.summary import ShownLoader
+from streamplug.session.epoch_counter import CELLS, TICKETS, EpochCounter, WorkerLoop
 from streamplug.transfer import observer as observe
 from streamplug.types import ColumnValues, Sample, World
-
-_WORTH_AN_ARENA = 1 << 14
-"""Bytes of a batch from which on an arena is quicker than a pipe."""
 
 
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
@@ -49,7 +40,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
     def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
         """Count epochs, and what else happens, in memory that all workers see."""
         self._cells = cells
-        self._run.clock = EpochClock(cells.numpy()[:CELLS], sets)
+        self._run.clock = EpochCounter(cells.numpy()[:CELLS], sets)
         self._watch.observer.counters.use(cells.numpy()[CELLS:], home)
 
     def _found_world(self) -> World:
@@ -64,16 +55,16 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
-    def _place(self) -> tuple[World, Loop]:
+    def _place(self) -> tuple[World, WorkerLoop]:
         world, worker = self._world(), get_worker_info()
         if worker is None:
-            return world, Loop()
+            return world, WorkerLoop()
         place = World(world.nodes, world.ranks_per_node, worker.num_workers, world.rank, worker.id)
         # torch draws a seed for each loop over a loader and adds the worker's number. Who seeds torch
         # before each loop gets the same again, but never the same processes.
         ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
         process = int(multiprocessing.current_process()._identity[-1]) - worker.id
-        return place, Loop(ticket, worker.id, worker.num_workers, process)
+        return place, WorkerLoop(ticket, worker.id, worker.num_workers, process)
 
     def __getstate__(self) -> dict[str, Any]:
         # The cells travel beside, so that torch shares them rather than copying them.
@@ -95,7 +86,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         self._share(cells, saved["sets"], home)
 
 
-class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
+class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
     """A torch `DataLoader` that hands over whole batches, and whose state is exact.
 
     Workers read batches column by column and leave them in memory that they share with this process, where
@@ -172,7 +163,7 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         self._loop: tuple[int, int, int, int] | None = None
 
     def _get_iterator(self) -> Any:
-        batches = _Batches(
+        batches = WorkerBatches(
             self.dataset,
             self._transform,
             self.collate_fn if self._by_sample else None,
@@ -186,13 +177,17 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
-        settings |= {"batch_size": None, "collate_fn": _as_it_is}
+        settings |= {"batch_size": None, "collate_fn": identity}
         return DataLoader(batches, **settings)._get_iterator()
 
-    def _arenas(self) -> list[Arena]:
+    def _arenas(self) -> list[SharedArrays]:
         # Those that wait, the one in use, and the one that is being made.
         slots = (self.prefetch_factor or 0) + 2
-        return [Arena(slots) for _ in range(self.num_workers)] if Arena.possible() else []
+        return (
+            [SharedArrays(slots) for _ in range(self.num_workers)]
+            if SharedArrays.possible()
+            else []
+        )
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset._run
@@ -203,9 +198,9 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
         self._loop = (epoch, first, 0, sets)
         batches: Iterator[Any] = super().__iter__()  # starts workers: before a thread does
         if self.num_workers:
-            batches = in_turn(batches, self.num_workers)
+            batches = round_robin(batches, self.num_workers)
         with self._line():
-            for number, batch in enumerate(_moved(batches, self._device), 1):
+            for number, batch in enumerate(move_batches(batches, self._device), 1):
                 run.check_sets(sets)
                 run.handed_out(epoch, first + number)
                 self._loop = (epoch, first, number, sets)
@@ -240,156 +235,3 @@ class StreamingDataLoader(ShownLoader, Configurable, DataLoader, section="loader
             epoch: By the trainer's own count, from 0.
         """
         self.dataset._run.begins(epoch, self.dataset._world())
-
-
-# -- batches in workers ---------------------------------------------------------------
-
-
-class _Batches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
-    """The batches of a data set, as a worker reads them."""
-
-    def __init__(
-        self,
-        dataset: StreamingDataset,
-        transform: Callable[[Any], Any] | None,
-        collate: Callable[[list[Any]], Any] | None,
-        batch_size: int,
-        *,
-        drop_last: bool,
-        arenas: list[Arena],
-        threads: int,
-    ) -> None:
-        """Read columns, or samples if there is a `collate`."""
-        self.dataset = dataset
-        self._transform, self._collate = transform, collate
-        self._size, self._drop_last = batch_size, drop_last
-        self._arenas, self._threads = arenas, threads
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
-        worker = get_worker_info()
-        if worker is None:
-            return map(_tensors, batches)
-        arena = self._arenas[worker.id] if self._arenas else None
-        return bundled((_handed(batch, arena) for batch in batches), _nbytes, worker.id)
-
-    def _of_columns(self) -> Iterator[Any]:
-        finish = self._transform or partial(collate_columns, collate=default_collate)
-        for columns in self.dataset.batches(threads=self._threads):
-            if not self._drop_last or len(next(iter(columns.values()))) == self._size:
-                yield finish(columns)
-
-    def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
-        if collate is default_collate:
-            collate = partial(collate_samples, collate=default_collate)
-        samples = iter(self.dataset)
-        if self._transform is not None:
-            samples = map(self._transform, samples)
-        while batch := list(islice(samples, self._size)):
-            if not self._drop_last or len(batch) == self._size:
-                yield collate(batch)
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-def _tensors(batch: Any) -> Any:
-    return {k: _of_tensors(v) for k, v in batch.items()} if isinstance(batch, dict) else batch
-
-
-def _of_tensors(value: Any) -> Any:
-    if type(value) is UnequalArrays:
-        return [_tensor(array) for array in value]
-    return _tensor(value) if plain(value) else value
-
-
-def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    try:
-        return torch.from_numpy(native)
-    except ValueError:  # torch has no steps back, nor those of a part of a number
-        return torch.from_numpy(native.copy())
-
-
-def _handed(batch: Any, arena: Arena | None) -> Any:
-    """Return what a worker sends for a batch: large arrays, and bytes and texts, by way of the arena."""
-    if arena is None or type(batch) is not dict:
-        return batch
-    arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
-    lists = {key: end_to_end(value) for key, value in batch.items() if key not in arrays}
-    joined = {key: value for key, value in lists.items() if value is not None}
-    shared = {**arrays, **{key: value.data for key, value in joined.items()}}
-    # Whoever keeps so many batches that no slot is free gets others by copy.
-    large = sum(array.nbytes for array in shared.values()) >= _WORTH_AN_ARENA
-    packed = arena.pack(shared) if large else None
-    if packed is None:
-        return _Handed(None, {**batch, **arrays}, {})
-    cuts = {key: value.cuts for key, value in joined.items()}
-    return _Handed(packed, {key: None if key in shared else v for key, v in batch.items()}, cuts)
-
-
-def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
-    key, value = item
-    if type(value) is torch.Tensor:
-        try:
-            value = value.numpy()
-        except (TypeError, RuntimeError):  # not of a kind that numpy has
-            return key, None
-    return key, value if plain(value) else None
-
-
-class _Handed:
-    """A batch on its way from a worker; it arrives as what `_opened` returns."""
-
-    def __init__(self, packed: Packed | None, rest: dict[Any, Any], cuts: dict[Any, Cuts]) -> None:
-        self.parts = packed, rest, cuts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, self.parts
-
-
-def _nbytes(batch: Any) -> int:
-    """Return about how many bytes a batch takes in a message; one that says nothing of it takes many."""
-    packed, rest, _ = batch.parts if type(batch) is _Handed else (None, {}, {})
-    if packed is not None or not rest:
-        return sys.maxsize
-    return sum(map(values_bytes, rest.values()))
-
-
-def _opened(packed: Packed | None, rest: dict[Any, Any], cuts: dict[Any, Cuts]) -> dict[Any, Any]:
-    shared = {} if packed is None else received(packed)
-    lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
-    found: dict[Any, Any] = _tensors({**rest, **shared, **lists})
-    return found
-
-
-# -- devices --------------------------------------------------------------------------
-
-
-def _moved(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
-    """Yield batches on a device, each copied while the one before is in use."""
-    if device is None or device.type != "cuda":
-        yield from batches if device is None else (_to(batch, device) for batch in batches)
-        return
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # it has no types
-    waiting: list[tuple[Any, torch.cuda.Event]] = []
-    for batch in batches:
-        with torch.cuda.stream(side):
-            waiting.append((_to(batch, device), side.record_event()))
-        if len(waiting) > 1:
-            yield _awaited(*waiting.pop(0), device)
-    for batch, copied in waiting:
-        yield _awaited(batch, copied, device)
-
-
-def _awaited(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
-    """Return a batch that the current stream may use once it has been copied."""
-    stream = torch.cuda.current_stream(device)
-    stream.wait_event(copied)
-    tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)
-    return batch
-
-
-def _to(batch: Any, device: torch.device) -> Any:
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device, non_blocking=True), batch)

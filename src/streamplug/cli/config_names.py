@@ -10,7 +10,7 @@ from streamplug.config import parse_bytes
 from streamplug.config.source import plain
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.hashing import new_hash
+from streamplug.index.hashes import new_hash
 from streamplug.interfaces import Callback
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.location import open_storage, places_of

@@ -18,7 +18,7 @@ from streamplug.cli.explain_dataset import dataset_of, is_config
 from streamplug.cli.storage_options import storage_options
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StateError
-from streamplug.explain import Use
+from streamplug.session.sample_usage import SampleUse
 
 _PIPED_WIDTH = 200
 _OF_LOCATIONS = frozenset(
@@ -102,7 +102,7 @@ def explain(
         click.echo(json.dumps(rows, indent=2))
     else:
         more = ["documents"] if isinstance(dataset, _RowsOfDocuments) else []
-        _show(rows, [*Use.__dataclass_fields__, *more])
+        _show(rows, [*SampleUse.__dataclass_fields__, *more])
 
 
 def _read_state(path: Path) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _options_given(context: click.Context) -> list[str]:
     ]
 
 
-def _as_dict(use: Use, dataset: StreamingDataset) -> dict[str, Any]:
+def _as_dict(use: SampleUse, dataset: StreamingDataset) -> dict[str, Any]:
     """Return a use as JSON values; that of a row of tokens has its documents."""
     if not isinstance(dataset, _RowsOfDocuments):
         return asdict(use)

@@ -8,8 +8,8 @@ import numpy as np
 
 from streamplug.compat.checks import ValueTypeError
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, StreamplugError
-from streamplug.hashing import hash_names, new_hash
 from streamplug.index import make_encoding
+from streamplug.index.hashes import hash_names, new_hash
 from streamplug.interfaces import Compression, Encoding
 from streamplug.plugin.registry import make
 

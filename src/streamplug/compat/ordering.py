@@ -21,7 +21,7 @@ from streamplug.types import World as Place
 if TYPE_CHECKING:
     from streamplug.compat.dataset import StreamingDataset
     from streamplug.compat.world import World
-    from streamplug.run import Run
+    from streamplug.session.training_run import TrainingRun
 
 
 def get_shuffle(
@@ -225,7 +225,7 @@ def generate_work(
     return _by_worker(place, batch, len(steps), lambda rank: plan.ids(rank, batch, steps))
 
 
-def select(run: Run, epoch: int, stream: int | None) -> Selection:
+def select(run: TrainingRun, epoch: int, stream: int | None) -> Selection:
     """Return what an epoch of a run takes of all streams, or of one.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any
 import streamplug
 from streamplug.compat.checks import EmptyStreamError, index_errors
 from streamplug.compat.shards import Shard
-from streamplug.open_stream import OpenStream, read_all
 from streamplug.plan import Weight
+from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.observer import Observer
 
 _DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")

@@ -17,7 +17,7 @@ from streamplug.errors import (
     StorageError,
     StreamplugError,
 )
-from streamplug.hashing import hash_names, new_hash
+from streamplug.index.hashes import hash_names, new_hash
 from streamplug.plugin_kit.disk import FULL, describe_full_disk
 from streamplug.transfer.ranges import open_interruptible
 from streamplug.types import FileInfo

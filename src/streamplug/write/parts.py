@@ -19,8 +19,8 @@ import xxhash
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
-from streamplug.hashing import chosen_hashes
 from streamplug.index import INDEX_NAME
+from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
 from streamplug.plugin.registry import make as make_plugin

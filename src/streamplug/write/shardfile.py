@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamplug.hashing import digests
+from streamplug.index.hashes import digests
 from streamplug.interfaces import Compression
 from streamplug.transfer.disk_errors import output_errors, partial_file
 from streamplug.types import Buffer, FileInfo

@@ -15,9 +15,9 @@ import numpy as np
 
 from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
-from streamplug.hashing import chosen_hashes
 from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, index_bytes
+from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from streamplug import StreamingDataset
-from streamplug.adapters.ahead import changed_ahead
+from streamplug.adapters.threaded_map import map_samples
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
 from streamplug_datasets.changed import ChangedDataset
@@ -80,5 +80,5 @@ class StreamingOutsideDTWebVid(StreamingOutsideGIWebVid):  # noqa: D101 - below
         if self._extra is None or self.one_by_one:
             yield from super().__iter__()
             return
-        with closing(changed_ahead(self, self.change, threads=self.extra_threads)) as samples:
+        with closing(map_samples(self, self.change, threads=self.extra_threads)) as samples:
             yield from samples

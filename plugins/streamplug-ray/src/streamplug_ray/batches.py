@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamplug import StreamingDataset, World
-from streamplug.adapters.apart import Step, batches_elsewhere, take
+from streamplug.adapters.remote_batches import BatchRequest, remote_batches, take
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.types import ColumnValues
 from streamplug_ray.cluster import connected
@@ -85,10 +85,10 @@ class RayBatches:
         with connected(self._address, "RayBatches") as ray, self._pool(ray) as pool:
             turns = cycle(pool)
 
-            def ask(step: Step) -> tuple[Step, Any]:
+            def ask(step: BatchRequest) -> tuple[BatchRequest, Any]:
                 return step, next(turns).read.remote(step.epoch, step.ids)
 
-            def answer(asked: tuple[Step, Any]) -> Any:
+            def answer(asked: tuple[BatchRequest, Any]) -> Any:
                 step, ref = asked
                 try:
                     return ray.get(ref)
@@ -99,7 +99,7 @@ class RayBatches:
                         f"step {step.number} of epoch {step.epoch}: {type(error).__name__}: {error}"
                     ) from error
 
-            batches = batches_elsewhere(self.dataset, ask, answer, ahead=self._ahead)
+            batches = remote_batches(self.dataset, ask, answer, ahead=self._ahead)
             with closing(batches):
                 yield from batches
 

@@ -12,7 +12,7 @@ from ray.data.block import Block, BlockAccessor, BlockMetadata
 from ray.data.datasource import ReadTask
 
 from streamplug import StreamingDataset, World
-from streamplug.adapters.apart import row_bytes, take
+from streamplug.adapters.remote_batches import row_bytes, take
 from streamplug.types import Int64
 
 _BLOCK_ROWS = 4096

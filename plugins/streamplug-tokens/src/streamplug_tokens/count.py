@@ -13,7 +13,7 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.interfaces import Column, VectorColumn
-from streamplug.open_stream import OpenStream
+from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.pool import run_all
 from streamplug.types import Int64
 from streamplug_tokens.ends import Ends, Even, Listed

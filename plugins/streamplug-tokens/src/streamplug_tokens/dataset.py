@@ -12,9 +12,9 @@ from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
-from streamplug.open_stream import OpenStream
 from streamplug.plan import DatasetFingerprint
 from streamplug.read import Reader, Samples
+from streamplug.session.open_stream import OpenStream
 from streamplug_tokens.count import dtype_of, ends_of
 from streamplug_tokens.ends import Ends
 from streamplug_tokens.kept import Kept

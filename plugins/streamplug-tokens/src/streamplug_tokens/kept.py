@@ -12,8 +12,8 @@ from streamplug.cache.staging import arriving
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import InvalidIndexError
 from streamplug.index.mapped import MappedFile
-from streamplug.open_stream import OpenStream
 from streamplug.plugin.location import local_path
+from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.disk_errors import local_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 from streamplug.types import Int64

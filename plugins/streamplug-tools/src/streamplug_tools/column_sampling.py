@@ -12,8 +12,8 @@ import numpy as np
 from streamplug.errors import ConfigError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import Encoding
-from streamplug.open_stream import read_all
 from streamplug.read import Samples
+from streamplug.session.open_stream import read_all
 from streamplug.stream import Stream
 from streamplug.types import Int64, Sample
 from streamplug_tools.histogram import Spread, spread

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Any, TypeAlias
 
 from streamplug.config import parse_bytes
-from streamplug.hashing import chosen_hashes
+from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine
 from streamplug.stream import Stream
 from streamplug_tools.column_mapping import format_name

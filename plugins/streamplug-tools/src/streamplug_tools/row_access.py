@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from streamplug.block import Block, Source
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
 from streamplug.index import Index
 from streamplug.interfaces import Column
-from streamplug.open_stream import read_all
 from streamplug.plugin.location import local_path
+from streamplug.session.open_stream import read_all
+from streamplug.session.sample_source import Block, SampleSource
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, World
@@ -74,7 +74,7 @@ class Table:
             each.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
         self._reader = read_all(self._opened, names)
         self.size = int(self._reader.starts[-1])
-        self._source = Source.of(self._opened, self._reader, names, None)
+        self._source = SampleSource.of(self._opened, self._reader, names, None)
         self.rows, self.row_bytes = self._source.rows, self._source.row_bytes
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug import Stream, StreamingDataset
-from streamplug.adapters.standing import Standing
+from streamplug.adapters.position import Position
 from streamplug.errors import EncodeError
 from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
@@ -111,9 +111,9 @@ class Source(StreamingDataset):
         self._total, self._end = order.total, order.end
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Position:
         """Tells where it stands."""
-        return Standing(self)
+        return Position(self)
 
     def samples(self, tally: Tally) -> Iterator[dict[str, Any]]:
         """Yield this process's samples of the next epoch that a tally has not counted.

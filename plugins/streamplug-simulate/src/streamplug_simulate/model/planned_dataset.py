@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from streamplug.block import Block, Source, planned
 from streamplug.cache.limit import limit_bytes
 from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.open_stream import OpenStream, read_all
 from streamplug.plan import DatasetFingerprint, Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import Samples
-from streamplug.run import Run
+from streamplug.session.open_stream import OpenStream, read_all
+from streamplug.session.sample_source import Block, SampleSource, plan_blocks
+from streamplug.session.training_run import TrainingRun
 from streamplug.stream import Stream
 from streamplug.transfer.prefetch import Limits
 from streamplug.transfer.range_reader import RangeStore
@@ -126,7 +126,7 @@ class Planned(StreamingDataset):
 
     # -- what a run asks ------------------------------------------------------------
 
-    def run_of(self, assumed: Assumed) -> Run:
+    def run_of(self, assumed: Assumed) -> TrainingRun:
         """Return the run of what is assumed.
 
         Raises:
@@ -151,7 +151,7 @@ class Planned(StreamingDataset):
         """Return the world that the plan of a process is for: a group of replicas counts as one rank."""
         return self._grouped(place)
 
-    def source_of(self, assumed: Assumed) -> Source:
+    def source_of(self, assumed: Assumed) -> SampleSource:
         """Return what the blocks of a run are read from."""
         if assumed.cache_limit is not None and assumed.cache_limit < self.shards.largest:
             raise ConfigError(
@@ -193,10 +193,10 @@ class Weighed:
 
 
 def blocks_of(
-    source: Source, epoch: Epoch, place: World, world: World, batch: int
+    source: SampleSource, epoch: Epoch, place: World, world: World, batch: int
 ) -> tuple[Iterator[Block], Limits]:
     """Return the blocks that a process reads of an epoch, and how far ahead it fetches."""
-    blocks = planned(epoch, world, batch, 0, source.rows_of_batches(threads=0))
+    blocks = plan_blocks(epoch, world, batch, 0, source.rows_of_batches(threads=0))
     return source.bounded(blocks, place)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
-from streamplug.block import Block
+from streamplug.session.sample_source import Block
 from streamplug.transfer.prefetch import Limits, Needs, Window
 from streamplug_simulate.model.events import Events
 from streamplug_simulate.model.node_cache import Node, Threads

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamplug.adapters.arena import Arena, received
+from streamplug.adapters.shared_memory import SharedArrays, received
 
-pytestmark = pytest.mark.skipif(not Arena.possible(), reason="no files without a name here")
+pytestmark = pytest.mark.skipif(not SharedArrays.possible(), reason="no files without a name here")
 
 ARRAYS = {
     "ids": np.arange(7),
@@ -34,19 +34,19 @@ def descriptors() -> int:
 
 
 def test_arrays_come_out_as_they_went_in():
-    arena = Arena(2)
+    arena = SharedArrays(2)
     same(received(arena.pack(ARRAYS)), ARRAYS)
     same(received(pickle.loads(pickle.dumps(arena.pack(ARRAYS)))), ARRAYS)
 
 
 def test_arrays_begin_where_any_dtype_may():
-    arena = Arena(1)
+    arena = SharedArrays(1)
     found = received(arena.pack(ARRAYS))
     assert all(array.ctypes.data % 64 == 0 for array in found.values())
 
 
 def test_a_slot_is_free_when_its_last_array_is_gone():
-    arena = Arena(2)
+    arena = SharedArrays(2)
     first, second = received(arena.pack(ARRAYS)), received(arena.pack(ARRAYS))
     assert arena.pack(ARRAYS) is None
     kept = first["pixels"][1]
@@ -59,13 +59,13 @@ def test_a_slot_is_free_when_its_last_array_is_gone():
 
 
 def test_a_batch_that_is_never_looked_at_frees_its_slot():
-    arena = Arena(1)
+    arena = SharedArrays(1)
     for _ in range(3):
         received(arena.pack(ARRAYS))
 
 
 def test_larger_arrays_move_to_larger_slots_and_spare_what_is_in_use():
-    arena, kept = Arena(3), []
+    arena, kept = SharedArrays(3), []
     for turn in range(40):
         array = np.full(1000 * (turn + 1), turn, np.int32)
         kept.append((turn, received(arena.pack({"x": array}))))
@@ -76,7 +76,7 @@ def test_larger_arrays_move_to_larger_slots_and_spare_what_is_in_use():
 
 
 def test_arrays_outlive_their_arena():
-    arena = Arena(1)
+    arena = SharedArrays(1)
     before = descriptors()
     found = received(arena.pack(ARRAYS))
     del arena
@@ -87,7 +87,7 @@ def test_arrays_outlive_their_arena():
 
 
 def test_a_batch_of_an_arena_that_is_gone_is_refused():
-    packed = Arena(1).pack(ARRAYS)
+    packed = SharedArrays(1).pack(ARRAYS)
     with pytest.raises(KeyError):
         received(packed)
 
@@ -100,7 +100,7 @@ def fill(arena, pipe):
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_another_process_fills_it(method):
     context = multiprocessing.get_context(method)
-    arena, (ours, theirs) = Arena(3), context.Pipe()
+    arena, (ours, theirs) = SharedArrays(3), context.Pipe()
     process = context.Process(target=fill, args=(arena, theirs), daemon=True)
     process.start()
     kept = []
@@ -119,7 +119,7 @@ def test_another_process_fills_it(method):
 
 
 def test_a_fork_that_drops_its_copy_frees_nothing():
-    arena = Arena(1)
+    arena = SharedArrays(1)
     found = [received(arena.pack(ARRAYS))]
     child = os.fork()
     if child == 0:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import StreamplugError
-from streamplug.read import Samples
-from streamplug.run import Run
-from streamplug.shown import Shown, Told
-from streamplug.stream import Stream
-from streamplug.types import World
+
+if TYPE_CHECKING:
+    from streamplug.read import Samples
+    from streamplug.session.training_run import TrainingRun
+    from streamplug.stream import Stream
+    from streamplug.types import World
 
 
-class ShownDataset(Shown):
+class DatasetRepr(SummaryRepr):
     """A data set that says what it is."""
 
     streams: Sequence[Stream]
     _reader: Samples
-    _run: Run
+    _run: TrainingRun
 
     @abstractmethod
     def _world(self) -> World:
@@ -39,10 +41,10 @@ class ShownDataset(Shown):
             f"{len(self._reader.starts) - 1:,} shards, batch_size={self._run.batch_size}>"
         )
 
-    def _told(self) -> Told:
+    def _summary(self) -> ObjectSummary:
         name = type(self).__name__
         if "_run" not in self.__dict__:
-            return Told(name, [("state", "not made yet")])
+            return ObjectSummary(name, [("state", "not made yet")])
         try:
             order = _order(self._run, self._world())
             world = _place(self._found_world(), self._world())
@@ -54,7 +56,9 @@ class ShownDataset(Shown):
             *order,
             ("world", world),
         ]
-        return Told(name, facts, ("stream", "share", "samples", "shards", "kept in"), self._parts())
+        return ObjectSummary(
+            name, facts, ("stream", "share", "samples", "shards", "kept in"), self._parts()
+        )
 
     def _parts(self) -> list[tuple[str, ...]]:
         starts, shards = self._reader.starts, self._reader.stream_shards
@@ -70,7 +74,7 @@ class ShownDataset(Shown):
         ]
 
 
-def _order(run: Run, world: World) -> list[tuple[str, str]]:
+def _order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
     order = run.identity(world)
     epoch, step = run.clock.current()
     shuffle = "as stored"
@@ -99,15 +103,15 @@ class _Loader(Protocol):
     dataset: Any
 
 
-class ShownLoader(Shown):
+class LoaderRepr(SummaryRepr):
     """A loader that says what it is."""
 
     def __repr__(self: _Loader) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
 
-    def _told(self: _Loader) -> Told:
-        of = self.dataset._told()  # noqa: SLF001 - it is a ShownDataset
+    def _summary(self: _Loader) -> ObjectSummary:
+        of = self.dataset._summary()  # noqa: SLF001 - it is a ShownDataset
         names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         own = [(name, f"{getattr(self, name, None)}") for name in names]
         facts = [*own, ("data set", of.name), *of.facts]
-        return Told(type(self).__name__, facts, of.heads, of.rows)
+        return ObjectSummary(type(self).__name__, facts, of.heads, of.rows)

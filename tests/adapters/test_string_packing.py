@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug import MDSWriter
-from streamplug.adapters.lists import end_to_end
+from streamplug.adapters.string_packing import pack_strings
 
 torch = pytest.importorskip("torch")
 
@@ -16,14 +16,14 @@ FILL = 40_000
 @given(st.lists(st.binary(max_size=20)))
 def test_bytes_come_back(values):
     values = [b"x" * FILL, *values]
-    joined = end_to_end(values)
+    joined = pack_strings(values)
     assert joined.cuts.values(joined.data.copy()) == values
 
 
 @given(st.lists(st.text(st.characters(), max_size=20)))
 def test_texts_come_back_even_those_that_utf8_cannot_hold(values):
     values = [LARGE, "\ud800", "", *values]
-    joined = end_to_end(values)
+    joined = pack_strings(values)
     assert joined.cuts.values(joined.data.copy()) == values
 
 
@@ -40,7 +40,7 @@ def test_texts_come_back_even_those_that_utf8_cannot_hold(values):
     ],
 )
 def test_other_lists_are_sent_as_they_are(values):
-    assert end_to_end(values) is None
+    assert pack_strings(values) is None
 
 
 def test_a_loader_hands_over_large_bytes_and_texts(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.block import Block
+from streamplug.session.sample_source import Block
 
 batches = st.lists(st.lists(st.integers(-1, 40), min_size=4, max_size=4), min_size=1, max_size=30)
 

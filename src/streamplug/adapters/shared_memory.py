@@ -23,10 +23,10 @@ _ALIGN = 64
 _GROWTH = 1.25
 
 _numbers = itertools.count()
-_arenas: WeakValueDictionary[tuple[int, int], Arena] = WeakValueDictionary()
+_arenas: WeakValueDictionary[tuple[int, int], SharedArrays] = WeakValueDictionary()
 
 
-class Packed(NamedTuple):
+class PackedArrays(NamedTuple):
     """Where the arrays of a batch lie, to be sent.
 
     Attributes:
@@ -44,7 +44,7 @@ class Packed(NamedTuple):
     fields: Sequence[tuple[Any, str, tuple[int, ...], int]]
 
 
-class Arena:
+class SharedArrays:
     """Memory that a process shares with one worker; it travels to it as the worker is started."""
 
     def __init__(self, slots: int) -> None:
@@ -82,7 +82,7 @@ class Arena:
 
     # -- the worker's end -------------------------------------------------------------
 
-    def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> Packed | None:
+    def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> PackedArrays | None:
         """Copy arrays into a free slot; returns None if there is none.
 
         Args:
@@ -102,7 +102,7 @@ class Arena:
             target = whole[start + at : start + at + array.nbytes].view(dtype).reshape(shape)
             target[...] = array
         self._taken[slot] = 1
-        return Packed(self.key, slot, start, size, fields)
+        return PackedArrays(self.key, slot, start, size, fields)
 
     def _place(self, slot: int, size: int) -> int:
         """Return where a slot of at least `size` bytes begins; a larger one is made at the end."""
@@ -127,7 +127,7 @@ class Arena:
 
     # -- the other end ----------------------------------------------------------------
 
-    def arrays(self, packed: Packed) -> dict[Any, NDArray[Any]]:
+    def arrays(self, packed: PackedArrays) -> dict[Any, NDArray[Any]]:
         """Return the arrays of a batch, which lie in the slot; the last one dropped frees it."""
         slot = _Slot(self, packed.slot, self._mapped(packed.start + packed.size), packed)
         whole = np.asarray(slot)
@@ -145,7 +145,9 @@ class Arena:
 class _Slot:
     """What the arrays of a batch are views of, for numpy; frees the slot when they are gone."""
 
-    def __init__(self, arena: Arena, slot: int, mapped: mmap.mmap, packed: Packed) -> None:
+    def __init__(
+        self, arena: SharedArrays, slot: int, mapped: mmap.mmap, packed: PackedArrays
+    ) -> None:
         self._arena, self._slot, self._mapped, self._pid = arena, slot, mapped, os.getpid()
         self.__array_interface__: dict[str, Any] = {
             "version": 3,
@@ -159,7 +161,7 @@ class _Slot:
             self._arena.free(self._slot)
 
 
-def received(packed: Packed) -> dict[Any, NDArray[Any]]:
+def received(packed: PackedArrays) -> dict[Any, NDArray[Any]]:
     """Return the arrays that a worker has packed into an arena of this process.
 
     Raises:
@@ -168,8 +170,8 @@ def received(packed: Packed) -> dict[Any, NDArray[Any]]:
     return _arenas[packed.arena].arrays(packed)
 
 
-def _arrived(descriptor: Any, slots: int, key: tuple[int, int]) -> Arena:
-    arena = Arena.__new__(Arena)
+def _arrived(descriptor: Any, slots: int, key: tuple[int, int]) -> SharedArrays:
+    arena = SharedArrays.__new__(SharedArrays)
     arena.key = key
     arena._open(descriptor.detach(), slots)  # noqa: SLF001 - its own class
     arena._map_first()  # noqa: SLF001

@@ -21,7 +21,7 @@ _CELL = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ObjectSummary:
     """What an object says of itself.
 
     Attributes:
@@ -43,16 +43,16 @@ class Told:
         return f"{rest:,} more" if rest > 0 else ""
 
 
-class Shown(ABC):
+class SummaryRepr(ABC):
     """Has a table of itself in notebooks, and on rich's consoles."""
 
     @abstractmethod
-    def _told(self) -> Told:
+    def _summary(self) -> ObjectSummary:
         """Say what it is."""
 
     def _repr_html_(self) -> str:
         """Return the table that notebooks show."""
-        told = self._told()
+        told = self._summary()
         facts = [
             element("tr", element("th", fact, scope="row", style=_LEFT), _cell(value))
             for fact, value in told.facts
@@ -71,7 +71,7 @@ class Shown(ABC):
         from rich.table import Table
         from rich.text import Text
 
-        told = self._told()
+        told = self._summary()
         facts = Table(show_header=False, box=None, pad_edge=False)
         for pair in told.facts:
             facts.add_row(*map(Text, pair))
@@ -86,7 +86,7 @@ class Shown(ABC):
         return Group(*shown)
 
 
-class ShownStream(Shown):
+class StreamRepr(SummaryRepr):
     """A stream that says what it is; also where nothing can read such a place."""
 
     if TYPE_CHECKING:
@@ -142,11 +142,11 @@ class ShownStream(Shown):
         limit = "" if self.cache_limit is None else f", at most {self.cache_limit}"
         return f"{cache[0]}{limit}"
 
-    def _told(self) -> Told:
+    def _summary(self) -> ObjectSummary:
         names = ("split", "format", "fetch", "validate_hash")
         given = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         facts = [("data set", self.shown_url), ("share", self.shown_share), *given]
-        return Told("Stream", [*facts, ("kept in", self.shown_cache)])
+        return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])
 
 
 _LEFT = "text-align: left; vertical-align: top"
@@ -157,7 +157,7 @@ def _cell(value: str) -> Html:
     return element("td", text, style=f"{_LEFT}; overflow-wrap: anywhere")
 
 
-def _parts(told: Told) -> Html:
+def _parts(told: ObjectSummary) -> Html:
     if not told.rows:
         return html()
     heads = (element("th", head, style=_LEFT) for head in told.heads)

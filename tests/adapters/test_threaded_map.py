@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.adapters.ahead import changed_ahead
-from streamplug.adapters.standing import Standing
+from streamplug.adapters.position import Position
+from streamplug.adapters.threaded_map import map_samples
 from streamplug.errors import ConfigError
 
 
@@ -25,15 +25,15 @@ def number(sample):
 def test_samples_are_changed_in_their_order_and_the_state_is_that_of_the_last(dataset):
     whole = [number(sample) for sample in dataset()]
     begun = dataset()
-    samples = changed_ahead(begun, number, threads=3)
+    samples = map_samples(begun, number, threads=3)
     taken = [next(samples) for _ in range(20)]
     state = begun.state_dict()
     samples.close()
     again = dataset()
     again.load_state_dict(state)
     assert state["sample_in_epoch"] == 20
-    assert taken + list(changed_ahead(again, number, threads=1)) == whole
-    assert Standing(again).next_state()["epoch"] == 1
+    assert taken + list(map_samples(again, number, threads=1)) == whole
+    assert Position(again).next_state()["epoch"] == 1
 
 
 def test_threads_work_at_once_and_not_far_ahead(dataset):
@@ -44,7 +44,7 @@ def test_threads_work_at_once_and_not_far_ahead(dataset):
         together.wait(60)  # blocks have whole batches of four
         return sample
 
-    samples = changed_ahead(dataset(), meet, threads=2)
+    samples = map_samples(dataset(), meet, threads=2)
     for given in range(1, 49):
         next(samples)
         assert len(asked) <= given + 2
@@ -58,16 +58,16 @@ def test_what_fails_is_raised_where_the_sample_would_come(dataset):
             raise OSError("no such video")
         return sample["n"]
 
-    samples = changed_ahead(dataset(), refuse, threads=2)
+    samples = map_samples(dataset(), refuse, threads=2)
     assert next(samples) == first
     with pytest.raises(OSError, match="no such video"):
         next(samples)
     with pytest.raises(ConfigError, match="threads=0"):
-        next(changed_ahead(dataset(), number, threads=0))
+        next(map_samples(dataset(), number, threads=0))
 
 
 def test_a_data_set_tells_where_it_stands(dataset):
-    standing = Standing(dataset())
+    standing = Position(dataset())
     assert (standing.batch, standing.place.ranks) == (4, 1)
     assert standing.begin() == (0, 0)
     assert standing.current() == (0, 0)

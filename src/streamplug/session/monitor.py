@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from streamplug.block import Block
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback
 from streamplug.interfaces.callback import EpochEnded, EpochStarted, Stats
 from streamplug.plugin.registry import make
 from streamplug.progress import FetchProgress, interactive
+from streamplug.session.sample_source import Block
 from streamplug.transfer.observer import Observer
 from streamplug.types import World
 
 
-class Watch:
+class Monitor:
     """Follows the loops over a data set.
 
     Attributes:
@@ -85,12 +85,12 @@ class Watch:
                 progress.close()
 
 
-def in_worker(rank: World, worker: World) -> World:
+def with_worker(rank: World, worker: World) -> World:
     """Return where a worker of a rank stands, which may be another of a group of ranks elsewhere."""
     return replace(rank, workers_per_rank=worker.workers_per_rank, worker=worker.worker)
 
 
-def callbacks_of(given: Sequence[Callback | str]) -> list[Callback]:
+def resolve_callbacks(given: Sequence[Callback | str]) -> list[Callback]:
     """Return the callbacks that a user names or gives.
 
     Raises:

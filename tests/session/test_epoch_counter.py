@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.clock import CELLS, MAX_WORKERS, TICKETS, EpochClock, Loop, private_cells
 from streamplug.errors import ConfigError
+from streamplug.session.epoch_counter import (
+    CELLS,
+    MAX_WORKERS,
+    TICKETS,
+    EpochCounter,
+    WorkerLoop,
+    private_cells,
+)
 
 
-def clock() -> EpochClock:
-    return EpochClock(private_cells())
+def clock() -> EpochCounter:
+    return EpochCounter(private_cells())
 
 
 def test_a_process_without_workers_counts_one_epoch_after_the_other():
@@ -43,63 +50,63 @@ def test_only_the_first_epoch_after_a_load_begins_inside():
 def test_setting_forgets_what_was_begun():
     it = clock()
     for ticket in (4, 5):
-        it.begin(Loop(ticket, 0))
-        it.begin(Loop(ticket, 1))
+        it.begin(WorkerLoop(ticket, 0))
+        it.begin(WorkerLoop(ticket, 1))
     it.set(0, 3)
     assert it.begun() == 0
-    assert it.begin(Loop(5, 1)) == (0, 3)
-    assert it.begin(Loop(5, 0)) == (0, 3)
+    assert it.begin(WorkerLoop(5, 1)) == (0, 3)
+    assert it.begin(WorkerLoop(5, 0)) == (0, 3)
 
 
 def test_all_workers_of_a_loop_are_in_one_epoch():
     it = clock()
     for epoch, ticket in enumerate((11, 12, 13)):
-        assert {it.begin(Loop(ticket, worker)) for worker in range(5)} == {(epoch, 0)}
+        assert {it.begin(WorkerLoop(ticket, worker)) for worker in range(5)} == {(epoch, 0)}
     assert it.begun() == 3
 
 
 def test_the_workers_of_a_loop_share_the_first_step():
     it = clock()
     it.set(2, 6)
-    assert {it.begin(Loop(11, worker)) for worker in range(3)} == {(2, 6)}
-    assert {it.begin(Loop(12, worker)) for worker in range(3)} == {(3, 0)}
+    assert {it.begin(WorkerLoop(11, worker)) for worker in range(3)} == {(2, 6)}
+    assert {it.begin(WorkerLoop(12, worker)) for worker in range(3)} == {(3, 0)}
 
 
 def test_persistent_workers_with_one_ticket_count_epochs():
     it = clock()
     for epoch in range(4):
         order = range(3) if epoch % 2 else range(2, -1, -1)
-        assert {it.begin(Loop(11, worker)) for worker in order} == {(epoch, 0)}
+        assert {it.begin(WorkerLoop(11, worker)) for worker in order} == {(epoch, 0)}
 
 
 def test_a_worker_that_never_began_is_not_left_behind():
     it = clock()
-    assert it.begin(Loop(11, 0)) == (0, 0)  # stopped early: worker 1 did not get to begin
-    assert it.begin(Loop(12, 1)) == (1, 0)
-    assert it.begin(Loop(12, 0)) == (1, 0)
+    assert it.begin(WorkerLoop(11, 0)) == (0, 0)  # stopped early: worker 1 did not get to begin
+    assert it.begin(WorkerLoop(12, 1)) == (1, 0)
+    assert it.begin(WorkerLoop(12, 0)) == (1, 0)
 
 
 def test_a_ticket_that_is_drawn_again_is_another_loop():
     it = clock()
     for epoch in range(3):
-        assert {it.begin(Loop(11, worker)) for worker in range(2)} == {(epoch, 0)}
+        assert {it.begin(WorkerLoop(11, worker)) for worker in range(2)} == {(epoch, 0)}
 
 
 def test_numbers_of_workers_may_change_between_epochs():
     it = clock()
     epochs = []
     for ticket, workers in enumerate((3, 1, 4, 2), start=11):
-        epochs.append({it.begin(Loop(ticket, worker)) for worker in range(workers)})
+        epochs.append({it.begin(WorkerLoop(ticket, worker)) for worker in range(workers)})
         epochs.append({it.begin()})
     assert epochs == [{(epoch, 0)} for epoch in range(8)]
 
 
 def test_persistent_loops_may_alternate():
     it = clock()
-    assert {it.begin(Loop(11, worker)) for worker in range(2)} == {(0, 0)}
-    assert {it.begin(Loop(12, worker)) for worker in range(3)} == {(1, 0)}
-    assert {it.begin(Loop(11, worker)) for worker in range(2)} == {(2, 0)}
-    assert {it.begin(Loop(12, worker)) for worker in range(3)} == {(3, 0)}
+    assert {it.begin(WorkerLoop(11, worker)) for worker in range(2)} == {(0, 0)}
+    assert {it.begin(WorkerLoop(12, worker)) for worker in range(3)} == {(1, 0)}
+    assert {it.begin(WorkerLoop(11, worker)) for worker in range(2)} == {(2, 0)}
+    assert {it.begin(WorkerLoop(12, worker)) for worker in range(3)} == {(3, 0)}
 
 
 @given(
@@ -122,28 +129,28 @@ def test_loops_one_after_the_other_count_up_whatever_their_workers(loops, epoch,
         unique = 0 if not ticket else ticket + 3 * (number % 2)
         chosen = [worker for worker in order if worker < workers] if unique else [0]
         expected = (epoch + number, 0 if number else step)
-        assert {it.begin(Loop(unique, worker)) for worker in chosen} == {expected}
+        assert {it.begin(WorkerLoop(unique, worker)) for worker in chosen} == {expected}
     assert it.begun() == len(loops)
 
 
 def test_the_last_worker_and_the_largest_ticket_fit():
     it = clock()
-    assert it.begin(Loop(TICKETS - 1, MAX_WORKERS - 1)) == (0, 0)
-    assert it.begin(Loop(TICKETS - 1, MAX_WORKERS - 1)) == (1, 0)
-    assert it.begin(Loop(TICKETS - 1, 0)) == (1, 0)
+    assert it.begin(WorkerLoop(TICKETS - 1, MAX_WORKERS - 1)) == (0, 0)
+    assert it.begin(WorkerLoop(TICKETS - 1, MAX_WORKERS - 1)) == (1, 0)
+    assert it.begin(WorkerLoop(TICKETS - 1, 0)) == (1, 0)
 
 
 def test_more_workers_than_cells_are_refused():
     with pytest.raises(ConfigError, match=r"at most 256 are supported"):
-        clock().begin(Loop(1, MAX_WORKERS))
+        clock().begin(WorkerLoop(1, MAX_WORKERS))
 
 
 def test_clocks_on_the_same_cells_agree():
     cells = np.zeros(CELLS, np.int64)
-    one, other = EpochClock(cells), EpochClock(cells)
-    assert one.begin(Loop(7, 0)) == (0, 0)
-    assert other.begin(Loop(7, 1)) == (0, 0)
-    assert other.begin(Loop(8, 1)) == (1, 0)
+    one, other = EpochCounter(cells), EpochCounter(cells)
+    assert one.begin(WorkerLoop(7, 0)) == (0, 0)
+    assert other.begin(WorkerLoop(7, 1)) == (0, 0)
+    assert other.begin(WorkerLoop(8, 1)) == (1, 0)
     assert one.current() == (1, 0)
 
 
@@ -160,30 +167,33 @@ def test_a_copy_counts_for_itself_from_the_next_epoch_on():
 
 def test_a_ticket_that_comes_again_with_other_processes_is_another_loop():
     it = clock()
-    assert it.begin(Loop(7, 0, 1, process=1)) == (0, 0)
-    assert it.begin(Loop(7, 1, 2, process=2)) == (1, 0)  # the first of the second loop to begin
-    assert it.begin(Loop(7, 0, 2, process=2)) == (1, 0)
+    assert it.begin(WorkerLoop(7, 0, 1, process=1)) == (0, 0)
+    assert it.begin(WorkerLoop(7, 1, 2, process=2)) == (
+        1,
+        0,
+    )  # the first of the second loop to begin
+    assert it.begin(WorkerLoop(7, 0, 2, process=2)) == (1, 0)
     # Processes that others start meanwhile set a few numbers apart.
-    assert it.begin(Loop(7, 0, 3, process=4)) == (2, 0)
-    assert it.begin(Loop(7, 1, 3, process=5)) == (2, 0)
-    assert it.begin(Loop(7, 2, 3, process=6)) == (2, 0)
+    assert it.begin(WorkerLoop(7, 0, 3, process=4)) == (2, 0)
+    assert it.begin(WorkerLoop(7, 1, 3, process=5)) == (2, 0)
+    assert it.begin(WorkerLoop(7, 2, 3, process=6)) == (2, 0)
 
 
 def test_the_number_of_a_process_may_start_again():
     it = clock()
-    assert it.begin(Loop(7, 0, 2, process=(1 << 18) - 1)) == (0, 0)
-    assert it.begin(Loop(7, 1, 2, process=1 << 18)) == (0, 0)
+    assert it.begin(WorkerLoop(7, 0, 2, process=(1 << 18) - 1)) == (0, 0)
+    assert it.begin(WorkerLoop(7, 1, 2, process=1 << 18)) == (0, 0)
 
 
 def test_workers_that_start_while_a_state_is_loaded_do_not_begin():
     cells = np.zeros(CELLS, np.int64)
-    rank, late = EpochClock(cells), EpochClock(cells)
-    started = EpochClock(cells, rank.sets)
-    started.begin(Loop(7, 0))
+    rank, late = EpochCounter(cells), EpochCounter(cells)
+    started = EpochCounter(cells, rank.sets)
+    started.begin(WorkerLoop(7, 0))
     rank.set(3, 2)
-    for worker in (late, EpochClock(cells, 0)):
+    for worker in (late, EpochCounter(cells, 0)):
         with pytest.raises(ConfigError, match="while the workers of this loop were starting"):
-            worker.begin(Loop(7, 1))
+            worker.begin(WorkerLoop(7, 1))
     assert rank.begun() == 0
-    assert started.begin(Loop(7, 0)) == (3, 2)  # a persistent worker, asked to begin again
-    assert EpochClock(cells).begin(Loop(8, 0)) == (4, 0)
+    assert started.begin(WorkerLoop(7, 0)) == (3, 2)  # a persistent worker, asked to begin again
+    assert EpochCounter(cells).begin(WorkerLoop(8, 0)) == (4, 0)

@@ -35,7 +35,7 @@ TICKETS = 1 << _TICKET_BITS
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class WorkerLoop:
     """What a worker knows of the loop over the data set that it works for.
 
     Attributes:
@@ -53,7 +53,7 @@ class Loop:
     process: int = 0
 
 
-class EpochClock:
+class EpochCounter:
     """Says which epoch comes next, and with which step it begins."""
 
     def __init__(self, cells: Int64, sets: int | None = None) -> None:
@@ -98,7 +98,7 @@ class EpochClock:
         self._cells[:_NOTES] = epoch, step, version, sets
         self._sets = sets
 
-    def begin(self, loop: Loop = Loop()) -> tuple[int, int]:
+    def begin(self, loop: WorkerLoop = WorkerLoop()) -> tuple[int, int]:
         """Begin an epoch.
 
         Args:
@@ -128,7 +128,7 @@ class EpochClock:
         self._began_in, self._sets = os.getpid(), self.sets
         return self._place(begun)
 
-    def _is_begun(self, loop: Loop, seen: Int64, latest: int) -> bool:
+    def _is_begun(self, loop: WorkerLoop, seen: Int64, latest: int) -> bool:
         """Say whether another worker of this loop has begun the latest epoch."""
         others = seen[(seen >> _BEGUN == latest) & (seen & (TICKETS - 1) == loop.ticket)]
         workers = (others >> _TICKET_BITS) % MAX_WORKERS + 1

@@ -7,15 +7,15 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from streamplug.block import Block
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
+from streamplug.session.sample_source import Block
 from streamplug.types import Sample
 
 T = TypeVar("T")
 
 
-def changed_ahead(
+def map_samples(
     dataset: StreamingDataset, change: Callable[[Sample], T], *, threads: int
 ) -> Generator[T, None, None]:
     """Yield this worker's samples of the next epoch, changed by threads ahead of use.

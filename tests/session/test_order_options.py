@@ -13,9 +13,9 @@ from streamplug import MDSWriter, Stream, World, compat, register_storage
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
-from streamplug.order_options import CANONICAL_NODES_PER_NODE, OrderOptions
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import unregister
+from streamplug.session.order_options import CANONICAL_NODES_PER_NODE, OrderOptions
 
 
 class Watched(AnyFsspec):

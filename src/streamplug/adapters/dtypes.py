@@ -10,7 +10,7 @@ _LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """Bytes of torch's largest dtype of each of numpy's kinds."""
 
 
-def plain(values: Any) -> bool:
+def has_torch_dtype(values: Any) -> bool:
     """Say whether these are numbers that torch has."""
     return (
         isinstance(values, np.ndarray)

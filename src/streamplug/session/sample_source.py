@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from streamplug import advice
 from streamplug.errors import StreamplugError
-from streamplug.open_stream import OpenStream
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import Samples
+from streamplug.session import hints as advice
+from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import made_ahead
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import Limits, Needs, prefetched
@@ -104,7 +104,7 @@ class Block:
         ]
 
 
-def planned(
+def plan_blocks(
     plan: Epoch, world: World, batch: int, first: int, rows: int
 ) -> Generator[Block, None, None]:
     """Yield the blocks of a worker's epoch.
@@ -126,7 +126,7 @@ def planned(
 
 
 @dataclass(frozen=True)
-class Source:
+class SampleSource:
     """What the blocks of a data set are read from.
 
     Attributes:
@@ -154,7 +154,7 @@ class Source:
         reader: Samples,
         columns: Sequence[str] | None,
         predownload: int | None,
-    ) -> Source:
+    ) -> SampleSource:
         """Describe streams that `reader` reads, and of them these columns, or all for None."""
         size = sum(stream.index.raw_bytes for stream in streams)
         schemas = [schema for stream in streams for schema in stream.index.schemas]

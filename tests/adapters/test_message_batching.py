@@ -6,16 +6,16 @@ from itertools import islice
 
 import pytest
 
-from streamplug.adapters.bundles import bundled, in_turn
+from streamplug.adapters.message_batching import group_batches, round_robin
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    monkeypatch.setattr("streamplug.adapters.bundles._SECONDS", 600.0)
+    monkeypatch.setattr("streamplug.adapters.message_batching._SECONDS", 600.0)
 
 
 def bundles(batches, worker=0, nbytes=0):
-    return list(bundled(batches, lambda _: nbytes, worker))
+    return list(group_batches(batches, lambda _: nbytes, worker))
 
 
 def dealt(count, workers):
@@ -47,7 +47,7 @@ def test_large_batches_go_one_by_one():
 
 
 def test_batches_that_take_long_go_one_by_one(monkeypatch):
-    monkeypatch.setattr("streamplug.adapters.bundles._SECONDS", -1.0)
+    monkeypatch.setattr("streamplug.adapters.message_batching._SECONDS", -1.0)
     assert [len(some) for _, some, _ in bundles(range(5))] == [1] * 5 + [0]
 
 
@@ -58,19 +58,19 @@ def test_an_error_comes_after_the_batches_before_it():
 
     found = []
     with pytest.raises(KeyError, match="sixth"):
-        found.extend(bundled(batches(), lambda _: 0, 0))
+        found.extend(group_batches(batches(), lambda _: 0, 0))
     assert [batch for _, some, _ in found for batch in some] == list(range(5))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 40, 41])
 def test_batches_come_as_if_each_had_been_sent_alone(workers, count):
-    assert list(in_turn(dealt(count, workers), workers)) == list(range(count))
+    assert list(round_robin(dealt(count, workers), workers)) == list(range(count))
 
 
 def test_workers_with_fewer_batches_are_passed_over():
     sent = [(0, ["a"], True), (1, ["b", "c", "d"], True)]
-    assert list(in_turn(sent, 2)) == ["a", "b", "c", "d"]
+    assert list(round_robin(sent, 2)) == ["a", "b", "c", "d"]
 
 
 def test_no_more_is_asked_for_than_is_needed():
@@ -81,5 +81,5 @@ def test_no_more_is_asked_for_than_is_needed():
             asked.append(bundle)
             yield bundle
 
-    assert list(islice(in_turn(sent(), 2), 3)) == [0, 1, 2]
+    assert list(islice(round_robin(sent(), 2), 3)) == [0, 1, 2]
     assert len(asked) == 3

@@ -9,12 +9,12 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.read import Samples
-from streamplug.run import Run
+from streamplug.session.training_run import TrainingRun
 from streamplug.types import World
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class SampleUse:
     """One sample, where it is handed out, and where it lies.
 
     Attributes:
@@ -41,8 +41,14 @@ class Use:
 
 
 def explain(
-    run: Run, reader: Samples, world: World, *, epoch: int | None, step: int, rank: int | None
-) -> list[Use]:
+    run: TrainingRun,
+    reader: Samples,
+    world: World,
+    *,
+    epoch: int | None,
+    step: int,
+    rank: int | None,
+) -> list[SampleUse]:
     """Return the samples of a global batch, rank by rank, or of one rank's part of it.
 
     Without an epoch it is the one that was begun last, or else will be the first.
@@ -60,7 +66,7 @@ def explain(
     for each in range(world.ranks) if rank is None else [rank]:
         ids = plan.ids(replace(world, rank=each), run.batch, np.array([step]))[0]
         uses += [
-            Use(epoch, step, each, place, sample, *reader.locate(sample))
+            SampleUse(epoch, step, each, place, sample, *reader.locate(sample))
             for place, sample in enumerate(ids.tolist())
             if sample >= 0
         ]
@@ -68,8 +74,8 @@ def explain(
 
 
 def where(
-    run: Run, reader: Samples, world: World, *, epoch: int | None, sample: int
-) -> Iterator[Use]:
+    run: TrainingRun, reader: Samples, world: World, *, epoch: int | None, sample: int
+) -> Iterator[SampleUse]:
     """Yield where a sample is handed out in an epoch, see `explain`, in the order of steps.
 
     Raises:
@@ -80,8 +86,10 @@ def where(
         raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")
     epoch = _epoch(run, epoch)
     for place in run.epoch(epoch, world).where(world, run.batch, sample):
-        yield Use(epoch, place.step, place.rank, place.position, sample, *reader.locate(sample))
+        yield SampleUse(
+            epoch, place.step, place.rank, place.position, sample, *reader.locate(sample)
+        )
 
 
-def _epoch(run: Run, epoch: int | None) -> int:
+def _epoch(run: TrainingRun, epoch: int | None) -> int:
     return run.clock.current()[0] if epoch is None else epoch

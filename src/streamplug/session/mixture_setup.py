@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamplug.config import parse_count, whole_number
 from streamplug.errors import ConfigError
-from streamplug.order_options import OrderOptions, check_choice
 from streamplug.plan import (
     Curriculum,
     DatasetFingerprint,
@@ -20,9 +19,12 @@ from streamplug.plan import (
     proportion_per_stream,
 )
 from streamplug.read import Samples
-from streamplug.run import Run
-from streamplug.stream import Stream
+from streamplug.session.order_options import OrderOptions, check_choice
+from streamplug.session.training_run import TrainingRun
 from streamplug.types import Int64
+
+if TYPE_CHECKING:
+    from streamplug.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +76,17 @@ class Sampling:
             )
 
 
-def streams_of(
-    streams: Sequence[Stream] | None,
-    remote: str | Sequence[str] | None,
-    local: str | None,
-    **defaults: Any,
-) -> list[Stream]:
-    """Return what a data set reads, with values for what its streams leave open.
+def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:
+    """Return streams with the data set's values for options that they leave open.
 
     Args:
-        streams: The streams; or else `remote`, `local` or both are those of a single one.
-        remote: As for `Stream`.
-        local: As for `Stream`.
-        **defaults: Values for streams that have none of their own, by the names of attributes.
+        streams: The streams.
+        **defaults: Values by the names of attributes.
 
     Raises:
-        ConfigError: If nothing or too much is given, or streams limit one directory differently.
+        ConfigError: If streams limit one cache directory differently.
     """
-    if (streams is None) == (remote is None and local is None):
-        raise ConfigError("give either streams= or remote=/local=")
-    given = streams or [Stream(remote=remote, local=local, format=defaults.get("format"))]
-    complete = [stream.with_defaults(**defaults) for stream in given]
+    complete = [stream.with_defaults(**defaults) for stream in streams]
     limits: dict[Path, int | None] = {}
     for stream in complete:
         if stream.cache is not None:
@@ -146,7 +138,7 @@ def make_run(
     *,
     fingerprint: DatasetFingerprint,
     batch_size: int | None,
-) -> Run:
+) -> TrainingRun:
     """Return the run over some streams.
 
     Args:
@@ -163,4 +155,4 @@ def make_run(
     starts, shards = reader.starts, reader.stream_shards
     mixture = mix(sampling, streams, starts, shards, options)
     planner = Planner(starts, shards, mixture, options.algorithm(), shuffled=options.shuffle)
-    return Run(planner, fingerprint, batch_size, options)
+    return TrainingRun(planner, fingerprint, batch_size, options)

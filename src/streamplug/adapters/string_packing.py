@@ -13,7 +13,7 @@ _SMALL = 512
 """Bytes, or characters, per value below which it is quicker to pickle a list."""
 
 
-class Cuts(NamedTuple):
+class StringLayout(NamedTuple):
     """How an array is cut into the values of a list.
 
     Attributes:
@@ -34,7 +34,7 @@ class Cuts(NamedTuple):
         return [view[start:stop].tobytes() for start, stop in ends]
 
 
-class Joined(NamedTuple):
+class PackedStrings(NamedTuple):
     """The values of a list, end to end, and how to cut them.
 
     Attributes:
@@ -43,13 +43,13 @@ class Joined(NamedTuple):
     """
 
     data: NDArray[np.uint8]
-    cuts: Cuts
+    cuts: StringLayout
 
 
 _ERRORS = "surrogatepass"  # what a transform makes of a text need not be one that UTF-8 can hold
 
 
-def end_to_end(values: Any) -> Joined | None:
+def pack_strings(values: Any) -> PackedStrings | None:
     """Join a list of nothing but bytes, or nothing but texts, unless they are small."""
     if type(values) is not list or not values or type(values[0]) not in (bytes, str):
         return None
@@ -60,10 +60,10 @@ def end_to_end(values: Any) -> Joined | None:
     if sum(lengths) < _SMALL * len(values):
         return None
     data = "".join(values).encode("utf-8", _ERRORS) if texts else b"".join(values)
-    return Joined(np.frombuffer(data, np.uint8), Cuts(lengths, texts))
+    return PackedStrings(np.frombuffer(data, np.uint8), StringLayout(lengths, texts))
 
 
-def values_bytes(values: Any) -> int:
+def message_bytes(values: Any) -> int:
     """Return about how many bytes an array or a list takes in a message; what is neither takes many."""
     if isinstance(values, np.ndarray):
         return values.nbytes

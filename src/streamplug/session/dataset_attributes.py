@@ -10,13 +10,13 @@ import numpy as np
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
+from streamplug.display.dataset_summary import DatasetRepr
 from streamplug.errors import ConfigError
-from streamplug.open_stream import OpenStream
-from streamplug.summary import ShownDataset
+from streamplug.session.open_stream import OpenStream
 from streamplug.types import Int64
 
 
-class DatasetAttributes(ShownDataset):
+class DatasetAttributes(DatasetRepr):
     """A data set whose options and sizes can be read, and whose shards can be fetched and evicted by hand."""
 
     _opened: Sequence[OpenStream]

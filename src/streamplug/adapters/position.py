@@ -8,7 +8,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.types import World
 
 
-class Standing:
+class Position:
     """Tells where a data set stands, such as to a pipeline that holds some of its samples."""
 
     def __init__(self, dataset: StreamingDataset) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from streamplug import advice
-from streamplug.clock import EpochClock, Loop, private_cells
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
-from streamplug.order_options import OrderOptions
 from streamplug.plan import Curriculum, DatasetFingerprint, Epoch, EpochConfig, Planner, state
+from streamplug.session import hints as advice
+from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_cells
+from streamplug.session.order_options import OrderOptions
 from streamplug.types import World
 
 _MOST = 1 << 20
@@ -20,7 +20,7 @@ _FAR = 1 << 62
 """A run has fewer samples."""
 
 
-class Run:
+class TrainingRun:
     """What a data set does epoch after epoch, on whatever world reads it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Run:
             options: What is asked of the order.
         """
         self.batch_size, self.options = batch_size, options
-        self.clock = EpochClock(private_cells())
+        self.clock = EpochCounter(private_cells())
         self._planner, self._fingerprint = planner, fingerprint
         # Where the run began on another world: its canonical nodes, nodes and batch size.
         self._canonical_nodes: int | None = None
@@ -62,7 +62,7 @@ class Run:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
 
-    def asked(self, batch_size: int | None, **changes: Any) -> Run:
+    def asked(self, batch_size: int | None, **changes: Any) -> TrainingRun:
         """Return a run over the same streams, from its beginning, with other options.
 
         Args:
@@ -75,7 +75,7 @@ class Run:
         """
         options = replace(self.options, **changes)
         planner = self._planner.with_algorithm(options.algorithm(), shuffled=options.shuffle)
-        return Run(planner, self._fingerprint, batch_size, options)
+        return TrainingRun(planner, self._fingerprint, batch_size, options)
 
     @property
     def initial_nodes(self) -> int | None:
@@ -192,8 +192,8 @@ class Run:
 
     # -- where it stands --------------------------------------------------------
 
-    def begin(self, loop: Loop) -> tuple[int, int]:
-        """Begin an epoch, see `EpochClock.begin`; returns it and its first step.
+    def begin(self, loop: WorkerLoop) -> tuple[int, int]:
+        """Begin an epoch, see `EpochCounter.begin`; returns it and its first step.
 
         Raises:
             ConfigError: If the run was changed since this copy of it was made.

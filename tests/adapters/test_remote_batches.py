@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from streamplug.adapters.apart import batches_elsewhere, take
+from streamplug.adapters.remote_batches import remote_batches, take
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.types import World
@@ -47,7 +47,7 @@ def elsewhere(dataset, pool, ahead=4, asked=None):
             asked.append(step)
         return pool.submit(take, other, step.ids)
 
-    return batches_elsewhere(dataset, ask, Future.result, ahead=ahead)
+    return remote_batches(dataset, ask, Future.result, ahead=ahead)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_fails_elsewhere_fails_here_and_can_be_repeated(place, pool):
         raise OSError("lost")
 
     with pytest.raises(OSError, match="lost"):
-        next(batches_elsewhere(dataset, lambda step: step, answer, ahead=2))
+        next(remote_batches(dataset, lambda step: step, answer, ahead=2))
     dataset.load_state_dict(dataset.state_dict())
     assert plain(elsewhere(dataset, pool)) == plain(opened(place).batches())
 
@@ -115,9 +115,9 @@ def test_what_fails_elsewhere_fails_here_and_can_be_repeated(place, pool):
 def test_bad_arguments_are_refused(place):
     dataset = opened(place)
     with pytest.raises(ConfigError, match="ahead=0: must be 1 or more"):
-        next(batches_elsewhere(dataset, len, len, ahead=0))
+        next(remote_batches(dataset, len, len, ahead=0))
     with pytest.raises(ConfigError, match="batch_size=3 here, batch_size=8 of the data set"):
-        next(batches_elsewhere(dataset, len, len, ahead=1, batch_size=3))
+        next(remote_batches(dataset, len, len, ahead=1, batch_size=3))
     with pytest.raises(IndexError):
         take(dataset, [203])
     assert plain([take(dataset, [5, 5, -1])]) == [

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-Bundle: TypeAlias = "tuple[int, list[T], bool]"
+BatchMessage: TypeAlias = "tuple[int, list[T], bool]"
 """Number of the worker, some of its batches, and whether these are its last."""
 
 _MOST = 8
@@ -22,7 +22,9 @@ _SECONDS = 0.005
 """A batch waits for others so long, at most, and for the one that is being made then."""
 
 
-def bundled(batches: Iterable[T], nbytes: Callable[[T], int], worker: int) -> Iterator[Bundle[T]]:
+def group_batches(
+    batches: Iterable[T], nbytes: Callable[[T], int], worker: int
+) -> Iterator[BatchMessage[T]]:
     """Yield the batches of a worker in bundles; the first ones are small, so that they are there sooner.
 
     Args:
@@ -55,7 +57,7 @@ def bundled(batches: Iterable[T], nbytes: Callable[[T], int], worker: int) -> It
         most = min(2 * most, _MOST)
 
 
-def in_turn(bundles: Iterable[Bundle[T]], workers: int) -> Iterator[T]:
+def round_robin(bundles: Iterable[BatchMessage[T]], workers: int) -> Iterator[T]:
     """Yield the batches of some workers, one of each in turn, as long as it has some."""
     rest = iter(bundles)
     waiting: list[deque[T]] = [deque() for _ in range(workers)]

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamplug.block import Block, planned
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.read import chosen
+from streamplug.session.monitor import with_worker
+from streamplug.session.sample_source import Block, plan_blocks
 from streamplug.types import ColumnValues, Int64
-from streamplug.watch import in_worker
 
 _ROWS = 4096
 """About how many ids are worked out at once."""
 
 
-class Step(NamedTuple):
+class BatchRequest(NamedTuple):
     """A batch, before it is read.
 
     Attributes:
@@ -52,9 +52,9 @@ def row_bytes(dataset: StreamingDataset) -> int:
     return dataset._source.row_bytes
 
 
-def batches_elsewhere(
+def remote_batches(
     dataset: StreamingDataset,
-    ask: Callable[[Step], Any],
+    ask: Callable[[BatchRequest], Any],
     answer: Callable[[Any], Any],
     *,
     ahead: int,
@@ -78,13 +78,13 @@ def batches_elsewhere(
     dataset._run.use_batch_size(batch_size)
     world, loop = dataset._place()
     epoch, first = dataset._run.begin(loop)
-    blocks = planned(dataset._run.epoch(epoch, world), world, dataset._run.batch, first, _ROWS)
+    blocks = plan_blocks(dataset._run.epoch(epoch, world), world, dataset._run.batch, first, _ROWS)
     waiting: deque[tuple[Block, Any]] = deque()
-    place = in_worker(dataset._found_world(), world)
+    place = with_worker(dataset._found_world(), world)
     with dataset._watch.loop(epoch, first, place, fetches=False):
         for single in _singles(blocks):
             [(number, _)] = single.batches()
-            waiting.append((single, ask(Step(epoch, number, single.ids))))
+            waiting.append((single, ask(BatchRequest(epoch, number, single.ids))))
             if len(waiting) == ahead:
                 yield from _given(dataset, epoch, *waiting.popleft(), answer)
         while waiting:

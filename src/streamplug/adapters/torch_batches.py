@@ -1,0 +1,181 @@
+"""Batches on their way from a worker to the training loop: shared memory, tensors, devices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_map_only
+from torch.utils.data import IterableDataset, default_collate, get_worker_info
+
+from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
+from streamplug.adapters.dtypes import has_torch_dtype
+from streamplug.adapters.message_batching import group_batches
+from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, received
+from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
+
+if TYPE_CHECKING:
+    from streamplug.adapters.torch import StreamingDataset
+
+_MIN_SHARED_BYTES = 1 << 14
+"""Size of a batch from which on shared memory is quicker than a pipe."""
+
+
+class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
+    """The batches of a data set, as a worker reads them."""
+
+    def __init__(
+        self,
+        dataset: StreamingDataset,
+        transform: Callable[[Any], Any] | None,
+        collate: Callable[[list[Any]], Any] | None,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        arenas: list[SharedArrays],
+        threads: int,
+    ) -> None:
+        """Read columns, or samples if there is a `collate`."""
+        self.dataset = dataset
+        self._transform, self._collate = transform, collate
+        self._size, self._drop_last = batch_size, drop_last
+        self._arenas, self._threads = arenas, threads
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
+        worker = get_worker_info()
+        if worker is None:
+            return map(_tensors, batches)
+        arena = self._arenas[worker.id] if self._arenas else None
+        return group_batches((_handed(batch, arena) for batch in batches), _nbytes, worker.id)
+
+    def _of_columns(self) -> Iterator[Any]:
+        finish = self._transform or partial(collate_columns, collate=default_collate)
+        for columns in self.dataset.batches(threads=self._threads):
+            if not self._drop_last or len(next(iter(columns.values()))) == self._size:
+                yield finish(columns)
+
+    def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+        if collate is default_collate:
+            collate = partial(collate_samples, collate=default_collate)
+        samples = iter(self.dataset)
+        if self._transform is not None:
+            samples = map(self._transform, samples)
+        while batch := list(islice(samples, self._size)):
+            if not self._drop_last or len(batch) == self._size:
+                yield collate(batch)
+
+
+def identity(batch: Any) -> Any:
+    """Return a batch as it is: torch's loader need not collate it."""
+    return batch
+
+
+def _tensors(batch: Any) -> Any:
+    return {k: _of_tensors(v) for k, v in batch.items()} if isinstance(batch, dict) else batch
+
+
+def _of_tensors(value: Any) -> Any:
+    if type(value) is UnequalArrays:
+        return [_tensor(array) for array in value]
+    return _tensor(value) if has_torch_dtype(value) else value
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    try:
+        return torch.from_numpy(native)
+    except ValueError:  # torch has no steps back, nor those of a part of a number
+        return torch.from_numpy(native.copy())
+
+
+def _handed(batch: Any, arena: SharedArrays | None) -> Any:
+    """Return what a worker sends for a batch: large arrays, and bytes and texts, by way of the arena."""
+    if arena is None or type(batch) is not dict:
+        return batch
+    arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
+    lists = {key: pack_strings(value) for key, value in batch.items() if key not in arrays}
+    joined = {key: value for key, value in lists.items() if value is not None}
+    shared = {**arrays, **{key: value.data for key, value in joined.items()}}
+    # Whoever keeps so many batches that no slot is free gets others by copy.
+    large = sum(array.nbytes for array in shared.values()) >= _MIN_SHARED_BYTES
+    packed = arena.pack(shared) if large else None
+    if packed is None:
+        return _Handed(None, {**batch, **arrays}, {})
+    cuts = {key: value.cuts for key, value in joined.items()}
+    return _Handed(packed, {key: None if key in shared else v for key, v in batch.items()}, cuts)
+
+
+def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
+    key, value = item
+    if type(value) is torch.Tensor:
+        try:
+            value = value.numpy()
+        except (TypeError, RuntimeError):  # not of a kind that numpy has
+            return key, None
+    return key, value if has_torch_dtype(value) else None
+
+
+class _Handed:
+    """A batch on its way from a worker; it arrives as what `_opened` returns."""
+
+    def __init__(
+        self, packed: PackedArrays | None, rest: dict[Any, Any], cuts: dict[Any, StringLayout]
+    ) -> None:
+        self.parts = packed, rest, cuts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self.parts
+
+
+def _nbytes(batch: Any) -> int:
+    """Return about how many bytes a batch takes in a message; one that says nothing of it takes many."""
+    packed, rest, _ = batch.parts if type(batch) is _Handed else (None, {}, {})
+    if packed is not None or not rest:
+        return sys.maxsize
+    return sum(map(message_bytes, rest.values()))
+
+
+def _opened(
+    packed: PackedArrays | None, rest: dict[Any, Any], cuts: dict[Any, StringLayout]
+) -> dict[Any, Any]:
+    shared = {} if packed is None else received(packed)
+    lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
+    found: dict[Any, Any] = _tensors({**rest, **shared, **lists})
+    return found
+
+
+# -- devices --------------------------------------------------------------------------
+
+
+def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
+    """Yield batches on a device, each copied while the one before is in use."""
+    if device is None or device.type != "cuda":
+        yield from batches if device is None else (_to(batch, device) for batch in batches)
+        return
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # it has no types
+    waiting: list[tuple[Any, torch.cuda.Event]] = []
+    for batch in batches:
+        with torch.cuda.stream(side):
+            waiting.append((_to(batch, device), side.record_event()))
+        if len(waiting) > 1:
+            yield _awaited(*waiting.pop(0), device)
+    for batch, copied in waiting:
+        yield _awaited(batch, copied, device)
+
+
+def _awaited(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
+    """Return a batch that the current stream may use once it has been copied."""
+    stream = torch.cuda.current_stream(device)
+    stream.wait_event(copied)
+    tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)
+    return batch
+
+
+def _to(batch: Any, device: torch.device) -> Any:
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device, non_blocking=True), batch)

@@ -1,0 +1,1 @@
+"""How data sets, tables and progress are shown: notebooks, terminals, pages."""
