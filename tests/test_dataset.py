@@ -532,7 +532,7 @@ def test_a_state_names_the_stream_whose_shards_differ(tmp_path):
         folders = []
         for number, limit in enumerate(sizes):
             folder = tmp_path / f"{name}-{number}"
-            with MDSWriter(out=folder, columns={"id": "int"}, samples_limit=limit) as out:
+            with MDSWriter(out=folder, columns={"id": "int"}, max_samples_per_shard=limit) as out:
                 out.write_batch({"id": list(range(60))})
             folders.append(Stream(local=str(folder)))
         return StreamingDataset(streams=folders, batch_size=4)

@@ -13,7 +13,7 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import blank, registrations, restore
-from streamplug.read import chosen, chosen_one
+from streamplug.read import resolve_index, resolve_indices
 from streamplug.session.dataset_attributes import DatasetAttributes
 from streamplug.session.epoch_counter import WorkerLoop
 from streamplug.session.mixture_setup import Sampling, complete_streams, make_run
@@ -208,8 +208,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         if type(at) is int and 0 <= at < self._size:  # in nearly all calls
             return self._reader.row(at)
         if isinstance(at, (int, np.integer)) or getattr(at, "ndim", 1) == 0:
-            return self._reader.row(chosen_one(at, self._size))
-        return self._reader.rows(chosen(at, self._size))
+            return self._reader.row(resolve_index(at, self._size))
+        return self._reader.rows(resolve_indices(at, self._size))
 
     # -- iteration ----------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import make, needed_by
-from streamplug.read import decoded_by
+from streamplug.read import apply_decoders
 from streamplug.scan.file_lists import ListInsteadError
 from streamplug.scan.glob import FileSet, file_set
 from streamplug.scan.index_finder import open_index, read_index
@@ -173,7 +173,7 @@ class Stream(StreamRepr, Configurable):
                 index, derived, offline = self._find_index_or_copy(storage, retries, timeout)
             else:
                 index, derived = self.find_index(patient(storage, timeout), retries)
-        index = decoded_by(index, self.decoders)
+        index = apply_decoders(index, self.decoders)
         if in_place and self.cache_limit is not None and not index.compressed:
             _LOG.warning(
                 "%r: cache_limit=%r is ignored: the data set is read in place, and nothing of it is ever "

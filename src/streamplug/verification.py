@@ -13,7 +13,7 @@ import numpy as np
 
 from streamplug.cache.store import ShardStore
 from streamplug.errors import StreamplugError
-from streamplug.index import Disagreement, Index, shard_disagreements
+from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.mapped import MappedFiles
 from streamplug.stream import Stream
@@ -124,7 +124,7 @@ def verify(
         index, store = opened.index, cast("ShardStore", opened.store)
         folder = to / (stream.split or "")
         check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
-        problems = [_disagreeing(index, *each) for each in shard_disagreements(index)]
+        problems = [_disagreeing(index, *each) for each in find_shard_mismatches(index)]
         stored, without = 0, 0
         digests: set[str] = set()
         with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
@@ -150,7 +150,7 @@ def verify(
     )
 
 
-def _disagreeing(index: Index, shard: int, each: Disagreement) -> Problem:
+def _disagreeing(index: Index, shard: int, each: ColumnMismatch) -> Problem:
     name = next(iter(index.shard(shard).files.values())).raw.basename
     error = f"{each.describe('it', 'shard 0')}; all shards need the same columns"
     return Problem(shard, name, None, error)

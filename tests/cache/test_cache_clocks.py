@@ -67,7 +67,7 @@ def place(tmp_path, serve, write, no_waiting):
 
 
 def test_a_limited_cache_serves_and_keeps_its_limit(place, clock, monkeypatch):
-    monkeypatch.setattr("streamplug.read.shards.USED_SECONDS", -1.0)
+    monkeypatch.setattr("streamplug.read.open_shards.USED_SECONDS", -1.0)
     limit = 4 * place.size
     for epoch in range(3):
         read(place.open(cache_limit=limit))

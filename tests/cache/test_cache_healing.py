@@ -313,7 +313,7 @@ def test_a_shard_that_is_evicted_again_and_again_is_an_error(place, monkeypatch)
 
 
 def test_mappings_of_evicted_shards_are_let_go(place, monkeypatch):
-    monkeypatch.setattr("streamplug.read.shards.SWEEP_SECONDS", -1.0)
+    monkeypatch.setattr("streamplug.read.open_shards.SWEEP_SECONDS", -1.0)
     place.write(shards=24)
 
     def mapped():
@@ -336,7 +336,7 @@ def test_mappings_of_evicted_shards_are_let_go(place, monkeypatch):
 
 
 def test_a_shard_that_is_read_for_long_is_not_the_first_to_go(place, monkeypatch):
-    monkeypatch.setattr("streamplug.read.shards.USED_SECONDS", -1.0)
+    monkeypatch.setattr("streamplug.read.open_shards.USED_SECONDS", -1.0)
     place.write(shards=12)
     dataset = place.open(cache_limit=5 * place.size)
     for shard in range(1, 12):

@@ -15,7 +15,7 @@ from streamplug.errors import StreamplugError
 
 @pytest.fixture
 def made(tmp_path):
-    with MDSWriter(columns={"n": "int"}, out=tmp_path / "set", samples_limit=10) as out:
+    with MDSWriter(columns={"n": "int"}, out=tmp_path / "set", max_samples_per_shard=10) as out:
         for n in range(30):
             out.write({"n": n})
     return tmp_path / "set"

@@ -30,7 +30,7 @@ logging.disable(logging.WARNING)
 streaming.base.shared.prefix._each_prefix_int = lambda: itertools.count(os.getppid() * 1000)
 
 
-def batches_of(loader, count=None):
+def iterate_batches(loader, count=None):
     """Return the ids of each batch, of `count` of them."""
     return [batch["id"].tolist() for batch in itertools.islice(loader, count)]
 
@@ -45,10 +45,10 @@ def read(run):
     if run["state"]:
         loader.load_state_dict(run["state"])
         group.barrier()
-    epochs = [batches_of(loader) for _ in range(run["epochs"])]
+    epochs = [iterate_batches(loader) for _ in range(run["epochs"])]
     state = None
     if run["stop"] is not None:
-        epochs.append(batches_of(iterator := iter(loader), run["stop"]))
+        epochs.append(iterate_batches(iterator := iter(loader), run["stop"]))
         state = loader.state_dict()
         del iterator
     group.barrier()  # who leaves first takes the shared memory along

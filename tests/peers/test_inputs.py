@@ -8,7 +8,7 @@ from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError, EncodeError
-from streamplug.write.inputs import batches_of
+from streamplug.write.input_adapters import iterate_batches
 
 COUNT = 25
 COLUMNS = {
@@ -55,16 +55,16 @@ def test_what_a_frame_has_not_is_none(library, tmp_path):
 def test_integers_of_pandas_that_may_be_missing():
     pandas = pytest.importorskip("pandas")
     data = pandas.DataFrame({"x": pandas.array([1, None], dtype="Int64")})
-    assert list(batches_of(data)) == [{"x": [1, None]}]
+    assert list(iterate_batches(data)) == [{"x": [1, None]}]
     twice = pandas.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(ConfigError, match="not distinct"):
-        list(batches_of(twice))
+        list(iterate_batches(twice))
 
 
 def test_lazy_frames_are_refused():
     polars = pytest.importorskip("polars")
     with pytest.raises(ConfigError, match="collect"):
-        list(batches_of(polars.LazyFrame(COLUMNS)))
+        list(iterate_batches(polars.LazyFrame(COLUMNS)))
 
 
 @pytest.mark.parametrize("kind", ["whole", "iterable", "selected"])
@@ -88,7 +88,7 @@ def test_one_split_of_several_must_be_chosen():
     hf = pytest.importorskip("datasets")
     data = hf.DatasetDict({"train": hf.Dataset.from_dict(COLUMNS)})
     with pytest.raises(ConfigError, match="choose one"):
-        list(batches_of(data))
+        list(iterate_batches(data))
 
 
 def test_images_of_hugging_face_stay_files_in_parquet(tmp_path):

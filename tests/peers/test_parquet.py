@@ -62,7 +62,9 @@ def ours(folder, count, **options):
 
 @pytest.fixture
 def written(tmp_path):
-    with Writer(out=tmp_path / "set", columns=COLUMNS, format="parquet:7", samples_limit=20) as out:
+    with Writer(
+        out=tmp_path / "set", columns=COLUMNS, format="parquet:7", max_samples_per_shard=20
+    ) as out:
         for n in range(COUNT):
             out.write(sample(n))
     return tmp_path / "set"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.read.groups import Groups
 from streamplug.read.memory import spanned
+from streamplug.read.shard_groups import ShardGroups
 
 
 def test_buffers_lie_in_one_without_a_copy():
@@ -41,7 +41,7 @@ def test_samples_are_grouped_by_shard(data):
     counts = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any))
     starts = np.cumsum([0, *counts])
     ids = np.array(data.draw(st.lists(st.integers(0, int(starts[-1]) - 1), max_size=20)), np.int64)
-    groups = Groups(starts, ids)
+    groups = ShardGroups(starts, ids)
     expected: dict[int, list[int]] = {}
     for place, sample in enumerate(ids.tolist()):
         shard = int(np.searchsorted(starts, sample, side="right")) - 1
@@ -57,6 +57,6 @@ def test_samples_are_grouped_by_shard(data):
 def test_shards_beyond_sixteen_bits_are_told_apart():
     starts = np.arange((1 << 16) + 9)
     ids = np.array([1 << 16, 0, (1 << 16) + 7, 0])
-    groups = Groups(starts, ids)
+    groups = ShardGroups(starts, ids)
     assert groups.shards == [0, 1 << 16, (1 << 16) + 7]
     assert groups.counts.tolist() == [2, 1, 1]

@@ -12,8 +12,8 @@ from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.read import OpenShards, Reader
-from streamplug.read import gathered as gathered_module
-from streamplug.read import shards as shards_module
+from streamplug.read import gather as gathered_module
+from streamplug.read import open_shards as shards_module
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 

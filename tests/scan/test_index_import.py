@@ -46,7 +46,7 @@ def listed():
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "set"
-    with MDSWriter(out=str(folder), columns={"n": "int"}, samples_limit=6) as out:
+    with MDSWriter(out=str(folder), columns={"n": "int"}, max_samples_per_shard=6) as out:
         for n in range(COUNT):
             out.write({"n": n})
     shards = json.loads((folder / "index.json").read_text())["shards"]

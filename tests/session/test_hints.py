@@ -21,7 +21,7 @@ def _anew(monkeypatch, caplog):
 @pytest.fixture
 def made(tmp_path):
     with MDSWriter(
-        columns={"x": "ndarray:uint8:100"}, out=tmp_path / "set", samples_limit=20
+        columns={"x": "ndarray:uint8:100"}, out=tmp_path / "set", max_samples_per_shard=20
     ) as out:
         for n in range(200):
             out.write({"x": np.full(100, n, np.uint8)})

@@ -14,7 +14,7 @@ COLUMNS = {"n": "int", "text": "str"}
 
 
 def write(out, first, count=10, **options):
-    options = {"columns": COLUMNS, "samples_limit": 4, **options}
+    options = {"columns": COLUMNS, "max_samples_per_shard": 4, **options}
     with MDSWriter(out=out, **options) as writer:
         for n in range(first, first + count):
             writer.write({"n": n, "text": str(n)})
@@ -67,7 +67,7 @@ def test_a_writer_that_was_stopped_leaves_the_set_whole_and_the_next_one_begins_
     out = tmp_path / "set"
     write(out, 0)
     before = (out / "index.json").read_bytes()
-    with suppress(EncodeError), MDSWriter(out=out, append=True, samples_limit=2) as writer:
+    with suppress(EncodeError), MDSWriter(out=out, append=True, max_samples_per_shard=2) as writer:
         writer.write_batch({"n": [99] * 5, "text": ["lost"] * 5})
         writer.write({"n": "wrong", "text": ""})
     assert (out / "shard.00004.mds").exists()

@@ -307,7 +307,7 @@ def test_order_is_that_of_shards_of_these_sizes(tree, tmp_path):
     assert sum(sizes) == len(names)
     assert max(sizes) == 7
     ends = np.cumsum(sizes)
-    with MDSWriter(out=tmp_path / "mds", columns={"path": "str"}, samples_limit=7) as out:
+    with MDSWriter(out=tmp_path / "mds", columns={"path": "str"}, max_samples_per_shard=7) as out:
         for number, name in enumerate(names):
             if number in ends:
                 out._flush()

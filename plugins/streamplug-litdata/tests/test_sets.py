@@ -93,7 +93,9 @@ def edit(folder, **config):
 
 
 def test_the_order_is_that_of_any_data_set_on_any_number_of_ranks(numbers, tmp_path):
-    with MDSWriter(out=str(tmp_path / "mds"), columns={"id": "int"}, samples_limit=8) as out:
+    with MDSWriter(
+        out=str(tmp_path / "mds"), columns={"id": "int"}, max_samples_per_shard=8
+    ) as out:
         for i in range(COUNT):
             out.write({"id": i})
     options = {"shuffle": True, "shuffle_seed": 3, "batch_size": 4}

@@ -107,7 +107,7 @@ def written(folder, way, **options):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("options", [{"size_limit": 16384}, {"samples_limit": 90}], ids=str)
+@pytest.mark.parametrize("options", [{"size_limit": 16384}, {"max_samples_per_shard": 90}], ids=str)
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_files_do_not_depend_on_how_samples_are_given(way, options, tmp_path, monkeypatch):
     monkeypatch.setattr("streamplug.write.writer._AT_ONCE", 64)

@@ -11,7 +11,7 @@ from streamplug_testing.equality import same
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError
-from streamplug.write.inputs import batches_of
+from streamplug.write.input_adapters import iterate_batches
 
 FILE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
@@ -78,7 +78,7 @@ def test_a_table_comes_back(given, tmp_path):
 
 def test_other_formats_get_arrays_of_numpy_and_lists(tmp_path):
     chosen = table().select(["id", "text", "vector"])
-    (batch, *_) = batches_of(chosen, 10)
+    (batch, *_) = iterate_batches(chosen, 10)
     assert same(batch["id"], np.arange(10, dtype=np.int32))
     assert batch["text"] == [f"t{n}" for n in range(10)]
     columns = {"id": "int32", "text": "str", "vector": "json"}

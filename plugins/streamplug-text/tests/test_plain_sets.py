@@ -100,7 +100,7 @@ def test_batches_have_the_same_values(files, kind):
 
 
 def test_order_is_that_of_shards_of_these_sizes(files, kind, tmp_path):
-    with MDSWriter(out=tmp_path / "mds", columns={"id": "int"}, samples_limit=COUNT) as out:
+    with MDSWriter(out=tmp_path / "mds", columns={"id": "int"}, max_samples_per_shard=COUNT) as out:
         out.write_batch({"id": np.arange(4 * COUNT)})
     options = {"shuffle": True, "shuffle_seed": 3, "batch_size": 8}
     plain = opened(kind, f"{files}/**", **options)

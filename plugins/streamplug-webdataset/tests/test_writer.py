@@ -47,7 +47,9 @@ def test_archives_have_so_many_samples_or_bytes(tmp_path):
 
 def test_batches_keep_to_the_number_of_samples(tmp_path):
     columns = {"__key__": "str", "txt": "str", "cls": "str_int"}
-    with Writer(out=str(tmp_path), format="webdataset", columns=columns, samples_limit=4) as out:
+    with Writer(
+        out=str(tmp_path), format="webdataset", columns=columns, max_samples_per_shard=4
+    ) as out:
         out.write(rows()[0])
         out.write_batch({name: [row[name] for row in rows()[1:]] for name in columns})
     assert [len(names(path)) // 2 for path in sorted(tmp_path.glob("*.tar"))] == [4, 4, 2]
@@ -134,7 +136,7 @@ def test_wrong_use_is_refused(tmp_path):
         WebDatasetWriter(str(tmp_path), size_limit=1)
     with pytest.raises(ConfigError, match="whole seconds"):
         WebDatasetWriter(str(tmp_path), mtime=1.5)
-    with pytest.raises(ConfigError, match="samples_limit"):
+    with pytest.raises(ConfigError, match="max_samples_per_shard"):
         write(tmp_path / "a", rows(), maxcount=0)
     with pytest.raises(ConfigError, match="no sample was written"):
         write(tmp_path / "b", [])

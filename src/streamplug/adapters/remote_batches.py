@@ -10,7 +10,7 @@ import numpy as np
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.read import chosen
+from streamplug.read import resolve_indices
 from streamplug.session.monitor import with_worker
 from streamplug.session.sample_source import Block, plan_blocks
 from streamplug.types import ColumnValues, Int64
@@ -43,7 +43,9 @@ def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, Col
     Raises:
         IndexError: If there is no such sample.
     """
-    batch: dict[str, ColumnValues] = dataset._reader.batch(chosen(np.asarray(ids), dataset.size))
+    batch: dict[str, ColumnValues] = dataset._reader.batch(
+        resolve_indices(np.asarray(ids), dataset.size)
+    )
     return batch
 
 

@@ -10,7 +10,7 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import StreamplugError
 
 if TYPE_CHECKING:
-    from streamplug.read import Samples
+    from streamplug.read import SampleReader
     from streamplug.session.training_run import TrainingRun
     from streamplug.stream import Stream
     from streamplug.types import World
@@ -20,7 +20,7 @@ class DatasetRepr(SummaryRepr):
     """A data set that says what it is."""
 
     streams: Sequence[Stream]
-    _reader: Samples
+    _reader: SampleReader
     _run: TrainingRun
 
     @abstractmethod

@@ -1,29 +1,29 @@
 """The index of a data set: what shards it has, and what is in them."""
 
-from streamplug.index.agreement import (
-    Disagreement,
-    check_agreement,
-    disagreements,
-    shard_disagreements,
-)
 from streamplug.index.builder import make_encoding, make_schema
-from streamplug.index.emit import file_entry, index_bytes
+from streamplug.index.column_mismatch import (
+    ColumnMismatch,
+    check_same_columns,
+    find_mismatches,
+    find_shard_mismatches,
+)
+from streamplug.index.json_index import INDEX_NAME, digest_index, parse_index
+from streamplug.index.json_writer import file_entry, format_index
 from streamplug.index.model import Index, Schema, shards_digest
-from streamplug.index.parse import INDEX_NAME, digest_index, parse_index
 
 __all__ = [
     "INDEX_NAME",
-    "Disagreement",
+    "ColumnMismatch",
     "Index",
     "Schema",
-    "check_agreement",
+    "check_same_columns",
     "digest_index",
-    "disagreements",
     "file_entry",
-    "index_bytes",
+    "find_mismatches",
+    "find_shard_mismatches",
+    "format_index",
     "make_encoding",
     "make_schema",
     "parse_index",
-    "shard_disagreements",
     "shards_digest",
 ]

@@ -11,10 +11,10 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\\?*]|://")
 
 PLAIN_BASENAME = rb"[A-Za-z0-9_][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*"
-"""Pattern of names, as bytes, that `safe_basename` accepts for sure; most names are so."""
+"""Pattern of names, as bytes, that `validate_basename` accepts for sure; most names are so."""
 
 
-def safe_basename(name: object, what: str) -> str:
+def validate_basename(name: object, what: str) -> str:
     """Return a file name from an index if it stays inside the directory of the index.
 
     Raises:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from streamplug.errors import InvalidIndexError, StreamplugError, UnknownNameError
-from streamplug.index.basename import safe_basename
+from streamplug.index.basename import validate_basename
 from streamplug.index.columns import (
     DigestColumns,
     NumberColumnBuilder,
@@ -30,7 +30,7 @@ _MAX_ALGORITHMS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class FileColumns:
     """The files of one kind of some shards, one after the other.
 
     Attributes:
@@ -51,7 +51,7 @@ class _GrowingTable:
         self._names, self._sizes = TextColumnBuilder(), NumberColumnBuilder()
         self._digests: dict[str, TextColumnBuilder] = {}
 
-    def put(self, at: int, files: Files) -> None:
+    def put(self, at: int, files: FileColumns) -> None:
         self._names.put(at, files.names)
         self._sizes.put(at, files.sizes)
         for name, digests in files.digests.items():
@@ -64,7 +64,7 @@ class _GrowingTable:
         return FileTable(self._names.build(count), self._sizes.build(count), DigestColumns(digests))
 
 
-class Builder:
+class IndexBuilder:
     """Makes an index from the entries of its shards.
 
     Attributes:
@@ -109,14 +109,14 @@ class Builder:
         self._append(number, (samples,), files)
         return number
 
-    def extend(self, number: int, samples: Sequence[int], files: Mapping[str, Files]) -> None:
+    def extend(self, number: int, samples: Sequence[int], files: Mapping[str, FileColumns]) -> None:
         """Take many shards of one schema.
 
         Args:
             number: The schema's.
             samples: Samples of each shard, in ``[0, 2^63)``.
             files: What they have, by ``raw_<role>`` and ``zip_<role>``; of names that
-                `safe_basename` accepts, sizes in ``[0, 2^63)``.
+                `validate_basename` accepts, sizes in ``[0, 2^63)``.
 
         Raises:
             InvalidIndexError: If one of them cannot hold its samples.
@@ -144,7 +144,9 @@ class Builder:
         if self._total >= LIMIT:
             raise InvalidIndexError("more samples than can be counted")
 
-    def _append(self, number: int, samples: Sequence[int], files: Mapping[str, Files]) -> None:
+    def _append(
+        self, number: int, samples: Sequence[int], files: Mapping[str, FileColumns]
+    ) -> None:
         self._samples.put(self._count, samples)
         self._schema_of.put(self._count, (number,) * len(samples))
         for key, some in files.items():
@@ -219,7 +221,7 @@ def _whole(value: object, what: str) -> int:
     return value
 
 
-def _file(value: object, what: str) -> Files | None:
+def _file(value: object, what: str) -> FileColumns | None:
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -228,9 +230,9 @@ def _file(value: object, what: str) -> Files | None:
     hashes = value.get("hashes")
     if not isinstance(hashes, dict) or not all(isinstance(h, str) and h for h in hashes.values()):
         raise InvalidIndexError(f"{what}.hashes must map names to hex digests, got {hashes!r:.60}")
-    name = safe_basename(value.get("basename"), what)
+    name = validate_basename(value.get("basename"), what)
     digests = {key: (_utf8(digest),) for key, digest in hashes.items()}
-    return Files((_utf8(name),), (size,), digests)
+    return FileColumns((_utf8(name),), (size,), digests)
 
 
 def _utf8(text: str) -> bytes:

@@ -1,20 +1,20 @@
 """Bytes from near: opens local shards and decodes their samples."""
 
-from streamplug.read.chosen import chosen, chosen_one
-from streamplug.read.decoders import decoded_by
-from streamplug.read.encoded import Encoded
-from streamplug.read.ranges import RangeShards
+from streamplug.read.decoders import apply_decoders
+from streamplug.read.encoded_values import EncodedValues
+from streamplug.read.indexing import resolve_index, resolve_indices
+from streamplug.read.open_shards import OpenShards
+from streamplug.read.range_shards import RangeShards
 from streamplug.read.reader import Reader
-from streamplug.read.samples import Samples
-from streamplug.read.shards import OpenShards
+from streamplug.read.sample_reader import SampleReader
 
 __all__ = [
-    "Encoded",
+    "EncodedValues",
     "OpenShards",
     "RangeShards",
     "Reader",
-    "Samples",
-    "chosen",
-    "chosen_one",
-    "decoded_by",
+    "SampleReader",
+    "apply_decoders",
+    "resolve_index",
+    "resolve_indices",
 ]

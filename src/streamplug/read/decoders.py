@@ -12,7 +12,7 @@ from streamplug.index import Index
 from streamplug.interfaces import Column, Decoder, Encoding
 
 
-def decoded_by(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
+def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
     """Return an index whose columns are decoded by these decoders, by the names of the columns.
 
     Raises:

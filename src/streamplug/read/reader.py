@@ -13,15 +13,21 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
-from streamplug.read.arriving import Arriving
-from streamplug.read.dicts import samples_of
-from streamplug.read.encoded import Encoded
-from streamplug.read.gathered import Batch, Taken, cut, gathered, gathered_in_turn
-from streamplug.read.groups import Groups
-from streamplug.read.merge import merged
-from streamplug.read.pieces import Haul, Piece, hauls
-from streamplug.read.ranges import RangeShards
-from streamplug.read.shards import OpenShard, OpenShards
+from streamplug.read.assemble import make_samples
+from streamplug.read.column_merge import merge_values
+from streamplug.read.encoded_values import EncodedValues
+from streamplug.read.gather import (
+    Batch,
+    GatheredValues,
+    gather_batches,
+    gather_values,
+    slice_columns,
+)
+from streamplug.read.open_shards import OpenShard, OpenShards
+from streamplug.read.range_fetcher import RangeFetcher
+from streamplug.read.range_shards import RangeShards
+from streamplug.read.sample_range import FetchGroup, SampleRange, group_ranges
+from streamplug.read.shard_groups import ShardGroups
 from streamplug.types import ColumnValues, Int64, Sample
 
 T = TypeVar("T")
@@ -88,15 +94,15 @@ class Reader:
 
     # -- fetching ahead ---------------------------------------------------------------
 
-    def needs(self, ids: Int64) -> list[int | Haul]:
+    def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be there to read some samples: shards by number, or pieces of shards.
 
         They come in the order of first need.
         """
         if not self._any_ranged:
             return self.shards_of(ids)  # type: ignore[return-value]  # lists are invariant
-        groups = Groups(np.asarray(self.starts), ids)
-        order: dict[int | Piece, int] = {}
+        groups = ShardGroups(np.asarray(self.starts), ids)
+        order: dict[int | SampleRange, int] = {}
         for number, places in groups:
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards):
@@ -104,24 +110,24 @@ class Reader:
             else:
                 order[number] = int(places[0])
         needs = sorted(order, key=order.__getitem__)
-        found: list[int | Haul] = [need for need in needs if isinstance(need, int)]
-        found += self._hauls(need for need in needs if isinstance(need, Piece))
+        found: list[int | FetchGroup] = [need for need in needs if isinstance(need, int)]
+        found += self._hauls(need for need in needs if isinstance(need, SampleRange))
         return sorted(found, key=lambda need: order[need[0] if isinstance(need, tuple) else need])
 
-    def _hauls(self, pieces: Iterable[Piece]) -> list[Haul]:
+    def _hauls(self, pieces: Iterable[SampleRange]) -> list[FetchGroup]:
         each = ((self._pieces_of(piece), piece) for piece in pieces)
-        return hauls(
+        return group_ranges(
             (shards if shards.supports_read_many else piece, piece) for shards, piece in each
         )
 
-    def weight(self, need: int | Haul) -> int:
+    def weight(self, need: int | FetchGroup) -> int:
         """Return about how many bytes a need has."""
         if isinstance(need, tuple):
             return sum(piece.weight for piece in need)
         shards, shard = self._find(need)
         return shards.nbytes(shard)
 
-    def ensure(self, need: int | Haul) -> None:
+    def ensure(self, need: int | FetchGroup) -> None:
         """Fetch a shard or pieces, unless it is there; whoever waits for a shard keeps it not open.
 
         Raises:
@@ -132,19 +138,19 @@ class Reader:
         else:
             self.open(need)
 
-    def file_of(self, need: int | Haul) -> tuple[int, str]:
+    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
         """Return which shard a need is, or begins with, and the name of that one's first file."""
         number = need[0].number if isinstance(need, tuple) else need
         shards, shard = self._find(number)
         return number, shards.basename(shard)
 
-    def claim(self, need: int | Haul) -> None:
+    def claim(self, need: int | FetchGroup) -> None:
         """Have a shard stay open, once it is, until it is released as often."""
         if not isinstance(need, tuple):
             shards, shard = self._find(need)
             shards.keep(shard, 1)
 
-    def release(self, need: int | Haul) -> None:
+    def release(self, need: int | FetchGroup) -> None:
         """Forget pieces; a shard stays as long as there is room."""
         if isinstance(need, tuple):
             for piece in need:
@@ -153,24 +159,24 @@ class Reader:
             shards, shard = self._find(need)
             shards.keep(shard, -1)
 
-    def _pieces_of(self, piece: Piece) -> RangeShards:
+    def _pieces_of(self, piece: SampleRange) -> RangeShards:
         return self._find(piece.number)[0]  # type: ignore[return-value]  # only theirs give pieces
 
-    def _prepare(self, haul: Haul) -> None:
+    def _prepare(self, haul: FetchGroup) -> None:
         self._pieces_of(haul[0]).prepare(haul)
 
-    def _forget(self, piece: Piece) -> None:
+    def _forget(self, piece: SampleRange) -> None:
         self._pieces_of(piece).release(piece)
 
     @contextmanager
-    def _arriving(self, groups: Groups) -> Iterator[Arriving]:
+    def _arriving(self, groups: ShardGroups) -> Iterator[RangeFetcher]:
         """Fetch the pieces that some samples need and that are not there."""
         pieces = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards) and shards.missing(shard, groups.rows[places]):
                 pieces.append(shards.piece(number, shard, groups.rows[places]))
-        arriving = Arriving(self._hauls(pieces), self.ensure, self._forget, self._prepare)
+        arriving = RangeFetcher(self._hauls(pieces), self.ensure, self._forget, self._prepare)
         try:
             yield arriving
         finally:
@@ -218,7 +224,7 @@ class Reader:
         for shard, places, values in self._taken(ids):
             names = [column.name for column in shard.columns]
             split = [c.encoding.unbatch(v) for c, v in zip(shard.columns, values)]
-            samples = samples_of(names, split)
+            samples = make_samples(names, split)
             if places is None:
                 return samples
             for place, sample in zip(places.tolist(), samples):
@@ -247,7 +253,7 @@ class Reader:
             (places, shard.columns, values) for shard, places, values in parts if places is not None
         ]
         return {
-            column.name: merged(len(ids), [(p, c[i], v[i]) for p, c, v in some])
+            column.name: merge_values(len(ids), [(p, c[i], v[i]) for p, c, v in some])
             for i, column in enumerate(columns)
         }
 
@@ -262,12 +268,12 @@ class Reader:
             StreamplugError: As for `row`, here or when a batch is asked for.
         """
         if not (self.in_turn and len(ids)):
-            return cut(self.batch(ids), parts)
-        groups = Groups(np.asarray(self.starts), ids)
+            return slice_columns(self.batch(ids), parts)
+        groups = ShardGroups(np.asarray(self.starts), ids)
         shards = self._open_alike(groups.shards, 0)
-        return gathered_in_turn(shards, groups, parts, lambda part: self.batch(ids[part]))
+        return gather_batches(shards, groups, parts, lambda part: self.batch(ids[part]))
 
-    def encoded(self, ids: Int64, name: str) -> Iterator[Encoded]:
+    def encoded(self, ids: Int64, name: str) -> Iterator[EncodedValues]:
         """Yield where the values of one column lie in memory, in parts.
 
         Samples of which that cannot be said are left out; `batch` reads them all the same.
@@ -279,19 +285,21 @@ class Reader:
         Raises:
             Exception: Any, if a shard cannot be had or a sample is damaged; `batch` says which.
         """
-        groups = Groups(np.asarray(self.starts), ids)
+        groups = ShardGroups(np.asarray(self.starts), ids)
         stop = 0
         while stop < len(groups.shards):
             shards = self._open_alike(groups.shards, stop)
             part = slice(stop, stop + len(shards))
             stop = part.stop
-            found = Encoded.of(shards, groups, part, name)
+            found = EncodedValues.of(shards, groups, part, name)
             if found is not None:
                 yield found
 
-    def _taken(self, ids: Int64) -> Iterator[Taken]:
+    def _taken(self, ids: Int64) -> Iterator[GatheredValues]:
         """Yield the values of some samples, in parts."""
-        groups = Groups(np.asarray(self.starts), ids)  # a mapped array would make all others mapped
+        groups = ShardGroups(
+            np.asarray(self.starts), ids
+        )  # a mapped array would make all others mapped
         with self._arriving(groups) as arriving:
             stop = 0
             while stop < len(groups.shards):
@@ -300,7 +308,7 @@ class Reader:
                 stop = part.stop
                 with arriving.held(groups.shards[part.start]):  # pieces are read one by one
                     try:
-                        taken: Iterable[Taken] = [gathered(shards, groups, part)]
+                        taken: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
                     except Exception:  # noqa: BLE001 - one by one they tell which sample it is
                         taken = self._one_by_one(shards, groups, part)
                     yield from taken
@@ -322,8 +330,8 @@ class Reader:
         return shards.if_open(shard) if isinstance(shards, OpenShards) else None
 
     def _one_by_one(
-        self, shards: Sequence[OpenShard], groups: Groups, part: slice
-    ) -> Iterable[Taken]:
+        self, shards: Sequence[OpenShard], groups: ShardGroups, part: slice
+    ) -> Iterable[GatheredValues]:
         """Read the same shard by shard.
 
         Raises:
@@ -333,12 +341,12 @@ class Reader:
             places = groups.places(slice(at, at + 1))
             rows = groups.rows[places]
             try:
-                yield Taken(shard, places, shard.reader.take(rows, shard.columns))
+                yield GatheredValues(shard, places, shard.reader.take(rows, shard.columns))
             except DataError as error:
                 healed, values = self._again(
                     groups.shards[at], shard, error, partial(_take, rows=rows)
                 )
-                yield Taken(healed, places, values)
+                yield GatheredValues(healed, places, values)
 
     def _again(
         self, number: int, shard: OpenShard, error: DataError, read: Callable[[OpenShard], T]

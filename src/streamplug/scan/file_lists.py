@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, StreamplugError
-from streamplug.index.basename import safe_basename
+from streamplug.index.basename import validate_basename
 from streamplug.interfaces import FileListEntry, Format, Storage
 from streamplug.plugin.location import is_url
 from streamplug.scan.glob import FileSet, is_glob
@@ -144,7 +144,7 @@ def _key(name: str, root: str, where: str) -> str:
     try:
         if is_glob(name):
             raise InvalidIndexError("a glob")
-        return safe_basename(name, "file")
+        return validate_basename(name, "file")
     except InvalidIndexError:
         raise InvalidIndexError(
             f"{where} names {name!r:.200}, which is no file below its directory"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
-from streamplug.index import INDEX_NAME, index_bytes
+from streamplug.index import INDEX_NAME, format_index
 from streamplug.interfaces import DatasetFiles, Format, Storage
 from streamplug.scan.file_lists import ListInsteadError
 from streamplug.scan.listing import stat_files
@@ -52,7 +52,7 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
             raise InvalidIndexError(
                 f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
             ) from error
-        return data if entries is None else index_bytes(entries, {})
+        return data if entries is None else format_index(entries, {})
 
     return translate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
-from streamplug.index import INDEX_NAME, index_bytes, parse_index
+from streamplug.index import INDEX_NAME, format_index, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
@@ -88,7 +88,7 @@ def scan_index(
                     _write(storage, target, made.folder / name)
                     written.add(target)
                 entry[f"raw_{role}"]["basename"] = target
-        data = index_bytes(entries, {})
+        data = format_index(entries, {})
         index = parse_index(data, storage.url_of(INDEX_NAME))
         retrying(lambda: storage.write(INDEX_NAME, data), _RETRIES)
     columns = {column.name: column.spec for s in index.schemas for column in s.columns}

@@ -21,7 +21,7 @@ import xxhash
 from streamplug.cache.staging import arriving
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import DataError, StorageError
-from streamplug.index import index_bytes
+from streamplug.index import format_index
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
@@ -141,7 +141,7 @@ class Deriver:
                     f"zip_{MANIFEST_ROLE}": None,
                 }
             )
-        _keep(base, path, index_bytes(entries, {}))
+        _keep(base, path, format_index(entries, {}))
 
     def _mark(self, found: Found) -> str:
         """Return what tells a file, as it is now, from others."""
@@ -182,7 +182,7 @@ class Deriver:
             claims.check_samples(
                 each, said["own"]["samples"], self._storage.url_of(each.stored.key)
             )
-        _keep(base, path, index_bytes(self._united(entries, found), {}))
+        _keep(base, path, format_index(self._united(entries, found), {}))
 
     def _look(
         self, found: Found, mark: str, base: Path

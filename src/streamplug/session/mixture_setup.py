@@ -18,7 +18,7 @@ from streamplug.plan import (
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.read import Samples
+from streamplug.read import SampleReader
 from streamplug.session.order_options import OrderOptions, check_choice
 from streamplug.session.training_run import TrainingRun
 from streamplug.types import Int64
@@ -133,7 +133,7 @@ def mix(
 def make_run(
     sampling: Sampling,
     streams: Sequence[Stream],
-    reader: Samples,
+    reader: SampleReader,
     options: OrderOptions,
     *,
     fingerprint: DatasetFingerprint,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
-from streamplug.index import Index, check_agreement, shards_digest
+from streamplug.index import Index, check_same_columns, shards_digest
 from streamplug.plan import DatasetFingerprint
-from streamplug.read import OpenShards, RangeShards, Reader, Samples
+from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
 from streamplug.scan.multifile_storage import source_of
 from streamplug.transfer.options import DOWNLOAD_TIMEOUT
 from streamplug.transfer.range_reader import RangeStore
@@ -66,7 +66,7 @@ class OpenStream:
         if wanted is not None and not wanted:
             raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
         if same:
-            check_agreement(self.index, wanted)
+            check_same_columns(self.index, wanted)
         for schema in self.index.schemas:
             names = [column.name for column in schema.columns]
             check_names(f"columns={wanted}", self.where, wanted or (), names)
@@ -79,7 +79,7 @@ class OpenStream:
                     )
 
 
-def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
+def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
     """Return what reads these columns of the samples of some streams; all columns for None.
 
     Raises:

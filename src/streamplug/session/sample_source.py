@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import StreamplugError
 from streamplug.plan import Epoch, worker_steps
-from streamplug.read import Samples
+from streamplug.read import SampleReader
 from streamplug.session import hints as advice
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import made_ahead
@@ -139,7 +139,7 @@ class SampleSource:
         predownload: How many samples ahead to fetch; None adapts.
     """
 
-    reader: Samples
+    reader: SampleReader
     remote: bool
     row_bytes: int
     decoded: int
@@ -151,7 +151,7 @@ class SampleSource:
     def of(
         cls,
         streams: Sequence[OpenStream],
-        reader: Samples,
+        reader: SampleReader,
         columns: Sequence[str] | None,
         predownload: int | None,
     ) -> SampleSource:
@@ -257,7 +257,7 @@ class _Share:
         samples: How many it may have ahead.
     """
 
-    def __init__(self, reader: Samples, limit: int, row_bytes: int, place: World) -> None:
+    def __init__(self, reader: SampleReader, limit: int, row_bytes: int, place: World) -> None:
         self._reader, self._limit, self._place = reader, limit, place
         self.bytes = limit // 2
         self.samples = self.bytes // (row_bytes * place.ranks_per_node * place.workers_per_rank)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.read import Samples
+from streamplug.read import SampleReader
 from streamplug.session.training_run import TrainingRun
 from streamplug.types import World
 
@@ -42,7 +42,7 @@ class SampleUse:
 
 def explain(
     run: TrainingRun,
-    reader: Samples,
+    reader: SampleReader,
     world: World,
     *,
     epoch: int | None,
@@ -74,7 +74,7 @@ def explain(
 
 
 def where(
-    run: TrainingRun, reader: Samples, world: World, *, epoch: int | None, sample: int
+    run: TrainingRun, reader: SampleReader, world: World, *, epoch: int | None, sample: int
 ) -> Iterator[SampleUse]:
     """Yield where a sample is handed out in an epoch, see `explain`, in the order of steps.
 

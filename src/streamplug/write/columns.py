@@ -39,7 +39,7 @@ def make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Col
     ]
 
 
-def encoder(
+def make_encoder(
     columns: Sequence[Column], encode: Callable[[Any], T], extra_keys: str
 ) -> Callable[[Any], T]:
     """Return what encodes a sample, or a batch, of which some keys may be no columns.

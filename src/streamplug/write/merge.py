@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from streamplug.errors import ConfigError, NotFound
-from streamplug.index import INDEX_NAME, Schema, disagreements, index_bytes, parse_index
+from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.transfer.options import DOWNLOAD_TIMEOUT
@@ -70,7 +70,7 @@ def merge_index(
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
     same = _SameColumns()
     entries = [entry for storage, folder in found for entry in _entries(storage, folder, same)]
-    data = index_bytes(entries, {})
+    data = format_index(entries, {})
     for home in homes if keep_local else homes[-1:]:
         retrying(partial(home.write, INDEX_NAME, data), _RETRIES)
     return len(entries)
@@ -139,7 +139,7 @@ class _SameColumns:
             if self._first is None:
                 self._first = part, schema
             where, expected = self._first
-            for each in disagreements(expected, schema):
+            for each in find_mismatches(expected, schema):
                 raise ConfigError(
                     f"{each.describe(part, where)}; all parts of a data set need the same columns, so no "
                     f"index was written: {each.remedy(part, where)}"

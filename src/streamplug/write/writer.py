@@ -16,19 +16,19 @@ import numpy as np
 from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.heap import keep_freed_memory
-from streamplug.index import INDEX_NAME, file_entry, index_bytes
+from streamplug.index import INDEX_NAME, file_entry, format_index
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
 from streamplug.transfer.disk_errors import partial_file
 from streamplug.types import Int64
-from streamplug.write.columns import encoder, make_columns
-from streamplug.write.existing import Existing
-from streamplug.write.inputs import batches_of
+from streamplug.write.append import AppendedDataset
+from streamplug.write.columns import make_columns, make_encoder
+from streamplug.write.destination import Destination
+from streamplug.write.input_adapters import iterate_batches
 from streamplug.write.progress import WriteProgress
-from streamplug.write.shardfile import write_shard_file
-from streamplug.write.target import Target
+from streamplug.write.shard_file import write_shard_file
 from streamplug.write.upload import Uploader
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Writer(Configurable, section="writer"):
             for ``["xxh3_64"]``, or with `append` those of the set; ``[]`` for none, as mosaicml-streaming.
         size_limit: Size of a raw shard above which the next is begun: bytes, or text such as
             ``"64mb"``; None writes a single shard. A sample that is larger gets a shard of its own.
-        samples_limit: Samples of a shard after which the next is begun; None for any number.
+        max_samples_per_shard: Samples after which the next shard is begun; None for any number.
         progress_bar: Whether to show samples, shards and bytes as they are written.
         max_workers: Uploads at once; None for four more than there are processors, at most 32.
         retry: How often a failed upload is tried again.
@@ -87,7 +87,7 @@ class Writer(Configurable, section="writer"):
         compression: str | None = None,
         hashes: Sequence[str] | None = None,
         size_limit: float | str | None = 1 << 26,
-        samples_limit: int | None = None,
+        max_samples_per_shard: int | None = None,
         progress_bar: bool = False,
         max_workers: int | None = None,
         retry: int = 2,
@@ -106,10 +106,10 @@ class Writer(Configurable, section="writer"):
             raise ConfigError(
                 "append=True adds to what exist_ok=True would remove: give one of them"
             )
-        self._before: Existing | None = None
+        self._before: AppendedDataset | None = None
         if append:
             home = open_storage(places_of(out)[-1], storage_options)
-            self._before = Existing.read(home, retry)
+            self._before = AppendedDataset.read(home, retry)
             columns = self._before.columns(columns, self._format)
         made = make_columns(columns, self._format)
         self._compression: Compression | None = None
@@ -118,19 +118,19 @@ class Writer(Configurable, section="writer"):
         if hashes is None and self._before is not None:
             hashes = self._before.hashes
         self._hashes = chosen_hashes(hashes)
-        self._most = whole_number("samples_limit", samples_limit, 1) or sys.maxsize
+        self._most = whole_number("max_samples_per_shard", max_samples_per_shard, 1) or sys.maxsize
         self._limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
         self._rows: ShardWriter = self._format.writer(
             made, WriteSettings(compression, self._hashes, self._limit)
         )
         self._overhead = self._rows.row_overhead
-        self._encode = encoder(made, self._rows.encode_pieces, extra_keys)
-        self._encode_batch = encoder(made, self._rows.encode_batch, extra_keys)
+        self._encode = make_encoder(made, self._rows.encode_pieces, extra_keys)
+        self._encode_batch = make_encoder(made, self._rows.encode_batch, extra_keys)
         self._is_oversize_reported = False
         self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
         if self._bound <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
-        self._target = Target(
+        self._target = Destination(
             out, exist_ok=exist_ok, append=append, storage_options=storage_options
         )
         self._uploader = None
@@ -222,7 +222,8 @@ class Writer(Configurable, section="writer"):
         """Write all samples of something, such as a table of Arrow or a data frame.
 
         Args:
-            table: What `streamplug.write.inputs.batches_of` takes. It has the columns of the data set.
+            table: What `streamplug.write.input_adapters.iterate_batches` takes, with the
+                columns of the data set.
             batch: Most samples that are taken at once; None for as many as suit what it is.
 
         Raises:
@@ -230,7 +231,7 @@ class Writer(Configurable, section="writer"):
             EncodeError: As for `write_batch`.
             WriterError: As for `write_batch`.
         """
-        for columns in batches_of(table, batch, arrow=self._format.takes_arrow):
+        for columns in iterate_batches(table, batch, arrow=self._format.takes_arrow):
             self.write_batch(columns)
 
     def _make_room(self, cost: int) -> None:
@@ -319,7 +320,7 @@ class Writer(Configurable, section="writer"):
                 self._flush()
             if self._uploader is not None:
                 self._uploader.drain()
-            data = index_bytes(self._entries, {})
+            data = format_index(self._entries, {})
             if self._before is not None:
                 data = self._before.with_more(self._entries)
             with partial_file(self._target.folder / INDEX_NAME) as part:

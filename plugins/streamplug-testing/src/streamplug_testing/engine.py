@@ -19,7 +19,7 @@ from streamplug.interfaces import Engine
 from streamplug.plugin import resolve
 from streamplug.plugin.location import open_storage
 from streamplug.write import Writer, write_parts
-from streamplug.write.part import PLAN_NAME
+from streamplug.write.part_task import PLAN_NAME
 from streamplug_testing.deviations import ConformanceBase
 
 _PATIENCE = 60.0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from streamplug.errors import DataError
 from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import gather
-from streamplug.read import Encoded, Reader
+from streamplug.read import EncodedValues, Reader
 from streamplug.types import Int64
 from streamplug_tokens.count import as_tokens
 
@@ -70,7 +70,7 @@ class Copier:
             self._read(tokens, Parts(*(each[missing] for each in parts)))
         return tokens.reshape(count, width)
 
-    def _located(self, parts: Parts) -> tuple[Int64, Int64, list[Encoded]]:
+    def _located(self, parts: Parts) -> tuple[Int64, Int64, list[EncodedValues]]:
         """Find parts in memory: where each begins, which cannot be found, and what memory that is."""
         starts = np.full(len(parts.size), -1, np.int64)
         wanted = np.flatnonzero(parts.size)
@@ -86,7 +86,7 @@ class Copier:
             return starts, wanted, []
         return starts, wanted[starts[wanted] < 0], found
 
-    def _fits(self, memory: Encoded, stored: Int64) -> bool:
+    def _fits(self, memory: EncodedValues, stored: Int64) -> bool:
         """Say whether all values are what was counted."""
         vectors = memory.column.encoding
         if not isinstance(vectors, VectorColumn):

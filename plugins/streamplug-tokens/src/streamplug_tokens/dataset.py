@@ -13,7 +13,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
 from streamplug.plan import DatasetFingerprint
-from streamplug.read import Reader, Samples
+from streamplug.read import Reader, SampleReader
 from streamplug.session.open_stream import OpenStream
 from streamplug_tokens.count import dtype_of, ends_of
 from streamplug_tokens.ends import Ends
@@ -65,7 +65,7 @@ class TokenDataset(StreamingDataset):
         """
         return cls(tokens=view_from_state(view), **kwargs)
 
-    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
+    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
         view = self.tokens
         dtypes = [dtype_of(stream, view.column, view.dtype) for stream in opened]
         if len(set(dtypes)) > 1:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.read import Reader
-from streamplug.read.gathered import cut
-from streamplug.read.pieces import Haul
+from streamplug.read.gather import slice_columns
+from streamplug.read.sample_range import FetchGroup
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_tokens.copying import Copier, Parts
 from streamplug_tokens.ends import Ends
@@ -47,7 +47,7 @@ class RowPiece:
 
 
 class TokenReader:
-    """Reads rows; see `streamplug.read.Samples`.
+    """Reads rows; see `streamplug.read.SampleReader`.
 
     Attributes:
         starts: First row of each shard over all streams, and the total: a row is of the shard in which its
@@ -94,27 +94,27 @@ class TokenReader:
 
     # -- fetching ahead ---------------------------------------------------------------
 
-    def needs(self, ids: Int64) -> list[int | Haul]:
+    def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be there to read some rows."""
         return self._documents.needs(self._pieces(ids)[0].document)
 
-    def weight(self, need: int | Haul) -> int:
+    def weight(self, need: int | FetchGroup) -> int:
         """Return about how many bytes a need has."""
         return self._documents.weight(need)
 
-    def ensure(self, need: int | Haul) -> None:
+    def ensure(self, need: int | FetchGroup) -> None:
         """Fetch a shard or a piece of one."""
         self._documents.ensure(need)
 
-    def claim(self, need: int | Haul) -> None:
+    def claim(self, need: int | FetchGroup) -> None:
         """Have a shard stay open."""
         self._documents.claim(need)
 
-    def release(self, need: int | Haul) -> None:
+    def release(self, need: int | FetchGroup) -> None:
         """Have it stay no longer."""
         self._documents.release(need)
 
-    def file_of(self, need: int | Haul) -> tuple[int, str]:
+    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
         """Return which shard a need is, or is of, and the name of that one's first file."""
         return self._documents.file_of(need)
 
@@ -172,7 +172,7 @@ class TokenReader:
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
         """Return batches of rows, read at once."""
-        return cut(self.batch(ids), parts)
+        return slice_columns(self.batch(ids), parts)
 
     def _extras(self, extras: Extras) -> dict[str, ColumnValues]:
         wanted, length = self._view.extras, self._view.length

@@ -12,7 +12,7 @@ import numpy as np
 from streamplug.errors import ConfigError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import Encoding
-from streamplug.read import Samples
+from streamplug.read import SampleReader
 from streamplug.session.open_stream import read_all
 from streamplug.stream import Stream
 from streamplug.types import Int64, Sample
@@ -63,7 +63,7 @@ class Values:
         self._kept = {column.name for column in columns if column.encoding.unsafe}
         self._raw = raw_sizes(index)
         self._index = index
-        self._reader: Samples | None = None
+        self._reader: SampleReader | None = None
         self.decoded = False
 
     def row_bytes(self, shard: int) -> int:
@@ -88,7 +88,7 @@ class Values:
             self._reader, self.decoded = None, False
             raise
 
-    def _open(self) -> Samples:
+    def _open(self) -> SampleReader:
         if self._reader is None:
             stored = self._names if not self.decoded else set() if self._unsafe else self._kept
             decoders = {**(self._stream.decoders or {}), **dict.fromkeys(stored, as_stored)}

@@ -19,7 +19,7 @@ from streamplug.scan.index_finder import read_index
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug.write import write_parts
-from streamplug.write.part import PLAN_NAME
+from streamplug.write.part_task import PLAN_NAME
 from streamplug_tools.column_mapping import Mapped, check_writable, mapped, with_key
 from streamplug_tools.options import Columns, Output, Report, Written
 from streamplug_tools.raw_values import PassingOn, decoded
@@ -251,8 +251,8 @@ def copy(
         engine=output.engine,
         exist_ok=output.exist_ok,
         storage_options=output.storage_options,
-        report=lambda done, total: report("writing", done, total),
-        batches=True,
+        on_progress=lambda done, total: report("writing", done, total),
+        batched=True,
         format=PassingOn(target, stored) if stored else target,
         compression=output.compression,
         hashes=output.hashes,

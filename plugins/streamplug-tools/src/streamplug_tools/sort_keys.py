@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.read.dicts import samples_of
+from streamplug.read.assemble import make_samples
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
@@ -69,7 +69,7 @@ def samples(batch: Batch) -> list[dict[str, Any]]:
         values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
         for values in batch.values()
     ]
-    return samples_of(list(batch), columns)
+    return make_samples(list(batch), columns)
 
 
 def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -> Iterator[Keyed]:

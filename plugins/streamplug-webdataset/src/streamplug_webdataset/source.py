@@ -15,7 +15,7 @@ from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin.location import join
 from streamplug.plugin.registry import make
-from streamplug.read import decoded_by
+from streamplug.read import apply_decoders
 from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.tally import Tally
 
@@ -41,7 +41,7 @@ class Archives(Stream):
             decoders = {
                 c.name: _as_bytes for c in columns if c.name != KEY and c.encoding.size is None
             }
-            changed = copy(decoded_by(index, decoders))
+            changed = copy(apply_decoders(index, decoders))
             url = Column(URL, "str", _UrlEncoding(asked))
             changed.schemas = tuple(
                 replace(schema, columns=(*schema.columns, url)) for schema in changed.schemas

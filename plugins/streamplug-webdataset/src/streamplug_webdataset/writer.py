@@ -49,7 +49,7 @@ class WebDatasetWriter:
         **options: Any,
     ) -> None:
         check_keywords(Writer, options, type(self))
-        if taken := sorted({"format", "size_limit", "samples_limit"} & options.keys()):
+        if taken := sorted({"format", "size_limit", "max_samples_per_shard"} & options.keys()):
             raise ConfigError(
                 f"{', '.join(taken)}: WebDatasetWriter has maxsize= and maxcount=, and one format"
             )
@@ -59,7 +59,7 @@ class WebDatasetWriter:
             **options,
             "out": out,
             "format": f"webdataset:mtime={mtime}",
-            "samples_limit": maxcount,
+            "max_samples_per_shard": maxcount,
             "size_limit": maxsize,
         }
         self._count = 0

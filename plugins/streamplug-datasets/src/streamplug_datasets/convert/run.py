@@ -100,7 +100,7 @@ def _convert(split: Split, settings: Settings) -> Summary:
         out=out,
         processes=settings.processes,
         exist_ok=settings.replace,
-        report=lambda done, count: settings.report(split.name, done, count),
+        on_progress=lambda done, count: settings.report(split.name, done, count),
         compression=settings.compression,
         hashes=settings.hashes,
         size_limit=settings.size_limit,

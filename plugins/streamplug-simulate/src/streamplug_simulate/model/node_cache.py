@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from streamplug.cache.quota import MORE
-from streamplug.read.shards import USED_SECONDS
+from streamplug.read.open_shards import USED_SECONDS
 from streamplug.transfer.file_lock import LONGEST_PAUSE
 from streamplug_simulate.model.events import Events
 from streamplug_simulate.model.network import Link

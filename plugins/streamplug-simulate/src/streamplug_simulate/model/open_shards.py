@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from streamplug.read.shards import MAX_OPEN, PART_OPEN, SWEEP_SECONDS
+from streamplug.read.open_shards import MAX_OPEN, PART_OPEN, SWEEP_SECONDS
 
 
 class Opened:
-    """What `streamplug.read.shards.OpenShards` keeps open where a cache has a limit.
+    """What `streamplug.read.open_shards.OpenShards` keeps open where a cache has a limit.
 
     Without one it is of no account: what was fetched stays.
     """

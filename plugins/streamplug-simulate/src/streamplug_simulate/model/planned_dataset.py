@@ -14,7 +14,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.plan import DatasetFingerprint, Epoch
 from streamplug.plugin.location import local_path
-from streamplug.read import Samples
+from streamplug.read import SampleReader
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.session.sample_source import Block, SampleSource, plan_blocks
 from streamplug.session.training_run import TrainingRun
@@ -69,7 +69,7 @@ class Planned(StreamingDataset):
         self.streams = [_far(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
         return super()._open_streams(columns, allow_unsafe)
 
-    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Samples:
+    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
         if any(isinstance(each.store, RangeStore) for each in opened):
             raise ConfigError(
                 "shards that are read by ranges are not kept: there is nothing to simulate"
@@ -159,7 +159,7 @@ class Planned(StreamingDataset):
                 "raise it"
             )
         # Of a reader, only what it says of needs is asked.
-        reader = cast(Samples, Weighed(self._reader, self.shards.raw, assumed.cache_limit))
+        reader = cast(SampleReader, Weighed(self._reader, self.shards.raw, assumed.cache_limit))
         return replace(self._source, reader=reader, remote=True, predownload=assumed.predownload)
 
 
@@ -175,7 +175,7 @@ class Weighed:
 
     ranged = False
 
-    def __init__(self, reader: Samples, weights: Int64, cache_limit: int | None) -> None:
+    def __init__(self, reader: SampleReader, weights: Int64, cache_limit: int | None) -> None:
         self._reader, self._weights, self.cache_limit = reader, weights.tolist(), cache_limit
         self.in_turn = reader.in_turn and cache_limit is None
         self.asked = 0

@@ -1,0 +1,130 @@
+"""Whether shards have the same columns, so that they can be read as one data set."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.index.model import Index, Schema
+from streamplug.interfaces import Column, Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMismatch:
+    """A column that two schemas do not have in common.
+
+    Attributes:
+        column: Its name.
+        expected: Its encoding in the first schema; None if that lacks the column.
+        found: Its encoding in the other schema; None if that lacks the column.
+    """
+
+    column: str
+    expected: str | None
+    found: str | None
+
+    def describe(self, here: str, there: str) -> str:
+        """Say what differs, in a sentence without its end.
+
+        Args:
+            here: What has the other schema.
+            there: What has the first one.
+        """
+        name = repr(self.column)
+        if self.found is None:
+            return f"{here} has no column {name}, which is {self.expected!r} in {there}"
+        if self.expected is None:
+            return f"{here} has a column {name} ({self.found!r}), which {there} has not"
+        return f"column {name} is {self.found!r} in {here}, but {self.expected!r} in {there}"
+
+    def remedy(self, here: str, there: str) -> str:
+        """Say what to do about it; arguments are those of `describe`."""
+        if self.expected is not None and self.found is not None:
+            spec = f"{self.column}:{self.expected}"
+            return f"write one of them anew (streamplug convert … --columns {spec})"
+        where = there if self.found is None else here
+        return f"write {where} anew without it (streamplug convert … --drop {self.column})"
+
+
+def find_mismatches(
+    first: Schema, other: Schema, wanted: Collection[str] | None = None
+) -> Iterator[ColumnMismatch]:
+    """Yield the columns that two schemas do not have in common; their order does not matter.
+
+    Encodings agree if they decode to values of one type: those that are spelt alike or are equal, arrays of
+    one dtype whatever their shapes, and encodings that share a decoder, such as those of image files.
+
+    Args:
+        first: A schema.
+        other: Another.
+        wanted: Names of the columns that matter; None for all.
+    """
+    ours = {column.name: column for column in first.columns}
+    theirs = {column.name: column for column in other.columns}
+    for name in {**ours, **theirs}:
+        if wanted is not None and name not in wanted:
+            continue
+        one, two = ours.get(name), theirs.get(name)
+        if one is None or two is None:
+            yield ColumnMismatch(name, one.spec if one else None, two.spec if two else None)
+        elif name in first.decoders and name in other.decoders:
+            continue  # both are decoded by what the user gave
+        elif not _agree(one, two):
+            yield ColumnMismatch(name, one.spec, two.spec)
+
+
+def _agree(one: Column, two: Column) -> bool:
+    if one.spec == two.spec:
+        return True
+    a, b = one.encoding, two.encoding
+    if a.dtype is not None and b.dtype is not None:
+        return a.dtype.base == b.dtype.base and bool(a.dtype.shape) == bool(b.dtype.shape)
+    if a.dtype is not None or b.dtype is not None:
+        return False
+    return _decoder(a) is _decoder(b) and pickle.dumps(vars(a)) == pickle.dumps(vars(b))
+
+
+def _decoder(encoding: Encoding) -> object:
+    return type(encoding).decode
+
+
+def find_shard_mismatches(
+    index: Index, wanted: Collection[str] | None = None
+) -> Iterator[tuple[int, ColumnMismatch]]:
+    """Yield the columns in which shards differ from shard 0, with the first shard that does so.
+
+    Args:
+        index: That of a data set.
+        wanted: Names of the columns that matter; None for all.
+    """
+    if len(index.schemas) < 2 or not len(index):
+        return
+    expected = index.schema(0)
+    for number, schema in enumerate(index.schemas):
+        for each in find_mismatches(expected, schema, wanted):
+            # Only now, as there may be very many shards.
+            if (shards := np.flatnonzero(index.schema_of == number)).size:
+                yield int(shards[0]), each
+
+
+def check_same_columns(index: Index, wanted: Collection[str] | None = None) -> None:
+    """Check that all shards of a data set have the same columns.
+
+    Args:
+        index: That of the data set.
+        wanted: Names of the columns that will be read; None for all.
+
+    Raises:
+        ConfigError: If they have not; the message names shard, column and both encodings.
+    """
+    for shard, each in find_shard_mismatches(index, wanted):
+        names = [next(iter(index.shard(n).files.values())).raw.basename for n in (0, shard)]
+        both = f"shard {shard} ({names[1]})", f"shard 0 ({names[0]})"
+        raise ConfigError(
+            f"{index.where}: {each.describe(*both)}; all shards of a data set need the same columns: read "
+            f"only others, with columns=, or {each.remedy(*both)}"
+        )

@@ -1,0 +1,89 @@
+"""Reads an index.json, trusting nothing in it.
+
+The format is that of mosaicml-streaming, version 2: ``{"shards": [entry, …], "version": 2}``, where
+an entry repeats the schema and describes the files of one shard. Further keys at the top level are
+allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import xxhash
+
+from streamplug.errors import InvalidIndexError, StreamplugError
+from streamplug.index.builder import VERSION, IndexBuilder, is_version
+from streamplug.index.model import Index
+from streamplug.index.pattern_parser import parse_entries_by_pattern
+from streamplug.types import Buffer
+
+INDEX_NAME = "index.json"
+
+_LONG = 1 << 16
+"""Bytes of an index.json from which on it pays to look for what repeats in it."""
+
+
+def digest_index(data: Buffer) -> str:
+    """Return the digest by which one index.json is told from another: xxh3_128, hexadecimal."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def parse_index(data: Buffer, where: str) -> Index:
+    """Return the index that the bytes of an index.json describe.
+
+    Args:
+        data: Content of the file; may be mapped.
+        where: Its path or URL, for errors.
+
+    Raises:
+        InvalidIndexError: If it is damaged, hostile or of an unknown version.
+        PluginError: If it names a format or an encoding that is not available.
+    """
+    if len(data) >= _LONG:
+        builder = IndexBuilder(where)
+        document = parse_entries_by_pattern(data, builder)
+        if document is not None:
+            _check_document(document, where)
+            return builder.index()
+    try:
+        return _parse(bytes(data), where)
+    except RecursionError:
+        raise InvalidIndexError(f"{where} is nested too deeply to be a data set's index") from None
+
+
+def _parse(data: bytes, where: str) -> Index:
+    builder = IndexBuilder(where)
+    for number, entry in enumerate(_shards(data, where)):
+        try:
+            builder.add(entry)
+        except StreamplugError as error:
+            # The same error, with the place in front.
+            raise type(error)(f"{where}: shard {number}: {error}") from error.__cause__
+    return builder.index()
+
+
+def _shards(data: bytes, where: str) -> list[Any]:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        cut = "is empty" if not data.strip() else f"is not whole, valid JSON ({error})"
+        raise InvalidIndexError(
+            f"{where} {cut}; was the writer stopped before it finished? Write or copy the set again"
+        ) from None
+    return _check_document(document, where)
+
+
+def _check_document(document: Any, where: str) -> list[Any]:
+    if not isinstance(document, dict) or "shards" not in document or "version" not in document:
+        raise InvalidIndexError(
+            f"{where} is not a data set's index: it needs 'version' and 'shards'; if it is that of another "
+            "library, name that by format="
+        )
+    if not is_version(document["version"]):
+        raise InvalidIndexError(
+            f"{where} has version {document['version']!r:.60}; this streamplug reads version {VERSION}"
+        )
+    if not isinstance(document["shards"], list):
+        raise InvalidIndexError(f"{where}: 'shards' must be a list")
+    return document["shards"]

@@ -1,0 +1,27 @@
+"""Writes an index.json as mosaicml-streaming does: sorted keys, one line, no final newline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamplug.index.builder import VERSION
+from streamplug.types import FileInfo
+
+
+def file_entry(file: FileInfo | None) -> dict[str, Any] | None:
+    """Return what an index holds of one file."""
+    if file is None:
+        return None
+    return {"basename": file.basename, "bytes": file.bytes, "hashes": dict(file.hashes)}
+
+
+def format_index(shards: Sequence[Mapping[str, Any]], extra: Mapping[str, Any]) -> bytes:
+    """Return the content of an index.json.
+
+    Args:
+        shards: The entry of each shard.
+        extra: Further keys at the top level; readers ignore those they do not know.
+    """
+    return json.dumps({**extra, "shards": shards, "version": VERSION}, sort_keys=True).encode()

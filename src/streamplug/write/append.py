@@ -1,0 +1,108 @@
+"""A data set that is there already, to which a writer adds shards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamplug.errors import ConfigError, NotFound, WriterError
+from streamplug.index import INDEX_NAME, Schema, format_index, parse_index
+from streamplug.interfaces import Format, Storage
+from streamplug.transfer.retry import retrying
+
+_NUMBER = re.compile(r"shard\.([0-9]+)\.")
+
+
+@dataclass(frozen=True)
+class AppendedDataset:
+    """What a data set has before something is added to it.
+
+    Attributes:
+        storage: Where it lies.
+        data: Its index.json.
+        schema: That of its last shard; None if it has no shards.
+        number: That of the next shard.
+        retries: How often a failed request is tried again.
+    """
+
+    storage: Storage
+    data: bytes
+    schema: Schema | None
+    number: int
+    retries: int
+
+    @classmethod
+    def read(cls, storage: Storage, retries: int) -> AppendedDataset:
+        """Read the index of a data set.
+
+        Raises:
+            NotFound: If there is none.
+            InvalidIndexError: If it cannot be used.
+        """
+        url = storage.url_of(INDEX_NAME)
+        try:
+            data = retrying(lambda: storage.read(INDEX_NAME), retries)
+        except NotFound:
+            raise NotFound(
+                f"{url} does not exist: there is no data set to append to; leave out append=True"
+            ) from None
+        index = parse_index(data, url)  # refuses what is damaged
+        names = (entry["raw_data"]["basename"] for entry in json.loads(data)["shards"])
+        numbers = [int(found[1]) + 1 for name in names if (found := _NUMBER.match(name))]
+        last = index.schema(len(index) - 1) if len(index) else None
+        return cls(storage, data, last, max(numbers, default=len(index)), retries)
+
+    @property
+    def hashes(self) -> Sequence[str] | None:
+        """Names of the digests that the last shard has; None if there is no shard."""
+        return None if self.schema is None else self.schema.entry.get("hashes") or ()
+
+    def columns(self, given: Mapping[str, str] | None, format_: Format) -> Mapping[str, str]:
+        """Return the columns of what is added.
+
+        Args:
+            given: Those that were asked for; None for those that the set has.
+            format_: The format that was asked for.
+
+        Raises:
+            ConfigError: If the set has others, or is of another format.
+        """
+        where = self.storage.url
+        if self.schema is None:
+            if given is None:
+                raise ConfigError(f"{where} has no shards yet, so columns= must be given")
+            return given
+        if type(self.schema.format) is not type(format_):
+            raise ConfigError(
+                f"{where} has the format {self.schema.entry['format']!r}: pass format="
+            )
+        known = {column.name: column.spec for column in self.schema.columns}
+        if given is not None and dict(given) != known:
+            raise ConfigError(f"columns={dict(given)}: {where} has {known}; leave columns= out")
+        return known
+
+    def check(self) -> None:
+        """Check that the set is as it was: another writer's shards have the names that this one's get.
+
+        Raises:
+            WriterError: If it has changed.
+        """
+        url = self.storage.url_of(INDEX_NAME)
+        if retrying(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
+            raise WriterError(
+                f"{url} was changed while shards were added to it; it is left as it is, add them again"
+            )
+
+    def with_more(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        """Return the index.json of the set with more shards, which is about to be replaced.
+
+        Raises:
+            WriterError: If the set has changed meanwhile.
+        """
+        self.check()
+        document = json.loads(self.data)
+        extra = {key: value for key, value in document.items() if key not in ("shards", "version")}
+        return format_index([*document["shards"], *entries], extra)

@@ -1,0 +1,99 @@
+"""Where a writer's files go: a local directory, a storage, or both."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.index import INDEX_NAME
+from streamplug.interfaces import Storage
+from streamplug.plugin.location import local_path, open_storage, places_of
+from streamplug.transfer.tempdir import TemporaryDirectory
+
+_MAX_NAMES_IN_ERROR = 3
+"""Files that an error about a directory names."""
+
+
+class Destination:
+    """The places that a writer's `out` names.
+
+    Attributes:
+        folder: Local directory that files are written to; empty when the writer begins, unless it appends.
+        storage: Where they are uploaded to, or None.
+        url: What to call the data set.
+    """
+
+    def __init__(
+        self,
+        out: str | Path | tuple[str | Path, str],
+        *,
+        exist_ok: bool,
+        storage_options: Mapping[str, Any] | None,
+        append: bool = False,
+    ) -> None:
+        """Make the directory; see `Writer` for the arguments.
+
+        Raises:
+            OutputExistsError: If there is something in one of the places and not `exist_ok`.
+            ConfigError: If `out` is not a path, a URL, or a pair of both.
+        """
+        places = places_of(out)
+        path = local_path(places[0])
+        if path is None and len(places) > 1:
+            raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
+        self.storage: Storage | None = None
+        if path is None or len(places) > 1:
+            self.storage = open_storage(places[-1], storage_options)
+        self.temporary: TemporaryDirectory | None = None
+        if path is None:
+            self.temporary = TemporaryDirectory()
+            path = self.temporary.path
+        self.folder = path
+        self.url = self.storage.url if self.storage else str(self.folder)
+        try:
+            if append:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            else:
+                self._clear(exist_ok=exist_ok)
+        except BaseException:
+            self.remove_temporary()
+            raise
+
+    def _clear(self, *, exist_ok: bool) -> None:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise OutputExistsError(f"{self.folder} is a file; choose another directory")
+        if self.folder.exists() and any(self.folder.iterdir()):
+            if not exist_ok:
+                raise OutputExistsError(
+                    f"Directory is not empty: {self.folder} holds {_some_names(self.folder)}; choose another "
+                    "directory, or pass exist_ok=True to remove what is in it"
+                )
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.storage and self.storage.exists(INDEX_NAME):
+            if not exist_ok:
+                raise OutputExistsError(
+                    f"{self.url} already holds a data set; choose another place, or pass "
+                    "exist_ok=True to replace it"
+                )
+            # Without its index the old set is plainly no longer whole.
+            self.storage.delete(INDEX_NAME)
+
+    def remove_temporary(self) -> None:
+        """Remove the local directory if it was only made for the upload."""
+        if self.temporary is not None:
+            self.temporary.close()
+
+
+def _some_names(folder: Path) -> str:
+    """Return a few names of what is in a directory, and how many more there are."""
+    names = sorted(path.name for path in folder.iterdir())
+    shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
+    return (
+        f"{shown} and {len(names) - _MAX_NAMES_IN_ERROR:,} more"
+        if len(names) > _MAX_NAMES_IN_ERROR
+        else shown
+    )

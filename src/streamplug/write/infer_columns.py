@@ -1,0 +1,62 @@
+"""Which encodings columns may have, going by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Format
+from streamplug.write.input_adapters import to_plain_values
+
+_OF_CLASSES: Sequence[tuple[tuple[type, ...], str]] = (
+    ((bool,), "json"),
+    ((int, np.integer), "int"),
+    ((int, float, np.integer, np.floating), "float64"),
+    ((str,), "str"),
+    ((bytes, bytearray, memoryview), "bytes"),
+    ((np.ndarray,), "ndarray"),
+    ((bool, int, float, str, list, dict, type(None)), "json"),
+)
+"""An encoding of the core by the classes of values that it takes; the first that takes them all is meant."""
+
+
+def infer_columns(columns: Mapping[str, Any], format_: Format) -> dict[str, str]:
+    """Return an encoding for each column.
+
+    Args:
+        columns: Values of each, by its name.
+        format_: The format that they will be written in.
+
+    Raises:
+        ConfigError: If none follows from the values of a column.
+    """
+    return {name: _guessed(name, values, format_) for name, values in columns.items()}
+
+
+def _guessed(name: str, values: Any, format_: Format) -> str:
+    spec = format_.infer_encoding(values)
+    if spec is None and len(values):
+        spec = _of_values(to_plain_values(values))
+        if spec is not None and format_.encodings and spec not in format_.encodings:
+            spec = "float" if spec == "float64" and "float" in format_.encodings else None
+    if spec is None:
+        kinds = sorted({type(value).__name__ for value in list(values[:100])})
+        raise ConfigError(
+            f"column {name!r}: no encoding follows from its values ({', '.join(kinds) or 'none'}); "
+            "name it in columns="
+        )
+    return spec
+
+
+def _of_values(values: Any) -> str | None:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        shape = ",".join(map(str, values.shape[1:]))
+        return f"ndarray:{values.dtype.name}:{shape}" if shape else values.dtype.name
+    kinds = {type(value) for value in values}
+    for classes, spec in _OF_CLASSES:
+        if all(issubclass(kind, classes) for kind in kinds):
+            return spec
+    return None

@@ -1,0 +1,205 @@
+"""Tables, data frames, data sets of others and plain samples: as batches of columns, for a writer.
+
+What something is follows from what it can do: none of the libraries that it may be from is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.plugin_kit.arrow import maps_as_dicts, to_python
+
+Batch = dict[str, Any]
+"""The values of each column by its name: an array, or a list."""
+
+
+def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) -> Iterator[Batch]:
+    """Yield the samples of something in batches, column by column.
+
+    Args:
+        data: A table or record batches of Arrow; a data frame of pandas or Polars; a data set of Hugging
+            Face; a dict of columns; or any sequence, such as a data set of torch, or iterable of samples:
+            dicts, named tuples, or tuples, whose columns are then called ``"0"``, ``"1"`` and so on.
+        size: Most samples of a batch; None for 1,024, or 16,384 of a table of Arrow which stays one.
+        arrow: Whether arrays of Arrow stay as they are, rather than become arrays of NumPy and lists.
+
+    Raises:
+        ConfigError: If it is something else, or its samples have not the same columns.
+    """
+    if size is None:
+        table = arrow and hasattr(data, "schema") and hasattr(data, "slice")
+        size = 1 << 14 if table else 1 << 10
+    if size < 1:
+        raise ConfigError(f"size={size}: must be at least 1")
+    if arrow and hasattr(data, "features") and hasattr(data, "with_format"):
+        data = data.with_format("arrow")
+    for part in _parts(data, size):
+        yield {
+            str(name): values if arrow and _is_arrow(values) else to_plain_values(values)
+            for name, values in part.items()
+        }
+
+
+def to_plain_values(values: Any) -> Any:
+    """Return the values of a column as an array of NumPy where all are numbers, or as a list.
+
+    What a library says is missing is None in the list, and a map of Arrow is a dict.
+    """
+    if isinstance(values, (np.ndarray, list)):
+        return values
+    if _is_arrow(values):
+        return _of_arrow(values)
+    if hasattr(values, "to_list") and hasattr(values, "null_count"):  # a series of Polars
+        numbers = values.dtype.is_numeric() and not values.null_count()
+        return values.to_numpy() if numbers else values.to_list()
+    if hasattr(values, "notna"):  # a series of pandas
+        if isinstance(values.dtype, np.dtype) and values.dtype != object:
+            return values.to_numpy()
+        found = values.astype(object).where(values.notna(), None).tolist()
+        of_arrow = getattr(values.dtype, "pyarrow_dtype", None)
+        convert = None if of_arrow is None else maps_as_dicts(of_arrow)
+        return found if convert is None else [convert(value) for value in found]
+    if hasattr(values, "detach"):  # a tensor of torch
+        return values.detach().cpu().numpy()
+    return list(values)
+
+
+def _of_arrow(values: Any) -> Any:
+    kind = str(values.type)
+    number = kind.startswith(("int", "uint", "float", "double", "halffloat", "bool"))
+    if number and not values.null_count:
+        found = (
+            values.to_numpy(zero_copy_only=False)
+            if hasattr(values, "buffers")
+            else values.to_numpy()
+        )
+        return np.asarray(found)
+    return to_python(values)
+
+
+def _is_arrow(values: Any) -> bool:
+    return hasattr(values, "to_pylist") and hasattr(values, "null_count")
+
+
+def _parts(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
+    """Yield what something has in parts of at most so many samples, columns as they come."""
+    if isinstance(data, Mapping):
+        return _of_columns(data, size)
+    if hasattr(data, "to_batches") and hasattr(data, "schema"):  # a table of Arrow
+        return _of_record_batches(data.to_batches(max_chunksize=size), size)
+    if hasattr(data, "num_rows") and hasattr(data, "schema") and hasattr(data, "slice"):
+        return _of_record_batches([data], size)
+    if hasattr(data, "iter_slices"):  # a data frame of Polars
+        return ({n: part[n] for n in part.columns} for part in data.iter_slices(size))
+    if hasattr(data, "collect_schema"):
+        raise ConfigError("a lazy frame has no rows yet: call collect() first")
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # a data frame of pandas
+        return _of_pandas(data, size)
+    if hasattr(data, "features") and callable(getattr(data, "iter", None)):  # of Hugging Face
+        return _of_tables(data.iter(batch_size=size), size)
+    if isinstance(data, (str, bytes, bytearray)) or not _has_samples(data):
+        raise ConfigError(f"{type(data).__name__} is neither a table nor a sequence of samples")
+    return _of_samples(_one_by_one(data), size)
+
+
+def _has_samples(data: Any) -> bool:
+    return isinstance(data, Iterable) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+
+
+def _of_columns(data: Mapping[str, Any], size: int) -> Iterator[Mapping[str, Any]]:
+    for name, values in data.items():
+        if hasattr(values, "features") or not hasattr(values, "__len__") or isinstance(values, str):
+            raise ConfigError(
+                f"{name!r}: expected a column, got {type(values).__name__}; of several splits, choose one"
+            )
+    counts = {name: len(values) for name, values in data.items()}
+    if len(set(counts.values())) > 1:
+        raise ConfigError(f"the columns differ in length: {counts}")
+    for start in range(0, max(counts.values(), default=0), size):
+        yield {name: values[start : start + size] for name, values in data.items()}
+
+
+def _of_record_batches(batches: Iterable[Any], size: int) -> Iterator[Mapping[str, Any]]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, size):
+            part = batch.slice(start, size)
+            yield dict(zip(part.schema.names, part.columns))
+
+
+def _of_tables(tables: Iterable[Any], size: int) -> Iterator[Mapping[str, Any]]:
+    for table in tables:
+        yield from _parts(table, size)
+
+
+def _of_pandas(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
+    if not data.columns.is_unique:
+        raise ConfigError(f"the names of the columns are not distinct: {list(data.columns)}")
+    for start in range(0, len(data), size):
+        part = data.iloc[start : start + size]
+        yield {name: part[name] for name in part.columns}
+
+
+def _one_by_one(data: Any) -> Iterator[Any]:
+    if isinstance(data, (list, tuple)):
+        return iter(data)
+    if isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
+        return iter(data)
+    if hasattr(data, "__len__"):  # data sets of torch raise what they like beyond the end
+        return (data[number] for number in range(len(data)))
+    return iter(data)
+
+
+def _of_samples(samples: Iterator[Any], size: int) -> Iterator[Mapping[str, Any]]:
+    first = next(samples, None)
+    if first is None:
+        return
+    samples = chain([first], samples)
+    if not isinstance(first, (Mapping, tuple, list)):  # an iterable of tables
+        yield from _of_tables(samples, size)
+        return
+    names = list(_named(first))
+    while rows := list(islice(samples, size)):
+        if set(map(type, rows)) != {dict}:
+            rows = [_named(each) for each in rows]
+        if set(map(len, rows)) != {len(names)}:
+            raise _others(rows, names)
+        try:
+            columns = {name: [row[name] for row in rows] for name in names}
+        except KeyError:
+            raise _others(rows, names) from None
+        yield {name: _values(values) for name, values in columns.items()}
+
+
+def _others(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> ConfigError:
+    row = next(row for row in rows if row.keys() != set(names))
+    return ConfigError(f"a sample has the columns {sorted(row)}, others {sorted(names)}")
+
+
+def _named(sample: Any) -> Mapping[str, Any]:
+    if isinstance(sample, Mapping):
+        return sample
+    if hasattr(sample, "_asdict"):
+        named: Mapping[str, Any] = sample._asdict()
+        return named
+    if isinstance(sample, (tuple, list)):
+        return {str(number): value for number, value in enumerate(sample)}
+    raise ConfigError(f"a sample is a dict or a tuple, got {type(sample).__name__}")
+
+
+def _values(values: list[Any]) -> list[Any]:
+    """Return values; tensors of torch as arrays, or numbers."""
+    if any(hasattr(kind, "detach") for kind in set(map(type, values))):
+        return [_value(value) for value in values]
+    return values
+
+
+def _value(value: Any) -> Any:
+    if not hasattr(value, "detach"):
+        return value
+    array = value.detach().cpu().numpy()
+    return array if array.ndim else array[()]

@@ -1,0 +1,279 @@
+"""Writes a data set in parts, several at once; a run that was killed goes on where it stood.
+
+Each part is a data set of its own in a folder of the whole, so it is there as soon as its index is; the index
+of the whole comes last. Which samples a part has does not depend on who writes it, and so neither do its
+bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from streamplug.config import parse_bytes
+from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
+from streamplug.index import INDEX_NAME
+from streamplug.index.hashes import chosen_hashes
+from streamplug.interfaces import Engine, Storage
+from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
+from streamplug.plugin.registry import make as make_plugin
+from streamplug.plugin.registry import registrations
+from streamplug.transfer.file_lock import lock_if_free
+from streamplug.transfer.tempdir import make_temporary_home
+from streamplug.write.merge import merge_index
+from streamplug.write.part_task import (
+    PLAN_NAME,
+    MakeSamples,
+    PartTask,
+    part_folder,
+    remove_attempts,
+)
+from streamplug.write.remove import remove_dataset
+
+_LOG = logging.getLogger("streamplug.write")
+
+
+def write_parts(
+    make_samples: MakeSamples,
+    parts: Sequence[Any],
+    *,
+    columns: Mapping[str, str],
+    out: str | PathLike[str] | tuple[str | PathLike[str], str],
+    engine: str | Engine = "local",
+    processes: int | None = None,
+    exist_ok: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+    batched: bool = False,
+    **options: Any,
+) -> int:
+    """Write a data set from parts, such as files to be converted, on this machine or on a cluster.
+
+    The samples of a part follow those of the part before. Shards never span parts, so parts should make
+    several shards each. If a run is killed, the same call writes what is missing, and the bytes are those of
+    an undisturbed run, if `make_samples` gives the same samples.
+
+    What an unfinished run has left is replaced by a call with other arguments, unless that run is still going
+    on, on this machine. A run that fails before any part is finished removes what it has made.
+
+    Args:
+        make_samples: Called with one of `parts`, yields its samples: the value of each column by its name. It
+            goes to the workers by cloudpickle; modules that it uses must be installed there.
+        parts: What each part is made from; paths, or what JSON can express, such as names and numbers.
+        columns: Encoding of each column by its name.
+        out: A local path, a URL, or a pair (local path, URL). All workers must see the same there.
+        engine: Who writes the parts: ``"local"`` for processes of this machine, or an engine of a
+            plugin by its name, such as ``"ray:auto"``, or as an object.
+        processes: Of the engine ``"local"``, how many; None for one for each processor, 0 for none but
+            this one.
+        exist_ok: Whether to remove another data set that is in `out`, of which nothing else may be there.
+        storage_options: Settings of the storage that is uploaded to.
+        on_progress: Called with the number of parts that are written, and of all, when there is one more.
+        batched: Whether `make_samples` yields many samples at once: the values of each column, as
+            `Writer.write_batch` takes them.
+        **options: Further arguments of `Writer`.
+
+    Returns:
+        How many shards the data set has.
+
+    Raises:
+        OutputExistsError: If there is another, finished data set in `out` and not `exist_ok`, or files that
+            are none of its own, or another run of this machine is writing there.
+        ConfigError: If an argument has no meaning.
+        WriterError: If `make_samples` raises, or a sample cannot be written.
+    """
+    if not parts:
+        raise ConfigError("parts= is empty: there is nothing to write")
+    workers = _engine(engine, processes)
+    # A wrong name must not leave a plan behind that a right one would then contradict.
+    if (compression := options.get("compression")) is not None:
+        make_plugin("compression", compression)
+    options["hashes"] = chosen_hashes(options.get("hashes"))
+    whole = _Whole(out, storage_options)
+    plan = _plan(parts, columns, options)
+    task = PartTask(
+        make_samples,
+        tuple(parts),
+        whole.places,
+        dict(columns),
+        plan,
+        storage_options,
+        options,
+        registrations(),
+        batched=batched,
+    )
+    with whole.begun(plan, exist_ok=exist_ok):
+        done = whole.finished(len(parts))
+        todo = [number for number in range(len(parts)) if number not in done]
+        on_progress(len(done), len(parts))
+        for count, _ in enumerate(workers.run(task, todo), len(done) + 1):
+            on_progress(count, len(parts))
+    remove_attempts(whole.places)
+    return merge_index(
+        [join(whole.places[-1], part_folder(number)) for number in range(len(parts))],
+        whole.places,
+        keep_local=bool(options.get("keep_local")) or len(whole.places) == 1,
+        storage_options=storage_options,
+    )
+
+
+def _engine(engine: str | Engine, processes: int | None) -> Engine:
+    if processes is not None:
+        if engine != "local":
+            raise ConfigError(
+                f"processes={processes} is for the engine 'local'; engine={engine!r:.80} has its own workers"
+            )
+        engine = f"local:{processes}"
+    if isinstance(engine, str):
+        engine = make_plugin("engine", engine)
+    if not isinstance(engine, Engine):
+        raise ConfigError(f"engine={engine!r:.80}: expected the name of an engine, or an engine")
+    return engine
+
+
+class _Whole:
+    """Where the parts are."""
+
+    def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
+        # The folder in which this process runs is not that of its workers.
+        self.places = tuple(map(absolute, places_of(out)))
+        if len(self.places) > 1 and local_path(self.places[0]) is None:
+            raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
+        self._storage: Storage = open_storage(self.places[-1], options)
+
+    @contextmanager
+    def begun(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
+        """Begin, and remove what this run has made if it fails before any part is finished.
+
+        Raises:
+            OutputExistsError: As for `write_parts`.
+        """
+        near = local_path(self.places[-1])
+        made_folder = near is not None and not near.exists()
+        # Other processes of this machine see by the lock that somebody writes here.
+        with _lock_of(self._storage.url) as alone:
+            made = self._begin(plan, exist_ok=exist_ok, alone=alone)
+            try:
+                yield
+            except Exception:
+                if made and not self.finished(plan["parts"]):
+                    with suppress(StreamplugError, OSError):  # the first error says more
+                        self._undo(near if made_folder else None)
+                raise
+
+    def _undo(self, folder: Path | None) -> None:
+        """Remove what a run has made, and the folder if it was made for it."""
+        remove_attempts(self.places)
+        remove_dataset(self._storage)
+        near = local_path(self.places[-1])
+        if near is not None:
+            for part in near.glob("part-*"):
+                part.rmdir()  # they are empty, or this is an error
+        if folder is not None:
+            folder.rmdir()
+
+    def _begin(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
+        """Say what the data set will be made of, or see that it is the one that is there.
+
+        Returns:
+            Whether it was begun anew.
+        """
+        try:
+            found = json.loads(self._storage.read(PLAN_NAME))
+        except NotFound:
+            found = None
+        except (ValueError, RecursionError):
+            found = {}
+        if found == plan:
+            return False
+        if found is not None or self._storage.exists(INDEX_NAME):
+            if not (alone or exist_ok):
+                raise OutputExistsError(
+                    f"{self._storage.url} is being written by another process of this machine, as another "
+                    "data set; choose another place, or end that process"
+                )
+            unfinished = _is_plan(found) and not self._storage.exists(INDEX_NAME)
+            if unfinished and (done := self.finished(found["parts"])):
+                _LOG.warning(
+                    "%s: %d finished parts of a data set that was not completed are replaced by another one",
+                    self._storage.url,
+                    len(done),
+                )
+            if not (exist_ok or unfinished):
+                other = _difference(found, plan) if found else "it was written otherwise"
+                raise OutputExistsError(
+                    f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
+                    "another place, or pass exist_ok=True (--exist-ok) to replace it"
+                )
+            remove_dataset(self._storage)
+        self._storage.delete(INDEX_NAME)
+        self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
+        return True
+
+    def finished(self, count: int) -> set[int]:
+        """Return the numbers of the parts that are whole."""
+        there = {info.key for info in self._storage.list("part-")}
+        return {n for n in range(count) if f"{part_folder(n)}/{INDEX_NAME}" in there}
+
+
+def _plan(
+    parts: Sequence[Any], columns: Mapping[str, str], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        named = json.dumps(
+            [part if not isinstance(part, PathLike) else fspath(part) for part in parts]
+        )
+    except TypeError as error:
+        raise ConfigError(
+            f"parts=: {error}; name parts by paths, texts, numbers, or lists and dicts of them, and let "
+            "make_samples= find what they stand for"
+        ) from error
+    limit, format_ = options.get("size_limit", "64mb"), options.get("format", "mds")
+    return {
+        "columns": dict(columns),
+        "compression": options.get("compression"),
+        "format": format_ if isinstance(format_, str) else type(format_).__name__,
+        "hashes": list(options["hashes"]),
+        "parts": len(parts),
+        "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
+        "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
+        "version": 1,
+    }
+
+
+@contextmanager
+def _lock_of(url: str) -> Iterator[bool]:
+    """Hold the lock of a place while it is written to; gives whether no other process here does."""
+    path = make_temporary_home() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
+    with lock_if_free(path) as alone:
+        try:
+            yield alone
+        finally:
+            if alone:
+                with suppress(OSError):
+                    path.unlink()
+    with suppress(OSError):  # others are there
+        path.parent.rmdir()
+
+
+def _is_plan(found: Any) -> bool:
+    """Say whether what a file has is a plan of ours."""
+    return isinstance(found, dict) and found.keys() >= {"parts", "parts_digest", "columns"}
+
+
+def _difference(found: Any, plan: dict[str, Any]) -> str:
+    if not isinstance(found, dict):
+        return f"its {PLAN_NAME} is damaged"
+    names = [name for name in plan if found.get(name) != plan[name] and name != "parts_digest"]
+    if not names:
+        return "it is made of other samples, or in another way"
+    return ", ".join(
+        f"{name} was {found.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
+    )

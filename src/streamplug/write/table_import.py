@@ -1,0 +1,73 @@
+"""Writes a data set from what is there already: tables, data frames, data sets of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Format
+from streamplug.write.infer_columns import infer_columns
+from streamplug.write.input_adapters import Batch, iterate_batches
+from streamplug.write.writer import Writer, format_of
+
+
+def write_from(
+    data: Any,
+    *,
+    out: str | Path | tuple[str | Path, str],
+    columns: Mapping[str, str] | None = None,
+    format: str | Format = "mds",  # noqa: A002 - the word that users know
+    batch: int | None = None,
+    **options: Any,
+) -> int:
+    """Write a data set of all samples of something.
+
+    Args:
+        data: What `iterate_batches` takes: tables of Arrow, data frames of pandas and Polars, data sets of
+            Hugging Face and torch, dicts of columns, any iterable of samples.
+        out: A local path, a URL, or a pair (local path, URL).
+        columns: Encoding of each column that is to be written, by its name; None for all columns, in
+            encodings that follow from their values: all of them where `data` has columns, else those of
+            the first batch.
+        format: Name of the shard format, or a format.
+        batch: Most samples that are taken at once; None for as many as suit what `data` is.
+        **options: Further arguments of `Writer`.
+
+    Returns:
+        How many samples were written.
+
+    Raises:
+        ConfigError: If `data` cannot be read, or no encoding follows from the values of a column.
+        EncodeError: If a value does not fit its encoding.
+    """
+    format_ = format_of(format)
+    batches: Iterator[Batch] = iterate_batches(data, batch, arrow=format_.takes_arrow)
+    if columns is None and not options.get("append"):
+        first = next(batches, None)
+        if first is None:
+            raise ConfigError(
+                "there are no samples from which encodings could follow; give columns="
+            )
+        batches = chain([first], batches)
+        columns = infer_columns({name: _whole(data, name, first) for name in first}, format_)
+    count = 0
+    with Writer(columns=columns, out=out, format=format_, **options) as writer:
+        for each in batches:
+            chosen = each if columns is None else {n: each[n] for n in columns if n in each}
+            writer.write_batch(chosen)
+            count += len(next(iter(each.values())))
+    return count
+
+
+def _whole(data: Any, name: str, first: Batch) -> Any:
+    """Return all values of a column if they are at hand, or else those of the first batch."""
+    if isinstance(data, Mapping):
+        return data[name]
+    if hasattr(data, "to_batches") and hasattr(data, "column"):  # a table of Arrow
+        return data.column(name)
+    if hasattr(data, "iloc") or hasattr(data, "iter_slices"):  # a data frame
+        return data[name]
+    return first[name]

@@ -1,0 +1,160 @@
+"""What is there already is written: columns, samples, sequences of all kinds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from streamplug_testing.equality import same
+
+from streamplug import StreamingDataset, Writer, write_from
+from streamplug.errors import ConfigError, EncodeError
+from streamplug.write.input_adapters import iterate_batches
+
+
+class Point(NamedTuple):
+    x: int
+    name: str
+
+
+class Map:
+    """A data set as torch has them: it says how long it is, and gives samples by number."""
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, number):
+        return {"x": number, "name": f"n{number}"}
+
+
+EXPECTED = [{"x": n, "name": f"n{n}"} for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        EXPECTED,
+        tuple(EXPECTED),
+        iter(EXPECTED),
+        (each for each in EXPECTED),
+        [Point(**each) for each in EXPECTED],
+        Map(),
+        {"x": [0, 1, 2, 3, 4], "name": [f"n{n}" for n in range(5)]},
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_samples_come_as_columns(data):
+    batches = list(iterate_batches(data, 2))
+    assert [len(batch["x"]) for batch in batches] == [2, 2, 1]
+    assert [dict(zip(b, row)) for b in batches for row in zip(*b.values())] == EXPECTED
+
+
+def test_tuples_have_numbers_for_names():
+    assert list(iterate_batches([(1, "a"), (2, "b")])) == [{"0": [1, 2], "1": ["a", "b"]}]
+
+
+def test_tensors_become_arrays():
+    torch = pytest.importorskip("torch")
+    dataset = torch.utils.data.TensorDataset(torch.arange(3), torch.ones(3, 2))
+    (batch,) = iterate_batches(dataset)
+    assert same(batch["0"], [np.int64(0), np.int64(1), np.int64(2)])
+    assert same(batch["1"], [np.ones(2, np.float32)] * 3)
+    (batch,) = iterate_batches({"t": torch.arange(3)})
+    assert same(batch, {"t": np.arange(3)})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("text", "str is neither"),
+        (7, "int is neither"),
+        ({"a": [1], "b": [1, 2]}, "differ in length"),
+        ({"a": "text"}, "expected a column"),
+        ([{"a": 1}, {"b": 1}], "has the columns"),
+        ([1, 2], "int is neither"),
+        ([{"a": 1}, 7], "a sample is a dict or a tuple"),
+    ],
+)
+def test_what_is_neither_is_refused(data, message):
+    with pytest.raises(ConfigError, match=message):
+        list(iterate_batches(data))
+
+
+def test_a_batch_has_samples():
+    with pytest.raises(ConfigError, match="size=0"):
+        list(iterate_batches([], 0))
+    assert list(iterate_batches([])) == list(iterate_batches({})) == []
+
+
+def test_encodings_follow_from_values(tmp_path):
+    data = {
+        "int": [1, 2],
+        "numbers": np.array([1, 2], np.int16),
+        "float": [1.5, 2],
+        "text": ["a", "b"],
+        "raw": [b"a", b"b"],
+        "truth": [True, False],
+        "any": [None, {"a": [1]}],
+        "arrays": [np.zeros(2), np.ones(3)],
+        "matrix": np.zeros((2, 3), np.float32),
+    }
+    assert write_from(data, out=tmp_path / "set") == 2
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    expected = {
+        "int": 2,
+        "numbers": np.int16(2),
+        "float": np.float64(2),
+        "text": "b",
+        "raw": b"b",
+        "truth": False,
+        "any": {"a": [1]},
+        "arrays": np.ones(3),
+        "matrix": np.zeros(3, np.float32),
+    }
+    assert same(dict(sorted(dataset[1].items())), dict(sorted(expected.items())))
+
+
+def test_columns_may_be_chosen_and_named(tmp_path):
+    write_from(Map(), out=tmp_path / "set", columns={"x": "int8"}, batch=2, max_samples_per_shard=2)
+    assert same(
+        list(StreamingDataset(local=str(tmp_path / "set"), batch_size=1)),
+        [{"x": np.int8(n)} for n in range(5)],
+    )
+    with pytest.raises(EncodeError, match=r"missing: .'y'"):
+        write_from(Map(), out=tmp_path / "other", columns={"y": "int8"})
+
+
+def test_more_can_be_added(tmp_path):
+    write_from(Map(), out=tmp_path / "set")
+    assert write_from(Map(), out=tmp_path / "set", append=True) == 5
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert [each["x"] for each in dataset] == [*range(5), *range(5)]
+
+
+def test_a_writer_takes_them_too(tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": "int", "name": "str"}) as out:
+        out.write({"x": 9, "name": "nine"})
+        out.write_table(Map(), batch=2)
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert [each["x"] for each in dataset] == [9, *range(5)]
+
+
+def test_the_formats_of_text_get_their_own_encodings(tmp_path):
+    pytest.importorskip("streamplug_text")
+    data = {"a": [1, 2], "b": [1.5, 2.5], "c": ["x", "y"]}
+    write_from(data, out=tmp_path / "set", format="jsonl")
+    assert (
+        (tmp_path / "set" / "shard.00000.json")
+        .read_text()
+        .startswith('{"a": 1, "b": 1.5, "c": "x"}')
+    )
+    with pytest.raises(ConfigError, match=r"column 'd': no encoding follows .*bytes.*columns="):
+        write_from({"d": [b"x"]}, out=tmp_path / "other", format="jsonl")
+
+
+@pytest.mark.parametrize("values", [[], [object()], [{1, 2}], [np.True_]])
+def test_where_no_encoding_follows_it_must_be_named(values, tmp_path):
+    with pytest.raises(ConfigError, match="columns="):
+        write_from({"x": values}, out=tmp_path / "set")
+    assert not (tmp_path / "set").exists()
