@@ -233,13 +233,15 @@ def test_a_shuffle_that_does_not_exist_is_refused_whether_it_is_used_or_not(fold
         StreamingDataset(local=folder, shuffle=shuffle, shuffle_algo=None)
 
 
-def test_a_shuffle_that_is_not_installed_and_not_used_is_let_pass(folder, monkeypatch):
-    monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "streamplug-mosaic-shuffles")
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_shuffle_that_is_not_installed_is_refused_with_its_distribution(
+    tmp_path, monkeypatch, shuffle
+):
+    monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "streamplug-mosaic")
     forget()
     try:
-        assert len(StreamingDataset(local=folder, shuffle_algo="py1e"))
-        with pytest.raises(UnknownNameError, match="streamplug-mosaic-shuffles"):
-            StreamingDataset(local=folder, shuffle=True, shuffle_algo="py1e")
+        with pytest.raises(UnknownNameError, match="streamplug-mosaic"):
+            StreamingDataset(remote=str(tmp_path), shuffle=shuffle, shuffle_algo="py1e")
     finally:
         monkeypatch.undo()
         forget()

@@ -2,7 +2,7 @@
 
     python docs/plots/shuffles.py
 
-It needs matplotlib and the plugin streamplug-mosaic-shuffles, and always gives the same files.
+It needs matplotlib and the plugin streamplug-mosaic, and always gives the same files.
 """
 
 from __future__ import annotations

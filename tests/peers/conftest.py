@@ -30,7 +30,7 @@ runpy.run_path("program.py", run_name="__main__")
 """
 SIDES = {
     "theirs": ["-W", "ignore", "-c", THEIRS],
-    "ours": ["-m", "streamplug.compat", "program.py"],
+    "ours": ["-m", "streamplug_mosaic", "program.py"],
     "plain": ["program.py"],
 }
 

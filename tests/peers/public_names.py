@@ -8,8 +8,8 @@ import pkgutil
 from collections.abc import Iterator
 
 import numpy as np
+from streamplug_mosaic.names import MODULES
 
-from streamplug.compat import MODULES
 from streamplug.config.parameters import parameters
 
 EMPTY = inspect.Parameter.empty

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import streamplug_mosaic as names
 
 from streamplug import MDSWriter
-from streamplug.compat import names
 from streamplug.errors import ConfigError, StreamplugError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of sets that are small or empty

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from streamplug.compat import names
-from streamplug.compat.differences import ALWAYS, EXCEPTIONS, MISSING, names_of
-from streamplug.compat.differences import entry_of as entry_of_module
+import streamplug_mosaic as names
+from streamplug_mosaic.differences import ALWAYS, EXCEPTIONS, MISSING, list_names
+from streamplug_mosaic.differences import find_entry as entry_of_module
 
 # Theirs leaves files open, and has the collector close them.
 pytestmark = [
@@ -28,12 +27,12 @@ TOLD = {
 }
 
 
-def entry_of(name):
+def find_entry(name):
     """Return the entry of the page that is about a name that is not here, or not equal."""
     name = "get_item(idx=)" if name.endswith(".get_item(idx=)") else name
     if name in TOLD:
         return next(each.what for each in ALWAYS if TOLD[name] in each.what)
-    member = next((entry for entry in MISSING if name in names_of(entry)), None)
+    member = next((entry for entry in MISSING if name in list_names(entry)), None)
     return member or entry_of_module(name)
 
 
@@ -118,7 +117,7 @@ def attributes(made):
 
 
 def test_what_differs_is_on_the_page(definitions, attributes):
-    missing = [name for name in sorted(definitions | attributes) if entry_of(name) is None]
+    missing = [name for name in sorted(definitions | attributes) if find_entry(name) is None]
     assert not missing, "\n".join(missing)
 
 
@@ -127,7 +126,7 @@ def test_what_is_on_the_page_differs(definitions, attributes):
     for entry in MISSING:
         if "simulation" in entry:
             continue  # a package of its own, which is not installed with it
-        for name in names_of(entry):
+        for name in list_names(entry):
             about = [each for each in different if each == name or entry_of_module(each) == entry]
             assert about, f"{name} is there, and equal"
     for name in TOLD:

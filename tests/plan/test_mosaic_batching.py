@@ -87,7 +87,7 @@ def layout(epoch, world, batch, first):
 @pytest.mark.parametrize("case", GOLDEN["cases"])
 def test_an_epoch_is_that_of_mosaicml_streaming(case):
     if case["shuffle"]:
-        pytest.importorskip("streamplug_mosaic_shuffles")
+        pytest.importorskip("streamplug_mosaic")
     seed, batch, world = GOLDEN["seed"], GOLDEN["batch_size"], World(*case["world"])
     choose, parts = parts_of(
         GOLDEN["samples_per_shard"],

@@ -13,11 +13,12 @@ FILES = sorted([*CORE.rglob("*.py"), *ROOT.glob("plugins/streamplug-*/src/**/*.p
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 TESTING = ROOT / "plugins" / "streamplug-testing"
 PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_webdataset"
+MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / "compat"
 TORCH = (
     CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
     ROOT / "plugins" / "streamplug-torch",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
-    CORE / "compat" / "distributed.py", CORE / "compat" / "loader.py",
+    MOSAIC / "distributed.py", MOSAIC / "loader.py",
 )  # fmt: skip
 MAX_LINES = 400
 MAX_FUNCTION = 40

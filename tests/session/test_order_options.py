@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streamplug import MDSWriter, Stream, World, compat, register_storage
+from streamplug import MDSWriter, Stream, World, register_storage
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import unregister
-from streamplug.session.order_options import CANONICAL_NODES_PER_NODE, OrderOptions
 
 
 class Watched(AnyFsspec):
@@ -123,34 +122,20 @@ def canonical_nodes_of(folder, **options):
 )
 def test_the_default_does_not_depend_on_shuffling(folder, partition, algo, canonical_nodes):
     options = {"shuffle_algo": algo, "partition_algo": partition, "world": World(nodes=2)}
-    assert canonical_nodes_of(folder, **options) == canonical_nodes
     if algo in CATALOG["shuffle"]:
-        pytest.importorskip("streamplug_mosaic_shuffles")
+        pytest.importorskip("streamplug_mosaic")
+    assert canonical_nodes_of(folder, **options) == canonical_nodes
     assert canonical_nodes_of(folder, shuffle=True, **options) == canonical_nodes
 
 
 def test_those_that_are_given_count(folder):
+    pytest.importorskip("streamplug_mosaic")
     assert canonical_nodes_of(folder, shuffle_algo="py1s", num_canonical_nodes=3) == 3
-
-
-def test_the_table_says_what_the_algorithms_say():
-    pytest.importorskip("streamplug_mosaic_shuffles")
-    options = {
-        "shuffle_seed": 1,
-        "shuffle_block_size": None,
-        "num_canonical_nodes": None,
-        "partition_algo": "orig",
-        "batching_method": "random",
-    }
-    assert set(CANONICAL_NODES_PER_NODE) <= set(CATALOG["shuffle"])
-    for name in ["window", "global", "none", *CATALOG["shuffle"]]:
-        stored = OrderOptions(shuffle=False, shuffle_algo=name, **options)
-        shuffled = OrderOptions(shuffle=True, shuffle_algo=name, **options)
-        assert stored.canonical_nodes(3, None) == shuffled.canonical_nodes(3, None)
 
 
 @pytest.mark.parametrize(("saved", "loaded"), [("window", "py1s"), ("py1s", "window")])
 def test_a_state_decides_where_nobody_gives_them(folder, saved, loaded):
+    pytest.importorskip("streamplug_mosaic")
     first = StreamingDataset(local=folder, batch_size=4, shuffle_algo=saved, partition_algo="orig")
     batches = first.batches()
     for _ in range(5):
@@ -169,12 +154,3 @@ def test_a_state_decides_where_nobody_gives_them(folder, saved, loaded):
     )
     with pytest.raises(StateError, match="num_canonical_nodes"):
         given.load_state_dict(state)
-
-
-def test_the_alias_reads_as_stored_without_the_plugin(folder):
-    from streamplug.compat.names import StreamingDataset as Alias
-
-    assert compat.VERSION
-    data = Alias(local=folder, batch_size=4, shuffle_algo="py2s")
-    assert data.state_dict()["num_canonical_nodes"] == 64
-    assert next(data.batches())["id"].tolist() == [0, 3, 6, 9]

@@ -92,7 +92,7 @@ def test_replicas_read_the_same_and_continue_where_they_stood(folder, partition,
 
 @pytest.mark.parametrize("partition", ["orig", "relaxed"])
 def test_the_order_is_that_of_the_nodes_that_mosaicml_streaming_counts(folder, partition):
-    pytest.importorskip("streamplug_mosaic_shuffles")
+    pytest.importorskip("streamplug_mosaic")
     options = {"shuffle": True, "shuffle_algo": "py1s"}
     replicated = runs(folder, (2, 2), partition, replication=2, **options)
     plain = runs(folder, (1, 2), partition, **options)

@@ -74,11 +74,11 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "webdataset": "streamplug-webdataset",
     },
     "shuffle": {
-        "naive": "streamplug-mosaic-shuffles",
-        "py1s": "streamplug-mosaic-shuffles",
-        "py2s": "streamplug-mosaic-shuffles",
-        "py1br": "streamplug-mosaic-shuffles",
-        "py1e": "streamplug-mosaic-shuffles",
+        "naive": "streamplug-mosaic",
+        "py1s": "streamplug-mosaic",
+        "py2s": "streamplug-mosaic",
+        "py1br": "streamplug-mosaic",
+        "py1e": "streamplug-mosaic",
     },
     "callback": {
         "opentelemetry": "streamplug-opentelemetry",

@@ -9,16 +9,7 @@ from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan import BATCHINGS, PARTITIONS
-from streamplug.plugin.catalog import CATALOG
-from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.registry import make
-
-CANONICAL_NODES_PER_NODE = {"py1s": 64, "py2s": 64}
-"""Default canonical nodes per node of first-party shuffles; those not named here have one.
-
-A run that names one of them and does not shuffle has as many, as in mosaicml-streaming: it needs to
-know them without the plugin.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +57,7 @@ class OrderOptions:
                 f"shuffle_algo={self.shuffle_algo!r:.60}: expected the name of a shuffle; "
                 "shuffle=False for none"
             )
-        if self.shuffle or not self._is_first_party:
-            # It fails here rather than in the first run that shuffles.
-            make("shuffle", self.shuffle_algo)
-
-    @property
-    def _is_first_party(self) -> bool:
-        """Whether the shuffle is built in or one of a first-party plugin, installed or not."""
-        return (
-            self.shuffle_algo in KINDS["shuffle"].builtin or self.shuffle_algo in CATALOG["shuffle"]
-        )
+        make("shuffle", self.shuffle_algo)  # it must exist, used or not
 
     @property
     def elastic(self) -> bool:
@@ -102,8 +84,6 @@ class OrderOptions:
         given = self.num_canonical_nodes or begun_with
         if given:
             return given
-        if not self.shuffle and self._is_first_party:
-            return CANONICAL_NODES_PER_NODE.get(self.shuffle_algo, 1) * nodes
         default: int = make("shuffle", self.shuffle_algo).default_canonical_nodes(nodes)
         return default
 

@@ -10,9 +10,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from streamplug_mosaic import install
+from streamplug_mosaic.differences import ALWAYS, BY_DEFAULT, EXCEPTIONS, MISSING
+from streamplug_mosaic.names import MODULES
 
-from streamplug import compat
-from streamplug.compat.differences import ALWAYS, BY_DEFAULT, EXCEPTIONS, MISSING
 from streamplug.errors import ConfigError, StreamplugError
 
 
@@ -56,11 +57,10 @@ print(__name__, sys.argv, seen != sorted(seen))
 
 def test_a_program_runs_as_it_is(tmp_path):
     pytest.importorskip("torch")
-    pytest.importorskip("streamplug_mosaic_shuffles")
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs" / "train.py").write_text(PROGRAM)
     (tmp_path / "programs" / "beside.py").write_text("")
-    command = ["-m", "streamplug.compat", "programs/train.py", "--an", "argument"]
+    command = ["-m", "streamplug_mosaic", "programs/train.py", "--an", "argument"]
     done = subprocess.run(
         [sys.executable, *command],
         cwd=tmp_path,
@@ -76,7 +76,7 @@ def test_a_program_runs_as_it_is(tmp_path):
 
 
 def test_a_program_must_be_named():
-    command = [sys.executable, "-m", "streamplug.compat"]
+    command = [sys.executable, "-m", "streamplug_mosaic"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("usage: ")
@@ -87,7 +87,7 @@ def test_all_names_are_there(streaming):
     pytest.importorskip("streamplug_text")
     pytest.importorskip("streamplug_spark")
     pytest.importorskip("streamplug_datasets")
-    for module, names in compat.MODULES.items():
+    for module, names in MODULES.items():
         code = f"from {module} import {', '.join(names)}"
         exec(code, {})
     assert streaming.__version__ == "0.13.0"
@@ -96,8 +96,8 @@ def test_all_names_are_there(streaming):
 
 def test_looking_for_the_names_imports_nothing():
     code = """
-        import sys, streamplug.compat
-        streamplug.compat.install()
+        import sys, streamplug_mosaic
+        streamplug_mosaic.install()
         import streaming
         print("numpy" in sys.modules, "torch" in sys.modules)
     """
@@ -116,16 +116,15 @@ def test_other_names_are_refused_with_those_that_there_are(streaming):
 def test_a_library_that_is_imported_already_is_not_replaced(monkeypatch):
     monkeypatch.setitem(sys.modules, "streaming", type(sys)("streaming"))
     with pytest.raises(ConfigError, match="has been imported already"):
-        compat.install()
+        install()
 
 
 def test_installing_twice_is_as_once(streaming):
-    compat.install()
+    install()
     assert sys.modules["streaming"] is streaming
 
 
 def test_the_order_is_that_of_the_defaults_there(streaming, place):
-    pytest.importorskip("streamplug_mosaic_shuffles")
     from streamplug import StreamingDataset
 
     ours = StreamingDataset(
@@ -193,7 +192,7 @@ def test_parts_are_joined_as_there(streaming, tmp_path, named):
 
 def test_without_a_plugin_its_names_say_what_to_install(streaming, monkeypatch):
     sys.modules["streaming.base.format"].__dict__.pop("JSONWriter", None)
-    from streamplug.compat.writers import text_writer
+    from streamplug_mosaic.compat.writers import text_writer
 
     text_writer.cache_clear()
     monkeypatch.setitem(sys.modules, "streamplug_text", None)
@@ -225,7 +224,6 @@ def test_shards_and_streams_are_counted(streaming, tmp_path):
 
 
 def test_well_known_data_sets_have_its_defaults(streaming, place, tmp_path):
-    pytest.importorskip("streamplug_mosaic_shuffles")
     pytest.importorskip("streamplug_datasets")
     from streamplug import StreamingDataset
 
@@ -243,9 +241,9 @@ def test_well_known_data_sets_have_its_defaults(streaming, place, tmp_path):
 
 
 def test_what_differs_is_listed():
-    command = [sys.executable, "-m", "streamplug.compat", "--list"]
+    command = [sys.executable, "-m", "streamplug_mosaic", "--list"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    for module, names in compat.MODULES.items():
+    for module, names in MODULES.items():
         assert f"  {module}: {', '.join(names)}\n" in shown
     for each in (*ALWAYS, *EXCEPTIONS, *BY_DEFAULT):
         assert f"  {each.what}\n    {each.theirs} -> {each.ours}\n" in shown
@@ -254,7 +252,7 @@ def test_what_differs_is_listed():
 
 
 def test_the_guide_has_the_same_list():
-    guide = Path(__file__).parents[2] / "docs" / "moving" / "mosaicml-streaming.md"
+    guide = Path(__file__).parents[3] / "docs" / "moving" / "mosaicml-streaming.md"
     rows = [
         tuple(
             re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).strip()

@@ -75,7 +75,6 @@ def test_a_short_prefetch_window_is_warned_of(streaming, place):
 
 
 def test_a_small_shuffle_block_is_warned_of(streaming, sharded):
-    pytest.importorskip("streamplug_mosaic_shuffles")
     dataset = streaming.StreamingDataset(
         local=sharded, batch_size=4, shuffle=True, shuffle_block_size=5
     )
@@ -86,7 +85,6 @@ def test_a_small_shuffle_block_is_warned_of(streaming, sharded):
 
 
 def test_more_canonical_nodes_than_samples_are_refused(streaming, place):
-    pytest.importorskip("streamplug_mosaic_shuffles")
     dataset = streaming.StreamingDataset(
         local=place, batch_size=1, shuffle=True, num_canonical_nodes=32
     )

@@ -9,9 +9,9 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 import streamplug
-from streamplug.compat.checks import check_batch_size
-from streamplug.compat.dataset import StreamingDataset
 from streamplug.errors import ConfigError
+from streamplug_mosaic.compat.checks import check_batch_size
+from streamplug_mosaic.compat.dataset import StreamingDataset
 
 _POSITIONS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
 """Names of the parameters that may be given by position, after the data set."""
@@ -53,7 +53,9 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         DataLoader.__init__(self, dataset, **kwargs)
 
     def _get_iterator(self) -> Any:
-        return DataLoader._get_iterator(self) if self._is_plain else super()._get_iterator()
+        if self._is_plain:
+            return super(streamplug.StreamingDataLoader, self)._get_iterator()
+        return super()._get_iterator()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         self.num_samples_yielded = 0

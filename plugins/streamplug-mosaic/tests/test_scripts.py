@@ -43,7 +43,7 @@ def many(streaming, tmp_path):
     ],
 )
 def test_a_missing_module_says_what_replaces_it(streaming, line, instead):
-    with pytest.raises(ImportError, match=rf"streaming\..*: streamplug\.compat has .*{instead}"):
+    with pytest.raises(ImportError, match=rf"streaming\..*: streamplug_mosaic has .*{instead}"):
         exec(line, {})
 
 
@@ -235,7 +235,6 @@ def test_writers_of_text_have_it_too(streaming, tmp_path):
 
 
 def test_a_data_set_has_the_attributes_that_scripts_read(streaming, many):
-    pytest.importorskip("streamplug_mosaic_shuffles")
     dataset = streaming.StreamingDataset(
         remote=f"{many}/a", local=f"{many}/near", batch_size=4, shuffle=True, replication=1
     )
@@ -327,7 +326,6 @@ def test_worlds_are_told_as_there(streaming):
 
 def test_a_loader_may_have_batches_of_another_size(streaming, many):
     pytest.importorskip("torch")
-    pytest.importorskip("streamplug_mosaic_shuffles")
     settings = {"local": f"{many}/a", "batch_size": 4, "shuffle": True}
     order = [sample["n"] for sample in streaming.StreamingDataset(**settings)]
     loader = streaming.StreamingDataLoader(streaming.StreamingDataset(**settings), 8)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamplug.compat.checks import check_batch_size, check_block_size, warn
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.interfaces.shuffle import canonical_node_bounds
@@ -17,11 +16,12 @@ from streamplug.plan.selection import Selection
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
 from streamplug.types import World as Place
+from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
 
 if TYPE_CHECKING:
-    from streamplug.compat.dataset import StreamingDataset
-    from streamplug.compat.world import World
     from streamplug.session.training_run import TrainingRun
+    from streamplug_mosaic.compat.dataset import StreamingDataset
+    from streamplug_mosaic.compat.world import World
 
 
 def get_shuffle(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamplug.errors import ConfigError, EncodeTypeError, InvalidIndexError, NotFound
 
 if TYPE_CHECKING:
-    from streamplug.compat.shards import Shard
+    from streamplug_mosaic.compat.shards import Shard
 
 SHARDS_PER_CACHE = 4
 """How many of the largest shards a cache limit must have room for."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.compat.checks import ValueTypeError
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.index.hashes import hash_names, new_hash
 from streamplug.interfaces import Compression, Encoding
 from streamplug.plugin.registry import make
+from streamplug_mosaic.compat.checks import ValueTypeError
 
 _ENCODINGS = {
     *("bytes", "str", "int", "ndarray", "str_int", "str_float", "str_decimal", "json", "pkl"),

@@ -3,18 +3,18 @@ from __future__ import annotations
 import sys
 
 import pytest
-
-from streamplug import compat
+from streamplug_mosaic import install
+from streamplug_mosaic.names import MODULES
 
 
 @pytest.fixture
 def streaming(monkeypatch):
     """The alias, for one test."""
-    for name in compat.MODULES:
+    for name in MODULES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     before = set(sys.modules)
     finders = list(sys.meta_path)
-    compat.install()
+    install()
     yield sys.modules["streaming"]
     sys.meta_path[:] = finders
     for name in set(sys.modules) - before:

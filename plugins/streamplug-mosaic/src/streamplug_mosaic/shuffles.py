@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.interfaces import ArrayOrder, Order, ShuffleAlgorithm
 from streamplug.types import Int64
-from streamplug_mosaic_shuffles.spans import Spans, cut, deal
+from streamplug_mosaic.spans import Spans, cut, deal
 
 
 class MosaicShuffle(ShuffleAlgorithm):

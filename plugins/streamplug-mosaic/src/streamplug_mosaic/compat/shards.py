@@ -68,7 +68,7 @@ class Shard:
         return self._read(self._first + place(idx, self.samples))
 
     def __getitem__(self, at: Any) -> Any:
-        return by_number(self.get_item, at, self.samples)
+        return get_many(self.get_item, at, self.samples)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.get_item, range(self.samples))
@@ -158,7 +158,7 @@ def place(at: Any, size: int) -> int:
     return number % size
 
 
-def by_number(get_item: Callable[[int], Any], at: Any, size: int) -> Any:
+def get_many(get_item: Callable[[int], Any], at: Any, size: int) -> Any:
     """Return one sample, or several: of a slice, a list or an array of numbers, also nested.
 
     Args:
@@ -172,5 +172,5 @@ def by_number(get_item: Callable[[int], Any], at: Any, size: int) -> Any:
     if isinstance(at, slice):
         return [get_item(number) for number in range(*at.indices(size))]
     if isinstance(at, (list, np.ndarray)) and getattr(at, "shape", True) != ():
-        return [by_number(get_item, number, size) for number in at]
+        return [get_many(get_item, number, size) for number in at]
     return get_item(place(at, size))

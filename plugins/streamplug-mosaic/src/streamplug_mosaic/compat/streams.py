@@ -7,11 +7,11 @@ from dataclasses import fields
 from typing import Any
 
 import streamplug
-from streamplug.compat.checks import EmptyStreamError, index_errors
-from streamplug.compat.shards import Shard
 from streamplug.plan import Weight
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.observer import Observer
+from streamplug_mosaic.compat.checks import EmptyStreamError, index_errors
+from streamplug_mosaic.compat.shards import Shard
 
 _DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")
 

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import streamplug
-from streamplug.compat.sizes import bytes_to_int
 from streamplug.config.fit import hint_of
 from streamplug.config.parameters import parameters
 from streamplug.errors import ConfigError, WriterError
+from streamplug_mosaic.compat.sizes import bytes_to_int
 
 if TYPE_CHECKING:
     _Base = streamplug.Writer

@@ -290,7 +290,7 @@ MISSING = {
 _NAME = re.compile(r"`([^`]+)`")
 
 
-def names_of(entry: str) -> list[str]:
+def list_names(entry: str) -> list[str]:
     """Return the names that an entry of `MISSING` is about: dotted, and ``*`` stands for any.
 
     Args:
@@ -303,27 +303,27 @@ def names_of(entry: str) -> list[str]:
     return names
 
 
-def entry_of(name: str) -> str | None:
+def find_entry(name: str) -> str | None:
     """Return the entry of `MISSING` that is about a name of mosaicml-streaming; None if none is.
 
     Args:
         name: With its module, such as ``"streaming.base.storage.download"``.
     """
-    entries = ((entry, each) for entry in MISSING for each in names_of(entry))
+    entries = ((entry, each) for entry in MISSING for each in list_names(entry))
     return next((e for e, each in entries if fnmatchcase(f"{name}.", f"{each}.*")), None)
 
 
-def instead_of(name: str) -> str:
+def replacement_of(name: str) -> str:
     """Return what to use instead of a module or name of mosaicml-streaming that is not here.
 
     Args:
-        name: As for `entry_of`.
+        name: As for `find_entry`.
     """
-    entry = entry_of(name)
-    return "what `python -m streamplug.compat --list` prints" if entry is None else MISSING[entry]
+    entry = find_entry(name)
+    return "what `python -m streamplug_mosaic --list` prints" if entry is None else MISSING[entry]
 
 
-def told(modules: Mapping[str, tuple[str, ...]], version: str) -> Iterator[str]:
+def describe(modules: Mapping[str, tuple[str, ...]], version: str) -> Iterator[str]:
     """Yield lines that say what there is, and what differs.
 
     Args:

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 
 import streamplug
-from streamplug.compat.checks import check_batch_size, check_block_size, check_cache_limit, warn
-from streamplug.compat.ordering import select
-from streamplug.compat.shards import Shard, by_number
-from streamplug.compat.sizes import bytes_to_int, number_abbrev_to_int
-from streamplug.compat.streams import Stream, shards_of
 from streamplug.errors import ConfigError
 from streamplug.types import Int64
+from streamplug_mosaic.compat.checks import (
+    check_batch_size,
+    check_block_size,
+    check_cache_limit,
+    warn,
+)
+from streamplug_mosaic.compat.ordering import select
+from streamplug_mosaic.compat.shards import Shard, get_many
+from streamplug_mosaic.compat.sizes import bytes_to_int, number_abbrev_to_int
+from streamplug_mosaic.compat.streams import Stream, shards_of
 
 
 class StreamingDataset(streamplug.StreamingDataset):
@@ -143,7 +148,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         super().__init_subclass__(**kwargs)
         # Only then: samples of a data set that has a __getitem__ of its own are read one by one.
         if "get_item" in cls.__dict__ and "__getitem__" not in cls.__dict__:
-            cls.__getitem__ = _through_get_item  # type: ignore[method-assign]  # it is made for that
+            cls.__getitem__ = _get_items  # type: ignore[method-assign]  # it is made for that
 
     def get_item(self, sample_id: int, retry: int = 7) -> Any:
         """Return a sample.
@@ -280,8 +285,8 @@ def _before(counts: Int64) -> Int64:
     return offsets
 
 
-def _through_get_item(self: Any, at: Any) -> Any:
-    return by_number(self.get_item, at, self.size)
+def _get_items(self: Any, at: Any) -> Any:
+    return get_many(self.get_item, at, self.size)
 
 
 class LocalDataset:
@@ -324,13 +329,13 @@ class LocalDataset:
         return self._dataset[sample_id]
 
     def __getitem__(self, at: Any) -> Any:
-        return _through_get_item(self, at)
+        return _get_items(self, at)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.get_item, range(self.size))
 
 
-class OldDefaults(StreamingDataset):
+class DatasetDefaults(StreamingDataset):
     """A `StreamingDataset` with the defaults of the classes of well-known data sets."""
 
     def __init__(

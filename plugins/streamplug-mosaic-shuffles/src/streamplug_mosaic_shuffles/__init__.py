@@ -1,1 +1,0 @@
-"""The shuffle algorithms of mosaicml-streaming for streamplug."""

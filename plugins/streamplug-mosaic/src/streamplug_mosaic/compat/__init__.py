@@ -1,0 +1,1 @@
+"""Classes and functions that behave as those of mosaicml-streaming."""

@@ -1,0 +1,17 @@
+"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+
+from __future__ import annotations
+
+from streamplug.plugin import Provider, hookimpl
+
+
+@hookimpl
+def streamplug_shuffles() -> list[Provider]:
+    """Name the shuffles of this distribution."""
+    return [
+        Provider("naive", "streamplug_mosaic.shuffles:Naive"),
+        Provider("py1s", "streamplug_mosaic.shuffles:Py1s"),
+        Provider("py2s", "streamplug_mosaic.shuffles:Py2s"),
+        Provider("py1br", "streamplug_mosaic.shuffles:Py1br"),
+        Provider("py1e", "streamplug_mosaic.shuffles:Py1e"),
+    ]
