@@ -275,7 +275,7 @@ def test_commands_check_files_and_print_the_schema(place, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"dataset": {"local": place}}))
     result = CliRunner().invoke(main, ["config", "check", str(path), "--open"])
-    assert (result.exit_code, result.stdout) == (0, f"{path}: dataset: right\n")
+    assert (result.exit_code, result.stdout) == (0, f"{path}: dataset: OK\n")
     path.write_text(json.dumps({"local": place, "shuffle_alg": "x"}))
     result = CliRunner().invoke(main, ["config", "check", str(path)])
     assert result.exit_code == 1
@@ -356,5 +356,5 @@ def test_a_config_whose_names_are_right_is_checked_where_nothing_of_it_is_there(
     monkeypatch.chdir(tmp_path)
     result = checked(tmp_path, RIGHT)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.endswith("dataset, writer: right\n")
+    assert result.stdout.endswith("dataset, writer: OK\n")
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]

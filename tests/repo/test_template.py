@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from streamplug.cli import main
+from streamplug.cli.scaffold import EXAMPLES, new_plugin
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.plugin.kinds import KINDS
-from streamplug.scaffold import EXAMPLES, new_plugin
 
 ROOT = Path(__file__).parents[2]
 FEW = """

@@ -45,7 +45,7 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
             check_writer(found["writer"], "writer")
     if opens:
         classes["dataset"].from_config(found)
-    click.echo(f"{file}: {', '.join(named or ['dataset'])}: right")
+    click.echo(f"{file}: {', '.join(named or ['dataset'])}: OK")
 
 
 def _classes() -> dict[str, type[Configurable]]:

@@ -10,17 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from streamplug.cli.explain_dataset import dataset_of, is_config
 from streamplug.cli.storage_options import storage_options
 from streamplug.dataset import StreamingDataset
+from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
 from streamplug.session.sample_usage import SampleUse
 
-_PIPED_WIDTH = 200
 _OF_LOCATIONS = frozenset(
     (
         "algorithm",
@@ -144,12 +141,6 @@ def _text(row: dict[str, Any]) -> list[str]:
 
 
 def _show(rows: list[dict[str, Any]], names: list[str]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(
-            width=max([_PIPED_WIDTH, *(len(" ".join(_text(row))) + 40 for row in rows)])
-        )
-    table = Table(*names, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*map(Text, _text(row)))
-    console.print(table)
+    cells = list(map(_text, rows))
+    columns = max([200, *(len(" ".join(row)) + 40 for row in cells)])
+    make_console(columns).print(rows_table(names, cells))

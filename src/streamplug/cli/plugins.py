@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import streamplug
+from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import PluginError
 from streamplug.plugin.discovery import BROKEN, OK, Found, inventory
 from streamplug.plugin.kinds import KINDS
@@ -20,7 +19,6 @@ from streamplug.plugin.registry import load
 INSTALLED = "installed"
 """Status of what nobody has tried to import."""
 _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
-_PIPED_WIDTH = 200
 
 
 @click.command()
@@ -74,13 +72,10 @@ def _checked(found: Found) -> Found:
 
 
 def _show(found: list[Found]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED_WIDTH)
-    table = Table("kind", "name", "distribution", "version", "status", box=None, pad_edge=False)
+    rows = []
     for f in found:
         status = f"{f.status}: {f.reason}" if f.reason else f.status
-        # Text, not str: a name such as list[jpeg] is no markup.
         cells = (f.kind, f.name, f.distribution, f.version)
-        table.add_row(*map(Text, cells), Text(status, _STYLES.get(f.status, "yellow")))
-    console.print(table)
+        rows.append((*cells, Text(status, _STYLES.get(f.status, "yellow"))))
+    headings = ("kind", "name", "distribution", "version", "status")
+    make_console().print(rows_table(headings, rows))

@@ -19,7 +19,7 @@ from rich.progress import track
 from rich.syntax import Syntax
 from rich.table import Table
 
-from streamplug.cli.corpus import COLUMNS, samples, sources
+from streamplug.cli.stdlib_corpus import COLUMNS, samples, sources
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import known

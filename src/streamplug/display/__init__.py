@@ -1,1 +1,1 @@
-"""How data sets, tables and progress are shown: notebooks, terminals, pages."""
+"""Output for people: HTML, tables and progress on a terminal."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamplug.display.html import Html, element, html
 from streamplug.errors import StreamplugError
 from streamplug.interfaces.storage import public_url
-from streamplug.markup import Html, element, html
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from streamplug.display.progress import FetchProgress, interactive
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback
 from streamplug.interfaces.callback import EpochEnded, EpochStarted, Stats
 from streamplug.plugin.registry import make
-from streamplug.progress import FetchProgress, interactive
 from streamplug.session.sample_source import Block
 from streamplug.transfer.observer import Observer
 from streamplug.types import World

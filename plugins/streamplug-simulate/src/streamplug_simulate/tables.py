@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug_simulate import EpochFound, Found, NodeFound
 
-_PIPED_WIDTH = 200
 _NODES = 8
 
 _EPOCHS = (
@@ -23,15 +21,13 @@ _OF_NODES = (
 
 def show(found: Found) -> None:
     """Print a simulation."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED_WIDTH)
-    console.print(_pairs(_overview(found)))
-    console.print(_table(_EPOCHS, map(_epoch, found.epochs)))
+    console = make_console()
+    console.print(pairs_table(_overview(found)))
+    console.print(rows_table(_EPOCHS, map(_epoch, found.epochs), "right"))
     rows = [_node(number, node) for number, node in enumerate(found.nodes[:_NODES])]
     if len(found.nodes) > _NODES:
         rows.append([f"… of {len(found.nodes)}", *[""] * 5])
-    console.print(_table(_OF_NODES, rows))
+    console.print(rows_table(_OF_NODES, rows, "right"))
     for note in found.notes:
         console.print(Text(note))
 
@@ -82,22 +78,6 @@ def _or_default(value: int | None) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:,.2f} s" if value >= 1 or not value else f"{1000 * value:,.1f} ms"
-
-
-def _pairs(pairs: Iterable[tuple[str, str]]) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for pair in pairs:
-        table.add_row(*map(Text, pair))
-    return table
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(Text(head), justify="right")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
 
 
 def _many(number: int, what: str) -> str:

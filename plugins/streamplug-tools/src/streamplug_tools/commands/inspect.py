@@ -12,16 +12,14 @@ from textwrap import indent
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from streamplug.cli.options import source_options, streams_of
+from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug_tools import Inspected, as_lines
 from streamplug_tools import inspect as look_at
 from streamplug_tools.report import page_about
 
-_PIPED_WIDTH = 200
 _LONGEST = 60
 _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
@@ -70,9 +68,7 @@ def inspect(
     if as_json:
         _print_json(found, lines)
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED_WIDTH)
+    console = make_console()
     for table in _tables(found, lines):
         console.print(table)
 
@@ -90,44 +86,31 @@ def _print_json(found: Inspected, lines: Iterator[str]) -> None:
 
 
 def _tables(found: Inspected, lines: Iterator[str]) -> Iterator[Table]:
-    yield _pairs(
-        ("data set", found.url),
-        ("samples", f"{found.samples:,}"),
-        ("shards", f"{found.shards:,}"),
-        ("bytes", f"{found.stored_bytes:,} stored, {found.raw_bytes:,} raw"),
-        ("bytes of a shard", _spread(found.shard_bytes)),
-        ("samples of a shard", _spread(found.shard_samples)),
+    yield pairs_table(
+        [
+            ("data set", found.url),
+            ("samples", f"{found.samples:,}"),
+            ("shards", f"{found.shards:,}"),
+            ("bytes", f"{found.stored_bytes:,} stored, {found.raw_bytes:,} raw"),
+            ("bytes of a shard", _spread(found.shard_bytes)),
+            ("samples of a shard", _spread(found.shard_samples)),
+        ]
     )
     for kind in found.kinds:
-        yield _pairs(
-            ("format", kind.format),
-            ("compression", kind.compression or "none"),
-            ("hashes", ", ".join(kind.hashes) or "none"),
-            *([("of the shards", f"{kind.shards:,}")] if len(found.kinds) > 1 else []),
+        yield pairs_table(
+            [
+                ("format", kind.format),
+                ("compression", kind.compression or "none"),
+                ("hashes", ", ".join(kind.hashes) or "none"),
+                *([("of the shards", f"{kind.shards:,}")] if len(found.kinds) > 1 else []),
+            ]
         )
-        yield _table(("column", "encoding"), kind.columns.items())
+        yield rows_table(("column", "encoding"), kind.columns.items())
     samples = map(json.loads, lines)
     if first := next(samples, None):
         # Of each sample only what is shown is kept.
         rows = ([_short(sample[name]) for name in first] for sample in chain([first], samples))
-        yield _table(first, rows)
-
-
-def _pairs(*pairs: tuple[str, str]) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for pair in pairs:
-        table.add_row(*map(Text, pair))
-    return table
-
-
-def _table(names: Any, rows: Any) -> Table:
-    # Text, not str: a name such as list[jpeg] is no markup.
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(Text(name))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+        yield rows_table(first, rows)
 
 
 def _spread(values: tuple[int, int, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streamplug.markup import Html, element, html
+from streamplug.display.html import Html, element, html
 from streamplug_tools.histogram import Spread
 from streamplug_tools.report.text_format import cut, many, number, percent, size
 from streamplug_tools.statistics import Cell

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from importlib.resources import files
 
-from streamplug.markup import Html, element, html
+from streamplug.display.html import Html, element, html
 from streamplug_tools.column_sampling import ColumnSurvey
 from streamplug_tools.inspection import Kind
 from streamplug_tools.previews import Preview, Thumbnail

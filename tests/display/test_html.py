@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from streamplug.markup import Html, element, html
+from streamplug.display.html import Html, element, html
 
 HOSTILE = ["<script>", "</p>", "\"'><b>", "a & b", "&lt;", "' onclick='x", "]]>", "<!--"]
 

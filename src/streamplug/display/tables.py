@@ -1,0 +1,40 @@
+"""Tables on a terminal; wide ones where the output is piped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_PIPED_COLUMNS = 200
+
+
+def make_console(piped_columns: int = _PIPED_COLUMNS) -> Console:
+    """Return a console as wide as the terminal, or of this many columns where output is piped."""
+    console = Console()
+    return console if console.is_terminal else Console(width=piped_columns)
+
+
+def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and values without a heading."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for pair in pairs:
+        table.add_row(*map(Text, pair))
+    return table
+
+
+def rows_table(
+    headings: Iterable[str],
+    rows: Iterable[Sequence[RenderableType]],
+    justify: Literal["left", "right"] = "left",
+) -> Table:
+    """Return a table with a heading; cells that are str are shown as they are, not as markup."""
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(Text(heading), justify=justify)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
