@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from streamplug.config import Configurable, detect_world, whole_number
+from streamplug.config import Configurable, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import blank, registrations, restore
-from streamplug.read import resolve_index, resolve_indices
+from streamplug.read import SampleReader, resolve_index, resolve_indices
 from streamplug.session.dataset_attributes import DatasetAttributes
-from streamplug.session.epoch_counter import WorkerLoop
 from streamplug.session.mixture_setup import Sampling, complete_streams, make_run
-from streamplug.session.monitor import Monitor, resolve_callbacks, with_worker
-from streamplug.session.open_stream import contents_of
+from streamplug.session.monitor import Monitor, resolve_callbacks
+from streamplug.session.open_stream import OpenStream, make_fingerprint, read_all
 from streamplug.session.order_options import OrderOptions
-from streamplug.session.sample_source import Block, SampleSource, plan_blocks
+from streamplug.session.placement import Placement
+from streamplug.session.sample_source import SampleSource
 from streamplug.session.sample_usage import SampleUse, explain, where
-from streamplug.stream import Stream, read_all
+from streamplug.session.session import Session
+from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
-
-T = TypeVar("T")
 
 
 class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
@@ -138,8 +137,9 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         )
         sampling = Sampling(epoch_size, sampling_method, sampling_granularity, curriculum)
         batch_size = whole_number("batch_size", batch_size, 1)
-        self.predownload, self._given_world = whole_number("predownload", predownload, 0), world
-        self._replication = whole_number("replication", replication, 1) or 1
+        self.predownload = whole_number("predownload", predownload, 0)
+        groups = whole_number("replication", replication, 1) or 1
+        placement = self.placement_class(world, groups, keep_nodes=options.elastic)
         if (streams is None) == (remote is None and local is None):
             raise ConfigError("give either streams= or remote=/local=")
         self.streams = complete_streams(
@@ -156,14 +156,17 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             format=format,
         )
         sampling.check(self.streams, options)
-        told = resolve_callbacks(callbacks)
-        self._watch = Monitor(
-            Observer(told, self._found_world() if told else World()), progress_bar
-        )
-        if told:
-            self._watch.observer.attach([stream.url for stream in self.streams])
-        fingerprint = self._open_streams(columns, allow_unsafe_types)
-        self._run = make_run(
+        used_callbacks = resolve_callbacks(callbacks)
+        place = placement.rank() if used_callbacks else World()
+        monitor = Monitor(Observer(used_callbacks, place), progress_bar)
+        if used_callbacks:
+            monitor.observer.attach([stream.url for stream in self.streams])
+        opened = self.open_streams(monitor.observer)
+        for stream in opened:
+            stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
+        self._reader = self.make_reader(opened, columns)
+        fingerprint = self.make_fingerprint(opened)
+        run = make_run(
             sampling,
             self.streams,
             self._reader,
@@ -171,26 +174,38 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             fingerprint=fingerprint,
             batch_size=batch_size,
         )
+        source = SampleSource.of(opened, self._reader, columns, self.predownload)
+        self._session = Session(opened, source, run, monitor, placement)
+        self._size = self._session.size
 
-    _read = staticmethod(read_all)  # a subclass may read something else of them
+    placement_class: ClassVar[type[Placement]] = Placement
 
-    def _open_streams(
-        self, columns: Sequence[str] | None, allow_unsafe: bool
-    ) -> DatasetFingerprint:
-        """Open what is read, and describe it for states."""
-        opened = [stream.open(self._watch.observer) for stream in self.streams]
-        for stream in opened:
-            stream.check_columns(columns, allow_unsafe=allow_unsafe)
-        self._opened, self._reader = opened, self._read(opened, columns)
-        self._size = int(self._reader.starts[-1])
-        self._source = SampleSource.of(opened, self._reader, columns, self.predownload)
-        return contents_of(opened, self._reader.starts)
+    @property
+    def session(self) -> Session:
+        """The reading of the streams, for what is built on a data set."""
+        return self._session
+
+    # -- what a subclass may do otherwise ---------------------------------------------
+
+    def open_streams(self, observer: Observer) -> list[OpenStream]:
+        """Open `streams`."""
+        return [stream.open(observer) for stream in self.streams]
+
+    def make_reader(
+        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
+    ) -> SampleReader:
+        """Return what reads samples, by their ids, of these columns of some streams."""
+        return read_all(opened, columns)
+
+    def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
+        """Return what tells this data set from others in states."""
+        return make_fingerprint(opened, self._reader.starts)
 
     # -- what there is --------------------------------------------------------
 
     def __len__(self) -> int:
         """Return the number of samples that one rank sees in an epoch."""
-        return self._run.length(self._world()) if self.size else 0
+        return self._session.run.length(self._session.world) if self.size else 0
 
     # -- random access ----------------------------------------------------------
 
@@ -215,13 +230,15 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        one_by_one, rows_of = self.one_by_one, self._reader.rows
+        session, rows_of = self._session, self._reader.rows
+        one_by_one = self.one_by_one
         read = lambda b: [self[i] for i in b.ids.tolist()] if one_by_one else rows_of(b.ids)  # noqa: E731
-        for epoch, block, rows in self._blocks(read, self._source.rows):
-            for step, part in block.batches():
-                yield from rows[part.start : part.stop - 1]
-                self._run.moved_to(epoch, step + 1)
-                yield rows[part.stop - 1]
+        with closing(session.read_epoch(read, session.source.rows)) as blocks:
+            for epoch, block, rows in blocks:
+                for step, part in block.batches():
+                    yield from rows[part.start : part.stop - 1]
+                    session.run.moved_to(epoch, step + 1)
+                    yield rows[part.stop - 1]
 
     @property
     def one_by_one(self) -> bool:
@@ -244,44 +261,16 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             ConfigError: If there is no batch size, or it is not the data set's.
         """
-        self._run.use_batch_size(batch_size)
+        session = self._session
+        session.run.use_batch_size(batch_size)
         threads = whole_number("threads", threads, 0) or 0
-        finish, rows = list if threads else iter, self._source.rows_of_batches(threads=threads)
+        finish, rows = list if threads else iter, session.source.rows_of_batches(threads=threads)
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
-        for epoch, block, batches in self._blocks(read, rows, threads):
-            for batch, (step, _) in zip(batches, block.batches()):
-                self._run.moved_to(epoch, step + 1)
-                yield batch
-
-    def _blocks(
-        self, read: Callable[[Block], T], rows: int, threads: int = 0
-    ) -> Iterator[tuple[int, Block, T]]:
-        """Yield epoch, block, and what it reads, for this worker's next epoch."""
-        world, loop = self._place()
-        epoch, first = self._run.begin(loop)
-        blocks = plan_blocks(self._run.epoch(epoch, world), world, self._run.batch, first, rows)
-        place = with_worker(self._found_world(), world)
-        parts = self._source.parts(blocks, read, place, self._watch.observer, threads=threads)
-        with self._watch.loop(epoch, first, place, self._source.remote), closing(parts):
-            for part, values in parts:
-                with self._watch.giving(part):
-                    yield epoch, part, values
-            self._run.moved_to(epoch + 1, 0)
-
-    def _world(self) -> World:
-        """Return where this rank stands, without its workers; a group of replicas counts as one."""
-        return self._grouped(self._found_world())
-
-    def _grouped(self, world: World) -> World:
-        return world.replicated(self._replication, keep_nodes=self._run.options.elastic)
-
-    def _found_world(self) -> World:
-        """Return where this rank stands according to its user or its launcher."""
-        return self._given_world or detect_world()
-
-    def _place(self) -> tuple[World, WorkerLoop]:
-        """Return where this process stands, and the loop that it is a worker of."""
-        return self._world(), WorkerLoop()
+        with closing(session.read_epoch(read, rows, threads)) as blocks:
+            for epoch, block, batches in blocks:
+                for batch, (step, _) in zip(batches, block.batches()):
+                    session.run.moved_to(epoch, step + 1)
+                    yield batch
 
     # -- state ------------------------------------------------------------------------
 
@@ -300,9 +289,10 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             StateError: If it does not know, or `num_samples` is not whole global batches.
         """
+        run, world = self._session.run, self._session.world
         if num_samples is None:
-            return self._run.state(self._world())
-        return self._run.state_after(num_samples, self._world(), from_beginning=from_beginning)
+            return run.state(world)
+        return run.state_after(num_samples, world, from_beginning=from_beginning)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another run stood, on any number of nodes, ranks and workers.
@@ -313,7 +303,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             StateError: If it was saved by a run whose order differs from this one's.
         """
-        self._run.load(saved, self._world())
+        self._session.load_state(saved)
 
     def set_proportions(self, proportions: Sequence[float]) -> None:
         """Give the streams other proportions, from the step at which the next iteration begins.
@@ -327,7 +317,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             ConfigError: If the run was not begun with a `curriculum`, or the proportions mean nothing.
         """
-        self._run.set_proportions(proportions, self._world())
+        self._session.run.set_proportions(proportions, self._session.world)
 
     # -- what happened ----------------------------------------------------------------------
 
@@ -337,7 +327,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Those are this process, its forks, workers of torch's loaders. A worker counts block by block: it is
         a moment ahead of the training loop, and leaves its last block uncounted if it is stopped early.
         """
-        return self._watch.stats()
+        return self._session.monitor.stats()
 
     # -- what the plan says -----------------------------------------------------------------
 
@@ -354,7 +344,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             ConfigError: If there is no such step or rank.
         """
-        return explain(self._run, self._reader, self._world(), epoch=epoch, step=step, rank=rank)
+        return explain(self._session, epoch=epoch, step=step, rank=rank)
 
     def where(self, sample_id: int, *, epoch: int | None = None) -> list[SampleUse]:
         """Return when, and by which rank, a sample is read in an epoch; more than once if it fills up.
@@ -366,7 +356,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             ConfigError: If there is no such sample.
         """
-        return list(where(self._run, self._reader, self._world(), epoch=epoch, sample=sample_id))
+        return list(where(self._session, epoch=epoch, sample=sample_id))
 
     # -- other processes ----------------------------------------------------------------
 
@@ -382,8 +372,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         return {"pickled": cloudpickle.dumps((self._portable(), registrations()))}
 
     def _portable(self) -> dict[str, Any]:
-        # A worker belongs to this rank's place, which it may not be able to find out by itself.
-        return {**self.__dict__, "_given_world": self._found_world()}
+        return self.__dict__
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         import cloudpickle

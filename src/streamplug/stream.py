@@ -160,7 +160,7 @@ class Stream(StreamRepr, Configurable):
             InvalidIndexError: If it cannot be used.
             CacheConflictError: If the local directory serves another data set.
         """
-        storage, directory, in_place = self.storage, self._directory(), self._in_place()
+        storage, directory, in_place = self.storage, self.directory, self._in_place()
         retries = self.download_retry or 0
         if self.local is None and not in_place:
             unnamed_cache_dir()
@@ -219,7 +219,7 @@ class Stream(StreamRepr, Configurable):
 
     def _may_be_offline(self) -> bool:
         """Say whether the local directory may serve while the remote cannot be reached."""
-        return self.fetch != "range" and not self._in_place() and has_index(self._directory())
+        return self.fetch != "range" and not self._in_place() and has_index(self.directory)
 
     def _find_index_or_copy(
         self, storage: Storage, retries: int, timeout: float
@@ -233,7 +233,7 @@ class Stream(StreamRepr, Configurable):
         except (StorageError, PluginError) as error:
             if asked.failure is None:  # it is the local directory that something is wrong with
                 raise
-            directory, files = self._directory(), self._files
+            directory, files = self.directory, self._files
             copy = open_copy(
                 directory,
                 storage.url,
@@ -261,7 +261,7 @@ class Stream(StreamRepr, Configurable):
         Raises:
             StreamplugError: If there is none, or it cannot be read.
         """
-        directory, in_place = self._directory(), self._in_place()
+        directory, in_place = self.directory, self._in_place()
         kept = self.fetch != "range" or self.local is not None
         files = self._files
         if files is None or files.whole:
@@ -347,8 +347,9 @@ class Stream(StreamRepr, Configurable):
         kept = local_path(self.local)
         return kept is not None and kept.resolve() == near.resolve()
 
-    def _directory(self) -> Path:
-        """Return where the shards of the split are."""
+    @property
+    def directory(self) -> Path:
+        """Where the shards of the split are."""
         own = self.local is not None or self._in_place()
         return self._root() / (self.split or "") if own else self._root()
 
@@ -357,7 +358,7 @@ class Stream(StreamRepr, Configurable):
         if derived is not None:
             return derived.parents[1], derived
         root = source_cache_dir(self.url)
-        written = (self._directory() / INDEX_NAME).stat()
+        written = (self.directory / INDEX_NAME).stat()
         # A data set that is written again has another index.json, if only by its time.
         version = f"{index.digest} {written.st_size} {written.st_mtime_ns}".encode()
         return root, root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"

@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.adapters.position import Position
 from streamplug.adapters.threaded_map import map_samples
 from streamplug.errors import ConfigError
 
@@ -33,7 +32,7 @@ def test_samples_are_changed_in_their_order_and_the_state_is_that_of_the_last(da
     again.load_state_dict(state)
     assert state["sample_in_epoch"] == 20
     assert taken + list(map_samples(again, number, threads=1)) == whole
-    assert Position(again).next_state()["epoch"] == 1
+    assert again.session.next_state()["epoch"] == 1
 
 
 def test_threads_work_at_once_and_not_far_ahead(dataset):
@@ -67,8 +66,8 @@ def test_what_fails_is_raised_where_the_sample_would_come(dataset):
 
 
 def test_a_data_set_tells_where_it_stands(dataset):
-    standing = Position(dataset())
-    assert (standing.batch, standing.place.ranks) == (4, 1)
-    assert standing.begin() == (0, 0)
-    assert standing.current() == (0, 0)
-    assert standing.state_at(0, 5)["sample_in_epoch"] == 20
+    session = dataset().session
+    assert (session.batch, session.place.ranks) == (4, 1)
+    assert session.begin_epoch() == (0, 0)
+    assert session.current_epoch() == (0, 0)
+    assert session.state_at(0, 5)["sample_in_epoch"] == 20

@@ -449,7 +449,7 @@ def test_a_launcher_tells_the_nodes_of_a_process_group_if_it_is_theirs(
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 3)
-    assert make(folder)._world() == World(nodes, 4 // nodes, rank=3)
+    assert make(folder).session.world == World(nodes, 4 // nodes, rank=3)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

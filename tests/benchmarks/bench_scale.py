@@ -135,7 +135,7 @@ def measure_open(folder: Path) -> dict[str, Any]:
         dataset = StreamingDataset(local=str(folder), shuffle=True, batch_size=BATCH)
     world = World()
     with measured() as first:
-        epoch = dataset._run.epoch(0, world)
+        epoch = dataset.session.run.epoch(0, world)
         middle = epoch.steps // 2
         ids = epoch.ids(world, BATCH, np.array([middle]))
     if ids.shape != (1, BATCH) or ids.min() < 0 or ids.max() >= dataset.size:

@@ -10,6 +10,7 @@ import pytest
 from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.session import hints
+from streamplug.session.placement import Placement
 
 
 @pytest.fixture(autouse=True)
@@ -118,10 +119,13 @@ def test_later_epochs_tell_nothing_in_workers_made_for_them(made, caplog, monkey
 
 
 def test_workers_without_a_batch_size_are_told_of(made, caplog):
+    class SecondWorker(Placement):
+        def plan_worker(self):
+            world = self.plan_rank()
+            return World(world.nodes, world.ranks_per_node, 2, world.rank, 0)
+
     class Worker(StreamingDataset):
-        def _place(self):
-            world, loop = super()._place()
-            return World(world.nodes, world.ranks_per_node, 2, world.rank, 0), loop
+        placement_class = SecondWorker
 
     list(Worker(local=made, batch_size=5))
     assert texts(caplog) == []

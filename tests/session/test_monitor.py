@@ -170,7 +170,7 @@ def test_a_copy_counts_for_itself(make, noted):
 
 
 def test_threads_lose_no_count(make):
-    counters = make()._watch.observer.counters
+    counters = make().session.monitor.observer.counters
     barrier = threading.Barrier(4)
 
     def count():
@@ -390,7 +390,7 @@ def test_callbacks_have_names(make, folder):
     try:
         dataset = make(callbacks=["noted"])
         list(dataset)
-        [made] = dataset._watch.observer._callbacks
+        [made] = dataset.session.monitor.observer._callbacks
         assert made.of(ShardDownloaded)
         with pytest.raises(ConfigError, match="takes no argument"):
             make(callbacks=["noted:x"])

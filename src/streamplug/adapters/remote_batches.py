@@ -11,8 +11,8 @@ import numpy as np
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.read import resolve_indices
-from streamplug.session.monitor import with_worker
-from streamplug.session.sample_source import Block, plan_blocks
+from streamplug.session.sample_source import Block
+from streamplug.session.session import Session
 from streamplug.types import ColumnValues, Int64
 
 _ROWS = 4096
@@ -43,15 +43,12 @@ def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, Col
     Raises:
         IndexError: If there is no such sample.
     """
-    batch: dict[str, ColumnValues] = dataset._reader.batch(
-        resolve_indices(np.asarray(ids), dataset.size)
-    )
-    return batch
+    return dataset.session.reader.batch(resolve_indices(np.asarray(ids), dataset.size))
 
 
 def row_bytes(dataset: StreamingDataset) -> int:
     """Return about how many bytes a sample takes in its shard."""
-    return dataset._source.row_bytes
+    return dataset.session.source.row_bytes
 
 
 def remote_batches(
@@ -77,21 +74,20 @@ def remote_batches(
     """
     if ahead < 1:
         raise ConfigError(f"ahead={ahead}: must be 1 or more")
-    dataset._run.use_batch_size(batch_size)
-    world, loop = dataset._place()
-    epoch, first = dataset._run.begin(loop)
-    blocks = plan_blocks(dataset._run.epoch(epoch, world), world, dataset._run.batch, first, _ROWS)
+    session = dataset.session
+    session.run.use_batch_size(batch_size)
+    epoch, first, blocks = session.begin_blocks(_ROWS)
     waiting: deque[tuple[Block, Any]] = deque()
-    place = with_worker(dataset._found_world(), world)
-    with dataset._watch.loop(epoch, first, place, fetches=False):
+    place = session.placement.worker()
+    with session.monitor.loop(epoch, first, place, fetches=False):
         for single in _singles(blocks):
             [(number, _)] = single.batches()
             waiting.append((single, ask(BatchRequest(epoch, number, single.ids))))
             if len(waiting) == ahead:
-                yield from _given(dataset, epoch, *waiting.popleft(), answer)
+                yield from _given(session, epoch, *waiting.popleft(), answer)
         while waiting:
-            yield from _given(dataset, epoch, *waiting.popleft(), answer)
-        dataset._run.moved_to(epoch + 1, 0)
+            yield from _given(session, epoch, *waiting.popleft(), answer)
+        session.run.moved_to(epoch + 1, 0)
 
 
 def _singles(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -100,10 +96,10 @@ def _singles(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _given(
-    dataset: StreamingDataset, epoch: int, block: Block, asked: Any, answer: Callable[[Any], Any]
+    session: Session, epoch: int, block: Block, asked: Any, answer: Callable[[Any], Any]
 ) -> Iterator[Any]:
     batch = answer(asked)
-    with dataset._watch.giving(block):
+    with session.monitor.giving(block):
         for number, _ in block.batches():
-            dataset._run.moved_to(epoch, number + 1)
+            session.run.moved_to(epoch, number + 1)
             yield batch

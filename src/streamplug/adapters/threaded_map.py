@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, TypeVar
 
 from streamplug.dataset import StreamingDataset
@@ -33,19 +34,22 @@ def map_samples(
     if threads < 1:
         raise ConfigError(f"threads={threads}: must be at least 1")
 
+    session = dataset.session
+
     def read(block: Block) -> list[Sample]:
-        return dataset._reader.rows(block.ids)
+        return session.reader.rows(block.ids)
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="ahead")
     try:
-        for epoch, block, rows in dataset._blocks(read, dataset._source.rows):
-            changed = _in_order(pool, change, rows, threads)
-            for step, part in block.batches():
-                for left in range(part.stop - part.start - 1, -1, -1):
-                    sample = next(changed)
-                    if not left:
-                        dataset._run.moved_to(epoch, step + 1)
-                    yield sample
+        with closing(session.read_epoch(read, session.source.rows)) as blocks:
+            for epoch, block, rows in blocks:
+                changed = _in_order(pool, change, rows, threads)
+                for step, part in block.batches():
+                    for left in range(part.stop - part.start - 1, -1, -1):
+                        sample = next(changed)
+                        if not left:
+                            session.run.moved_to(epoch, step + 1)
+                        yield sample
     finally:
         pool.shutdown(cancel_futures=True)
 

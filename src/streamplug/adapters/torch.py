@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -20,32 +19,18 @@ from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batc
 from streamplug.config import Configurable, detect_world
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
-from streamplug.session.epoch_counter import CELLS, TICKETS, EpochCounter, WorkerLoop
-from streamplug.transfer import observer as observe
+from streamplug.session.epoch_counter import CELLS, TICKETS, WorkerLoop
+from streamplug.session.placement import Placement
+from streamplug.session.session import SHARED_CELLS
+from streamplug.transfer.observer import process_number
 from streamplug.types import ColumnValues, Sample, World
 
 
-class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
-    __doc__ = dataset.StreamingDataset.__doc__
+class TorchPlacement(Placement):
+    """Where a process stands by torch's process group, and among the workers of its loader."""
 
-    if not TYPE_CHECKING:  # for types, the arguments are those of the class of the core
-
-        def __init__(self, **kwargs: Any) -> None:
-            super().__init__(**kwargs)
-            # Workers share such memory under fork and spawn, and it has no name to be left behind.
-            cells = torch.zeros(CELLS + observe.CELLS, dtype=torch.int64)
-            cells.numpy()[CELLS:] = self._watch.observer.counters.cells
-            self._share(cells.share_memory_(), None, os.getpid())
-
-    def _share(self, cells: torch.Tensor, sets: int | None, home: int) -> None:
-        """Count epochs, and what else happens, in memory that all workers see."""
-        self._cells = cells
-        self._run.clock = EpochCounter(cells.numpy()[:CELLS], sets)
-        self._watch.observer.counters.use(cells.numpy()[CELLS:], home)
-
-    def _found_world(self) -> World:
-        if self._given_world is not None:
-            return self._given_world
+    def detect_rank(self) -> World:
+        """Return this rank's place according to its launcher, or else to the process group."""
         group = torch.distributed
         if "WORLD_SIZE" in os.environ or not (group.is_available() and group.is_initialized()):
             return detect_world()
@@ -55,27 +40,40 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
-    def _place(self) -> tuple[World, WorkerLoop]:
-        world, worker = self._world(), get_worker_info()
+    def worker_loop(self) -> WorkerLoop:
+        """Return the loader loop that this process is a worker of."""
+        worker = get_worker_info()
         if worker is None:
-            return world, WorkerLoop()
-        place = World(world.nodes, world.ranks_per_node, worker.num_workers, world.rank, worker.id)
+            return WorkerLoop()
         # torch draws a seed for each loop over a loader and adds the worker's number. Who seeds torch
         # before each loop gets the same again, but never the same processes.
         ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
-        process = int(multiprocessing.current_process()._identity[-1]) - worker.id
-        return place, WorkerLoop(ticket, worker.id, worker.num_workers, process)
+        process = (process_number() or 0) - worker.id
+        return WorkerLoop(ticket, worker.id, worker.num_workers, process)
+
+
+class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
+    __doc__ = dataset.StreamingDataset.__doc__
+
+    placement_class = TorchPlacement
+
+    if not TYPE_CHECKING:  # for types, the arguments are those of the class of the core
+
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            # Workers share such memory under fork and spawn, and it has no name to be left behind.
+            self._cells = torch.zeros(SHARED_CELLS, dtype=torch.int64).share_memory_()
+            self._session.share_counters(self._cells.numpy())
 
     def __getstate__(self) -> dict[str, Any]:
         # The cells travel beside, so that torch shares them rather than copying them.
-        home = self._watch.observer.counters.home
-        more = {"cells": self._cells, "sets": self._run.clock.sets, "home": home}
+        session = self._session
+        home = session.monitor.observer.counters.home
+        more = {"cells": self._cells, "sets": session.run.clock.sets, "home": home}
         return super().__getstate__() | more
 
     def _portable(self) -> dict[str, Any]:
-        portable = super()._portable()
-        del portable["_cells"]
-        return portable
+        return {name: value for name, value in super()._portable().items() if name != "_cells"}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
@@ -83,7 +81,8 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         if not cells.is_shared():  # a copy that somebody else made counts for itself
             cells, home = cells.clone().share_memory_(), os.getpid()
             cells[CELLS:] = 0
-        self._share(cells, saved["sets"], home)
+        self._cells = cells
+        self._session.count_in(cells.numpy(), saved["sets"], home)
 
 
 class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
@@ -132,7 +131,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             raise ConfigError(
                 f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r}"
             )
-        dataset._run.use_batch_size(batch_size)
+        dataset.session.run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
         if threads and (transform or collate_fn) is not None:
@@ -152,11 +151,13 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._device = None if device is None else torch.device(device)
         if self._device is not None and self._device.type == "cuda":
             kwargs.setdefault("pin_memory", True)
-        super().__init__(dataset, batch_size=dataset._run.batch, collate_fn=collate_fn, **kwargs)
+        super().__init__(
+            dataset, batch_size=dataset.session.run.batch, collate_fn=collate_fn, **kwargs
+        )
         self._by_sample = transform is not None or collate_fn is not None or own
         self._transform = transform if self._by_sample else batch_transform
         self._threads = threads
-        self._version = dataset._run.version
+        self._version = dataset.session.run.version
         # Some trainers tell no loader which epoch they begin, but its sampler.
         vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
         # Epoch, first step and batches handed out of the loop that is under way, and when it began.
@@ -178,7 +179,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
         settings |= {"batch_size": None, "collate_fn": identity}
-        return DataLoader(batches, **settings)._get_iterator()
+        return iter(DataLoader(batches, **settings))
 
     def _arenas(self) -> list[SharedArrays]:
         # Those that wait, the one in use, and the one that is being made.
@@ -190,7 +191,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         )
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
-        run = self.dataset._run
+        run = self.dataset.session.run
         if self._version != run.version:
             self._iterator = None  # persistent workers have the run as it was before
         self._version, sets = run.version, run.clock.sets
@@ -209,12 +210,13 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
     def _line(self) -> AbstractContextManager[None]:
         # Without workers the data set itself is iterated over here, and shows what it downloads.
-        data, far = self.dataset, self.dataset._source.remote and self.num_workers > 0
-        return data._watch.line(data._found_world(), far)
+        session = self.dataset.session
+        far = session.source.remote and self.num_workers > 0
+        return session.monitor.line(session.placement.rank(), far)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the training loop stands, but no random numbers: after the batch handed out last."""
-        run, world = self.dataset._run, self.dataset._world()
+        run, world = self.dataset.session.run, self.dataset.session.world
         if self._loop is None or self._loop[3] != run.clock.sets:
             return run.next_state(world)
         epoch, first, handed_out, _ = self._loop
@@ -234,4 +236,4 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Args:
             epoch: By the trainer's own count, from 0.
         """
-        self.dataset._run.begins(epoch, self.dataset._world())
+        self.dataset.session.run.begins(epoch, self.dataset.session.world)

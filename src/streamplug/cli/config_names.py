@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -12,9 +12,10 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index.hashes import new_hash
 from streamplug.interfaces import Callback
-from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import resolve
+from streamplug.session.open_stream import OpenStream
+from streamplug.transfer.observer import Observer
 from streamplug.write.columns import make_columns
 from streamplug.write.writer import format_of
 
@@ -26,11 +27,7 @@ class _AllChecked(Exception):
 class _Unopened(StreamingDataset):
     """A data set that checks its arguments as any other does, finds what they name, and reads nothing."""
 
-    def _open_streams(
-        self,
-        columns: Sequence[str] | None,  # noqa: ARG002
-        allow_unsafe: bool,  # noqa: ARG002
-    ) -> DatasetFingerprint:
+    def open_streams(self, observer: Observer) -> list[OpenStream]:  # noqa: ARG002
         for stream in self.streams:
             with _named(f"{stream.url}: validate_hash"):
                 if stream.validate_hash is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +9,7 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import StreamplugError
 
 if TYPE_CHECKING:
-    from streamplug.read import SampleReader
+    from streamplug.session.session import Session
     from streamplug.session.training_run import TrainingRun
     from streamplug.stream import Stream
     from streamplug.types import World
@@ -20,39 +19,31 @@ class DatasetRepr(SummaryRepr):
     """A data set that says what it is."""
 
     streams: Sequence[Stream]
-    _reader: SampleReader
-    _run: TrainingRun
-
-    @abstractmethod
-    def _world(self) -> World:
-        """Return where this rank stands; a group of replicas counts as one."""
-
-    @abstractmethod
-    def _found_world(self) -> World:
-        """Return where this rank stands."""
+    _session: Session
 
     def __repr__(self) -> str:
-        if "_run" not in self.__dict__:  # it is still being made
+        if "_session" not in self.__dict__:  # it is still being made
             return object.__repr__(self)
         first = self.streams[0].shown_url
         rest = f" and {len(self.streams) - 1} more" if len(self.streams) > 1 else ""
         return (
-            f"<{type(self).__name__} of {first!r}{rest}: {int(self._reader.starts[-1]):,} samples, "
-            f"{len(self._reader.starts) - 1:,} shards, batch_size={self._run.batch_size}>"
+            f"<{type(self).__name__} of {first!r}{rest}: {self._session.size:,} samples, "
+            f"{len(self._session.reader.starts) - 1:,} shards, batch_size={self._session.run.batch_size}>"
         )
 
-    def _summary(self) -> ObjectSummary:
+    def object_summary(self) -> ObjectSummary:
+        """Return the table of its sizes, order and streams."""
         name = type(self).__name__
-        if "_run" not in self.__dict__:
+        if "_session" not in self.__dict__:
             return ObjectSummary(name, [("state", "not made yet")])
         try:
-            order = _order(self._run, self._world())
-            world = _place(self._found_world(), self._world())
+            order = _order(self._session.run, self._session.world)
+            world = _place(self._session.placement.rank(), self._session.world)
         except StreamplugError as error:  # this world cannot be served
             order, world = [], f"{error}"
         facts = [
-            ("samples", f"{int(self._reader.starts[-1]):,}"),
-            ("shards", f"{len(self._reader.starts) - 1:,}"),
+            ("samples", f"{self._session.size:,}"),
+            ("shards", f"{len(self._session.reader.starts) - 1:,}"),
             *order,
             ("world", world),
         ]
@@ -61,7 +52,7 @@ class DatasetRepr(SummaryRepr):
         )
 
     def _parts(self) -> list[tuple[str, ...]]:
-        starts, shards = self._reader.starts, self._reader.stream_shards
+        starts, shards = self._session.reader.starts, self._session.reader.stream_shards
         return [
             (
                 stream.shown_url,
@@ -109,8 +100,9 @@ class LoaderRepr(SummaryRepr):
     def __repr__(self: _Loader) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
 
-    def _summary(self: _Loader) -> ObjectSummary:
-        of = self.dataset._summary()  # noqa: SLF001 - it is a ShownDataset
+    def object_summary(self: _Loader) -> ObjectSummary:
+        """Return the table of its options and its data set."""
+        of = self.dataset.object_summary()
         names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         own = [(name, f"{getattr(self, name, None)}") for name in names]
         facts = [*own, ("data set", of.name), *of.facts]

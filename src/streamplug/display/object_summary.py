@@ -47,12 +47,12 @@ class SummaryRepr(ABC):
     """Has a table of itself in notebooks, and on rich's consoles."""
 
     @abstractmethod
-    def _summary(self) -> ObjectSummary:
+    def object_summary(self) -> ObjectSummary:
         """Say what it is."""
 
     def _repr_html_(self) -> str:
         """Return the table that notebooks show."""
-        told = self._summary()
+        told = self.object_summary()
         facts = [
             element("tr", element("th", fact, scope="row", style=_LEFT), _cell(value))
             for fact, value in told.facts
@@ -71,7 +71,7 @@ class SummaryRepr(ABC):
         from rich.table import Table
         from rich.text import Text
 
-        told = self._summary()
+        told = self.object_summary()
         facts = Table(show_header=False, box=None, pad_edge=False)
         for pair in told.facts:
             facts.add_row(*map(Text, pair))
@@ -106,11 +106,13 @@ class StreamRepr(SummaryRepr):
 
         @property
         def _location(self) -> str: ...
-        def _directory(self) -> Path: ...
+        @property
+        def directory(self) -> Path:
+            """As `Stream` has it."""
 
     def __repr__(self) -> str:
         try:
-            return f"Stream({self.url!r}, local={str(self._directory())!r})"
+            return f"Stream({self.url!r}, local={str(self.directory)!r})"
         except StreamplugError:  # no plugin knows such a place
             return f"Stream({self.shown_url!r})"
 
@@ -142,7 +144,8 @@ class StreamRepr(SummaryRepr):
         limit = "" if self.cache_limit is None else f", at most {self.cache_limit}"
         return f"{cache[0]}{limit}"
 
-    def _summary(self) -> ObjectSummary:
+    def object_summary(self) -> ObjectSummary:
+        """Return the table of its options."""
         names = ("split", "format", "fetch", "validate_hash")
         given = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         facts = [("data set", self.shown_url), ("share", self.shown_share), *given]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,34 +11,30 @@ from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
 from streamplug.display.dataset_summary import DatasetRepr
 from streamplug.errors import ConfigError
-from streamplug.session.open_stream import OpenStream
 from streamplug.types import Int64
 
 
 class DatasetAttributes(DatasetRepr):
     """A data set whose options and sizes can be read, and whose shards can be fetched and evicted by hand."""
 
-    _opened: Sequence[OpenStream]
-    _replication: int
-
     # -- sizes --------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
         """Number of samples of all streams."""
-        return int(self._reader.starts[-1])
+        return self._session.size
 
     num_samples = size
 
     @property
     def epoch_size(self) -> int:
         """Number of samples of an epoch, over all ranks, before it is filled up to whole batches."""
-        return self._run.epoch_size
+        return self._session.run.epoch_size
 
     @property
     def num_shards(self) -> int:
         """Number of shards of all streams."""
-        return len(self._reader.starts) - 1
+        return len(self._session.reader.starts) - 1
 
     @property
     def num_streams(self) -> int:
@@ -49,80 +44,82 @@ class DatasetAttributes(DatasetRepr):
     @property
     def samples_per_shard(self) -> Int64:
         """Number of samples of each shard, shape ``[num_shards]``; worked out at each call."""
-        return np.diff(self._reader.starts)
+        return np.diff(self._session.reader.starts)
 
     @property
     def samples_per_stream(self) -> Int64:
         """Number of samples of each stream, shape ``[num_streams]``."""
-        starts = self._reader.starts
-        return np.diff([int(starts[shard]) for shard in self._reader.stream_shards])
+        starts = self._session.reader.starts
+        return np.diff([int(starts[shard]) for shard in self._session.reader.stream_shards])
 
     @property
     def shards_per_stream(self) -> Int64:
         """Number of shards of each stream, shape ``[num_streams]``."""
-        return np.array([end - begin for begin, end in pairwise(self._reader.stream_shards)])
+        return np.array(
+            [end - begin for begin, end in pairwise(self._session.reader.stream_shards)]
+        )
 
     # -- the order ----------------------------------------------------------------------
 
     @property
     def batch_size(self) -> int | None:
         """Samples per batch of one rank."""
-        return self._run.batch_size
+        return self._session.run.batch_size
 
     @property
     def shuffle(self) -> bool:
         """Whether samples are shuffled."""
-        return self._run.options.shuffle
+        return self._session.run.options.shuffle
 
     @property
     def shuffle_algo(self) -> str:
         """Name of the shuffle algorithm, also where it is not used."""
-        return self._run.options.shuffle_algo
+        return self._session.run.options.shuffle_algo
 
     @property
     def shuffle_seed(self) -> int:
         """Seed of the order."""
-        return self._run.options.shuffle_seed
+        return self._session.run.options.shuffle_seed
 
     @property
     def shuffle_block_size(self) -> int:
         """Over how many samples the shuffle mixes."""
-        return self._run.identity(self._world()).shuffle_block_size
+        return self._session.run.identity(self._session.world).shuffle_block_size
 
     @property
     def num_canonical_nodes(self) -> int:
         """Number of canonical nodes: as given, as a loaded state has it, or the default."""
-        return self._run.identity(self._world()).num_canonical_nodes
+        return self._session.run.identity(self._session.world).num_canonical_nodes
 
     @property
     def partition_algo(self) -> str:
         """How the order is dealt to ranks."""
-        return self._run.options.partition_algo
+        return self._session.run.options.partition_algo
 
     @property
     def batching_method(self) -> str:
         """What a batch is made of."""
-        return self._run.options.batching_method
+        return self._session.run.options.batching_method
 
     @property
     def sampling_method(self) -> str | None:
         """Whether what is taken of a stream changes with the epoch; None with a `curriculum`."""
-        return self._run.identity(self._world()).sampling_method
+        return self._session.run.identity(self._session.world).sampling_method
 
     @property
     def sampling_granularity(self) -> int | None:
         """How many samples of a shard are chosen at a time; None with a `curriculum`."""
-        return self._run.identity(self._world()).sampling_granularity
+        return self._session.run.identity(self._session.world).sampling_granularity
 
     @property
     def replication(self) -> int:
         """How many ranks in a row get the same samples."""
-        return self._replication
+        return self._session.placement.replication
 
     @property
     def next_epoch(self) -> int:
         """The epoch that the next iteration begins, or goes on with after a state was loaded."""
-        return self._run.clock.next()[0]
+        return self._session.run.clock.next()[0]
 
     # -- the cache ----------------------------------------------------------------------
 
@@ -163,11 +160,11 @@ class DatasetAttributes(DatasetRepr):
     def _store_of(self, shard_id: int) -> tuple[ShardStore, int]:
         """Return what keeps a shard, and the shard's number in its stream."""
         shard = whole_number("shard_id", shard_id, 0)
-        shards = self._reader.stream_shards
+        shards = self._session.reader.stream_shards
         if shard is None or shard >= shards[-1]:
             raise ConfigError(f"shard_id={shard_id!r:.60}: the data set has {shards[-1]} shards")
         stream = int(np.searchsorted(shards, shard, side="right")) - 1
-        store = self._opened[stream].store
+        store = self._session.streams[stream].store
         if not isinstance(store, ShardStore):
             raise ConfigError(
                 f"shard {shard} of {self.streams[stream]!r}: fetch='range' keeps no shards; use "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from streamplug.display.progress import FetchProgress, interactive
@@ -83,11 +82,6 @@ class Monitor:
         finally:
             if self._home == os.getpid():  # a fork has no such thread
                 progress.close()
-
-
-def with_worker(rank: World, worker: World) -> World:
-    """Return where a worker of a rank stands, which may be another of a group of ranks elsewhere."""
-    return replace(rank, workers_per_rank=worker.workers_per_rank, worker=worker.worker)
 
 
 def resolve_callbacks(given: Sequence[Callback | str]) -> list[Callback]:

@@ -89,7 +89,7 @@ def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Sam
     return Reader([stream.index.starts for stream in opened], shards)
 
 
-def contents_of(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
+def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
     """Describe some streams for states.
 
     Args:

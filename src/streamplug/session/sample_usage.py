@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.read import SampleReader
-from streamplug.session.training_run import TrainingRun
-from streamplug.types import World
+from streamplug.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +39,7 @@ class SampleUse:
 
 
 def explain(
-    run: TrainingRun,
-    reader: SampleReader,
-    world: World,
+    session: Session,
     *,
     epoch: int | None,
     step: int,
@@ -56,7 +52,8 @@ def explain(
     Raises:
         ConfigError: If the epoch has no such step, or the world no such rank.
     """
-    epoch = _epoch(run, epoch)
+    run, world = session.run, session.world
+    epoch = _epoch(session, epoch)
     plan = run.epoch(epoch, world)
     if not 0 <= step < plan.steps:
         raise ConfigError(f"step={step}: epoch {epoch} has the steps 0 to {plan.steps - 1}")
@@ -66,30 +63,29 @@ def explain(
     for each in range(world.ranks) if rank is None else [rank]:
         ids = plan.ids(replace(world, rank=each), run.batch, np.array([step]))[0]
         uses += [
-            SampleUse(epoch, step, each, place, sample, *reader.locate(sample))
+            SampleUse(epoch, step, each, place, sample, *session.reader.locate(sample))
             for place, sample in enumerate(ids.tolist())
             if sample >= 0
         ]
     return uses
 
 
-def where(
-    run: TrainingRun, reader: SampleReader, world: World, *, epoch: int | None, sample: int
-) -> Iterator[SampleUse]:
+def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:
     """Yield where a sample is handed out in an epoch, see `explain`, in the order of steps.
 
     Raises:
         ConfigError: If there is no such sample.
     """
-    size = int(reader.starts[-1])
+    size = session.size
     if not 0 <= sample < size:
         raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")
-    epoch = _epoch(run, epoch)
+    run, world = session.run, session.world
+    epoch = _epoch(session, epoch)
     for place in run.epoch(epoch, world).where(world, run.batch, sample):
         yield SampleUse(
-            epoch, place.step, place.rank, place.position, sample, *reader.locate(sample)
+            epoch, place.step, place.rank, place.position, sample, *session.reader.locate(sample)
         )
 
 
-def _epoch(run: TrainingRun, epoch: int | None) -> int:
-    return run.clock.current()[0] if epoch is None else epoch
+def _epoch(session: Session, epoch: int | None) -> int:
+    return session.current_epoch()[0] if epoch is None else epoch

@@ -113,10 +113,16 @@ class Counters:
     def _row(self, pid: int) -> int:
         if pid == self.home:
             return 0
-        import multiprocessing
+        return 1 + (process_number() or pid) % _PROCESSES
 
-        identity = multiprocessing.current_process()._identity  # noqa: SLF001
-        return 1 + (identity[-1] if identity else pid) % _PROCESSES
+
+def process_number() -> int | None:
+    """Return the number of this process among those that its parent started; None if nobody started it."""
+    import multiprocessing
+
+    # Processes may be renamed, and there is no public name for the number.
+    identity = vars(multiprocessing.current_process())["_identity"]
+    return int(identity[-1]) if identity else None
 
 
 def _whole(name: str, amount: float) -> int:

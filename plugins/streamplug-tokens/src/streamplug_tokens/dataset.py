@@ -65,7 +65,10 @@ class TokenDataset(StreamingDataset):
         """
         return cls(tokens=view_from_state(view), **kwargs)
 
-    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
+    def make_reader(
+        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
+    ) -> SampleReader:
+        """Return what reads rows of the documents of some streams."""
         view = self.tokens
         dtypes = [dtype_of(stream, view.column, view.dtype) for stream in opened]
         if len(set(dtypes)) > 1:
@@ -97,12 +100,11 @@ class TokenDataset(StreamingDataset):
         """
         if not 0 <= row < self.size:
             raise ConfigError(f"row={row}: there are the rows 0 to {self.size - 1}")
-        return cast(TokenReader, self._reader).pieces(row)
+        return cast(TokenReader, self.session.reader).pieces(row)
 
-    def _open_streams(
-        self, columns: Sequence[str] | None, allow_unsafe: bool
-    ) -> DatasetFingerprint:
-        documents = super()._open_streams(columns, allow_unsafe)
+    def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
+        """Return what tells these rows from others in states."""
+        documents = super().make_fingerprint(opened)
         rows = shards_digest(self._reader.starts)
         digest = xxh64(f"{documents.digest} {rows} {self.tokens!r}".encode()).hexdigest()
         view = asdict(self.tokens)

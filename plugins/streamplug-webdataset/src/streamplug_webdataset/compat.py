@@ -135,7 +135,7 @@ class WebDataset(Pipeline):
         super().__init__(wish)
         if select_files is not None or rename_files is not None:
             self._add(_files_stage(select_files, rename_files))
-            self._open(self._data.standing.place.ranks, self._data.size)
+            self._open(self._data.session.place.ranks, self._data.size)
 
 
 def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stage:

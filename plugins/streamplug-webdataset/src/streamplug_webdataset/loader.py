@@ -142,7 +142,7 @@ class WebLoader(Fluent):
                 tally.made += 1
                 yield output
         if tally.epoch is None:  # there was nothing left of it
-            tally.epoch, tally.first = self._pipeline.dataset.standing.current()
+            tally.epoch, tally.first = self._pipeline.dataset.session.current_epoch()
         tally.done = True
 
     def _outputs(self, tally: Tally, given: int) -> Iterator[Any]:
@@ -176,9 +176,9 @@ class WebLoader(Fluent):
         """Return where the training loop stands, as plain JSON values: after its last output."""
         tally, pipeline = self._tally, self._pipeline
         if tally is None or tally.epoch is None:
-            return self._loaded or pipeline.dataset.standing.next_state()
+            return self._loaded or pipeline.dataset.session.next_state()
         if tally.done:
-            return pipeline.dataset.standing.state_at(tally.epoch + 1, 0)
+            return pipeline.dataset.session.state_at(tally.epoch + 1, 0)
         now, before, ahead = tally.rest_mark
         state = pipeline.state_of(tally.epoch, tally.first, list(now), list(before), ahead)
         place = tally.place

@@ -59,7 +59,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         self._length = None
         self._open(World().ranks, 0)
         if wish.passes != 1:
-            self._open(self.dataset.standing.place.ranks, self.dataset.size)
+            self._open(self.dataset.session.place.ranks, self.dataset.size)
 
     @property
     def dataset(self) -> Source:
@@ -113,7 +113,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         made = copy.copy(self)
         for stage in stages:
             made._add(stage if isinstance(stage, Stage) else Own(stage))
-        made._open(self._data.standing.place.ranks, self._data.size)
+        made._open(self._data.session.place.ranks, self._data.size)
         return made
 
     def _add(self, stage: Stage) -> None:
@@ -143,7 +143,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
     def _wishing(self, **changes: Any) -> Pipeline:
         made = copy.copy(self)
         made._wish = replace(self._wish, **changes)
-        made._open(self._data.standing.place.ranks, self._data.size)
+        made._open(self._data.session.place.ranks, self._data.size)
         return made
 
     def with_batch_size(self, batch_size: int) -> Pipeline:
@@ -160,8 +160,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         return made
 
     def _known_length(self) -> int | None:
-        each, batch = self._samples_of_an_output(), self._data.standing.batch
-        if not each or self._data.standing.place.ranks > 1:
+        each, batch = self._samples_of_an_output(), self._data.session.batch
+        if not each or self._data.session.place.ranks > 1:
             return None if not each else len(self._data) // each
         total = self._wish.epoch or max(self._wish.passes, 0) * self._data.size
         if self._wish.epoch:
@@ -176,7 +176,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Yield this process's outputs of the next loop."""
         if not self._data.size and self._wish.empty:
             return
-        place = self._data.standing.place
+        place = self._data.session.place
         begin, self._parts = self._part(place), []
         tally = self._tally = Tally(begin)
         outputs: Iterator[Any] = self._data.samples(tally)
@@ -188,7 +188,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 tally.made += 1
                 yield output
         if tally.epoch is None:  # there was nothing left of it to be read
-            tally.epoch, tally.first = self._data.standing.begin()
+            tally.epoch, tally.first = self._data.session.begin_epoch()
         tally.done = True
         self._check_epoch(tally, begin, place)
 
@@ -214,7 +214,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         if self._wish.epoch is None or self._limit or begin != Place():
             return
         steps = range(tally.first + place.worker, self._wish.epoch, place.workers_per_rank)
-        one = self._data.standing.batch == (self._samples_of_an_output() or 0)
+        one = self._data.session.batch == (self._samples_of_an_output() or 0)
         if one and tally.made < len(steps):
             raise ConfigError(
                 f"with_epoch({self._wish.epoch}): map() left {len(steps) - tally.made} samples out; use "
@@ -244,9 +244,9 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                     "WebLoader.state_dict()"
                 ) from None
         if tally is None or tally.epoch is None:
-            return self._loaded or self._data.standing.next_state()
+            return self._loaded or self._data.session.next_state()
         if tally.done:
-            return self._data.standing.state_at(tally.epoch + 1, 0)
+            return self._data.session.state_at(tally.epoch + 1, 0)
         return self.state_of(tally.epoch, tally.first, [tally.place], [tally.place], 0)
 
     def state_of(
@@ -261,18 +261,18 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             before: Where each was when all had made as many outputs.
             given: How many have handed out one more.
         """
-        batch, workers = self._data.standing.batch, len(before)
+        batch, workers = self._data.session.batch, len(before)
         if now and all(place.plain and place.used % batch == 0 for place in now):
             done = [place.used // batch for place in now]
             whole, rest = divmod(sum(done), workers)
             if done == [whole + (worker < rest) for worker in range(workers)]:
-                return self._data.standing.state_at(epoch, first + sum(done))
+                return self._data.session.state_at(epoch, first + sum(done))
         least = min(place.used // batch for place in before)
         parts = [replace(place, used=place.used - least * batch) for place in before]
         return {
-            **self._data.standing.state_at(epoch, first + least * workers),
+            **self._data.session.state_at(epoch, first + least * workers),
             "stages": [stage.name for stage in self._stages],
-            "rank": [self._data.standing.place.rank, self._data.standing.place.ranks],
+            "rank": [self._data.session.place.rank, self._data.session.place.ranks],
             "parts": [part.saved() for part in parts],
             "given": given,
         }
@@ -291,7 +291,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
         parts = parts_of(saved)
-        rank = [self._data.standing.place.rank, self._data.standing.place.ranks]
+        rank = [self._data.session.place.rank, self._data.session.place.ranks]
         if parts and saved.get("rank") != rank:
             raise StateError(
                 f"the state is of rank {saved.get('rank')}, in the middle of its batches, and this is {rank}"

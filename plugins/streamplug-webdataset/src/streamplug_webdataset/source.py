@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from streamplug import Stream, StreamingDataset
-from streamplug.adapters.position import Position
 from streamplug.errors import EncodeError
 from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
@@ -110,11 +109,6 @@ class Source(StreamingDataset):
         )
         self._total, self._end = order.total, order.end
 
-    @property
-    def standing(self) -> Position:
-        """Tells where it stands."""
-        return Position(self)
-
     def samples(self, tally: Tally) -> Iterator[dict[str, Any]]:
         """Yield this process's samples of the next epoch that a tally has not counted.
 
@@ -123,7 +117,7 @@ class Source(StreamingDataset):
         skip, tally.used, stop = tally.used, 0, ENDLESS
         for sample in self:
             if tally.epoch is None:
-                tally.epoch, tally.first = self.standing.current()
+                tally.epoch, tally.first = self.session.current_epoch()
                 stop = self._own_samples(tally.first)
             if tally.used == stop and self._end is not None:
                 return
@@ -134,11 +128,11 @@ class Source(StreamingDataset):
                 tally.mark = tally.used
                 yield {name: v for name, v in sample.items() if v is not None}
         if tally.epoch is None:
-            tally.epoch, tally.first = self.standing.current()
+            tally.epoch, tally.first = self.session.current_epoch()
 
     def _own_samples(self, first: int) -> int:
         """Return how many samples this process has from a step on, without those that fill up a batch."""
-        place, batch = self.standing.place, self.standing.batch
+        place, batch = self.session.place, self.session.batch
         if place.ranks > 1 and self._end is None:
             return ENDLESS
         total = self._end or self._total or self.size

@@ -131,7 +131,7 @@ class StreamingDataset(streamplug.StreamingDataset):
 
     def _derive_weights(self, given: Sequence[Stream]) -> None:
         """Note in the streams, those here and those that were given, what is taken of them."""
-        identity = self._run.identity(self._world())
+        identity = self.session.run.identity(self.session.world)
         sizes, shares = identity.streams, identity.shares or [0.0] * len(identity.streams)
         for number, chosen in enumerate(identity.choose or ()):
             used = self.streams[number]
@@ -167,12 +167,12 @@ class StreamingDataset(streamplug.StreamingDataset):
     @property
     def shards(self) -> list[Shard]:
         """The shards of all streams; made at each call."""
-        return shards_of(list(self._opened), self._reader.row)
+        return shards_of(list(self.session.streams), self.session.reader.row)
 
     @property
     def length(self) -> int:
         """Number of samples that one rank sees in an epoch, those that fill it up left out."""
-        return -(-self.epoch_size // self._world().ranks)
+        return -(-self.epoch_size // self.session.world.ranks)
 
     @property
     def replication(self) -> int | None:  # type: ignore[override]  # None where none was given
@@ -193,7 +193,7 @@ class StreamingDataset(streamplug.StreamingDataset):
     @property
     def initial_physical_nodes(self) -> int | None:
         """On how many nodes the run began; None where no state was loaded."""
-        return self._run.initial_nodes
+        return self.session.run.initial_nodes
 
     @property
     def stream_per_shard(self) -> Int64:
@@ -231,7 +231,7 @@ class StreamingDataset(streamplug.StreamingDataset):
     @property
     def cache_usage(self) -> int:
         """Bytes of the indexes and shards that are on this machine; looked up at each call."""
-        indexes = [stream._directory() / "index.json" for stream in self.streams]
+        indexes = [stream.directory / "index.json" for stream in self.streams]
         files = [status for shard in self.shards for status in shard.present()]
         return sum(path.stat().st_size for path in indexes if path.is_file()) + sum(
             status.st_size for status in files
@@ -276,7 +276,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         Returns:
             Samples of each shard that is taken, or part of one, and their numbers, one shard after another.
         """
-        selection = select(self._run, epoch, stream_id)
+        selection = select(self.session.run, epoch, stream_id)
         return np.diff(selection.starts), selection.samples(np.arange(selection.size))
 
 

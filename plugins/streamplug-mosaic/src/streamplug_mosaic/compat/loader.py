@@ -77,7 +77,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             return super().state_dict()
         if not isinstance(self.dataset, streamplug.StreamingDataset):
             return None
-        ranks = self.dataset._world().ranks  # those that get the same samples count once
+        ranks = self.dataset.session.world.ranks  # those that get the same samples count once
         return self.dataset.state_dict(self.num_samples_yielded * ranks, from_beginning=False)
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:

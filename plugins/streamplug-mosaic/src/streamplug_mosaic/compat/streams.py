@@ -78,7 +78,7 @@ class Stream(streamplug.Stream):
         Raises:
             FileNotFoundError: If it is not there.
         """
-        return (self._directory() / "index.json").stat().st_size
+        return (self.directory / "index.json").stat().st_size
 
     def complete(self, used: streamplug.Stream, **weights: float) -> None:
         """Note what a data set has made of this stream.
@@ -108,7 +108,7 @@ def shards_of(opened: list[OpenStream], read: Any) -> list[Shard]:
     """
     shards, first = [], 0
     for stream in opened:
-        directory = stream.stream._directory()
+        directory = stream.stream.directory
         for number in range(len(stream.index)):
             shard = Shard(stream, number, first, read, directory)
             shards.append(shard)

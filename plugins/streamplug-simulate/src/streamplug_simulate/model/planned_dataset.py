@@ -12,13 +12,14 @@ from streamplug.cache.limit import limit_bytes
 from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.plan import DatasetFingerprint, Epoch
+from streamplug.plan import Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import SampleReader
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.session.sample_source import Block, SampleSource, plan_blocks
 from streamplug.session.training_run import TrainingRun
 from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import Limits
 from streamplug.transfer.range_reader import RangeStore
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -49,9 +50,8 @@ class Planned(StreamingDataset):
         quiet = {"callbacks": (), "progress_bar": False, "allow_unsafe_types": True}
         super().__init__(**{**kwargs, **quiet, "world": World()})
 
-    def _open_streams(
-        self, columns: Sequence[str] | None, allow_unsafe: bool
-    ) -> DatasetFingerprint:
+    def open_streams(self, observer: Observer) -> list[OpenStream]:
+        """Open the streams as if all of them were remote."""
         places, limits = [], []
         for stream in self.streams:
             if stream.fetch == "range":
@@ -67,9 +67,12 @@ class Planned(StreamingDataset):
         self._keeps = [bool(stream.keep_zip) for stream in self.streams]
         self.near = any(_is_near(stream) for stream in self.streams)
         self.streams = [_far(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
-        return super()._open_streams(columns, allow_unsafe)
+        return super().open_streams(observer)
 
-    def _read(self, opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
+    def make_reader(
+        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
+    ) -> SampleReader:
+        """Return what reads the samples, and note the sizes of the shards."""
         if any(isinstance(each.store, RangeStore) for each in opened):
             raise ConfigError(
                 "shards that are read by ranges are not kept: there is nothing to simulate"
@@ -89,7 +92,7 @@ class Planned(StreamingDataset):
     @property
     def starts(self) -> Int64:
         """First sample id of each shard, and the total, shape ``[shards + 1]``."""
-        return self._reader.starts
+        return self.session.reader.starts
 
     def assumed(self, **told: Any) -> Assumed:
         """Return what is assumed of a run: what is told, or else what the config says.
@@ -134,7 +137,7 @@ class Planned(StreamingDataset):
             PluginError: If there is no such shuffle.
         """
         shuffle = {} if assumed.shuffle is None else {"shuffle_algo": assumed.shuffle}
-        return self._run.asked(
+        return self.session.run.asked(
             assumed.batch_size,
             shuffle=assumed.shuffle is not None,
             **shuffle,
@@ -149,7 +152,7 @@ class Planned(StreamingDataset):
 
     def world_of(self, place: World) -> World:
         """Return the world that the plan of a process is for: a group of replicas counts as one rank."""
-        return self._grouped(place)
+        return self.session.placement.merge_replicas(place)
 
     def source_of(self, assumed: Assumed) -> SampleSource:
         """Return what the blocks of a run are read from."""
@@ -159,8 +162,12 @@ class Planned(StreamingDataset):
                 "raise it"
             )
         # Of a reader, only what it says of needs is asked.
-        reader = cast(SampleReader, Weighed(self._reader, self.shards.raw, assumed.cache_limit))
-        return replace(self._source, reader=reader, remote=True, predownload=assumed.predownload)
+        reader = cast(
+            SampleReader, Weighed(self.session.reader, self.shards.raw, assumed.cache_limit)
+        )
+        return replace(
+            self.session.source, reader=reader, remote=True, predownload=assumed.predownload
+        )
 
 
 class Weighed:

@@ -1,0 +1,61 @@
+"""Where a process stands among the nodes, ranks and workers that read a data set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streamplug.config import detect_world
+from streamplug.session.epoch_counter import WorkerLoop
+from streamplug.types import World
+
+
+class Placement:
+    """Finds out where this process stands, at each call.
+
+    Args:
+        given: The rank's place as the user gives it; None takes it from the launcher.
+        replication: Size of the groups of consecutive ranks that read the same samples.
+        keep_nodes: Whether groups of ranks keep the number of nodes, see `World.replicated`.
+    """
+
+    def __init__(self, given: World | None, replication: int, *, keep_nodes: bool) -> None:
+        self.given, self.replication, self._keep_nodes = given, replication, keep_nodes
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker belongs to this rank, whose place it may not be able to find out by itself.
+        return {**self.__dict__, "given": self.rank()}
+
+    def detect_rank(self) -> World:
+        """Return this rank's place according to its launcher."""
+        return detect_world()
+
+    def worker_loop(self) -> WorkerLoop:
+        """Return the loader loop that this process is a worker of."""
+        return WorkerLoop()
+
+    def rank(self) -> World:
+        """Return this rank's place, without its workers."""
+        return self.given or self.detect_rank()
+
+    def merge_replicas(self, world: World) -> World:
+        """Return a place in the world where each group of replicas counts as one rank."""
+        return world.replicated(self.replication, keep_nodes=self._keep_nodes)
+
+    def plan_rank(self) -> World:
+        """Return the place that the order is planned for: a group of replicas counts as one rank."""
+        return self.merge_replicas(self.rank())
+
+    def plan_worker(self) -> World:
+        """Return `plan_rank` with this process's place among the rank's workers."""
+        return self._with_worker(self.plan_rank())
+
+    def worker(self) -> World:
+        """Return `rank` with this process's place among the rank's workers."""
+        return self._with_worker(self.rank())
+
+    def _with_worker(self, rank: World) -> World:
+        loop = self.worker_loop()
+        if not loop.ticket:
+            return rank
+        return replace(rank, workers_per_rank=loop.workers, worker=loop.worker)
