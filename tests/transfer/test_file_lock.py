@@ -6,13 +6,22 @@ import multiprocessing
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from streamplug.cache.quota import Room
 from streamplug.errors import StorageError
 from streamplug.transfer import file_lock as locks
-from streamplug.transfer.file_lock import cache_lock, file_lock, lock_if_free, slot_of, slot_path
+from streamplug.transfer.file_lock import (
+    cache_lock,
+    file_lock,
+    lock_if_free,
+    make_sibling_state,
+    slot_of,
+    slot_path,
+    state_directory,
+)
 
 
 def test_threads_take_turns(tmp_path):
@@ -110,3 +119,23 @@ def test_what_else_the_system_refuses_is_raised(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="Input/output"), lock_if_free(tmp_path / "lock"):
         pass
     assert locks._open == set()
+
+
+def test_the_state_of_a_cache_is_in_it_or_beside_it(tmp_path, monkeypatch):
+    new, used = tmp_path / "deep" / "new", tmp_path / "used"
+    (used / ".streamplug").mkdir(parents=True)
+    for cache in (new, used):
+        assert state_directory(cache) == cache / ".streamplug"
+        make_sibling_state(cache)
+        make_sibling_state(cache)
+    assert state_directory(new) == tmp_path / "deep" / ".new.streamplug"
+    assert state_directory(used) == used / ".streamplug"
+    monkeypatch.chdir(tmp_path)
+    make_sibling_state(Path())
+    assert state_directory(Path()) == Path(".streamplug")
+
+
+def test_the_state_is_in_the_cache_where_there_is_no_place_beside_it(tmp_path):
+    (tmp_path / "file").touch()
+    make_sibling_state(tmp_path / "file" / "cache")
+    assert state_directory(tmp_path / "file" / "cache").parent.name == "cache"

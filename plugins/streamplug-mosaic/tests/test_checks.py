@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from streamplug.errors import EncodeTypeError, InvalidIndexError, NotFound
+from streamplug import StreamingDataset
+from streamplug.errors import CacheConflictError, EncodeTypeError, InvalidIndexError, NotFound
 
 
 @pytest.fixture
@@ -122,3 +124,32 @@ def test_values_are_checked_before_they_are_encoded(streaming):
         mds_encode("ndarray", np.array([]))
     with pytest.raises(ValueError, match="a scalar with NDArray encoding"):
         mds_encode("ndarray", np.array(1))
+
+
+def test_a_cache_has_only_shards_and_their_index(streaming, sharded, tmp_path):
+    cache = tmp_path / "cache"
+    settings = {"remote": sharded, "local": str(cache), "batch_size": 1}
+    files = {path.name for path in Path(sharded).iterdir()}
+    for _ in range(2):
+        assert len(list(streaming.StreamingDataset(**settings))) == 40
+        assert {path.name for path in cache.iterdir()} == files
+    assert (tmp_path / ".cache.streamplug" / "origin.json").exists()
+
+
+def test_a_cache_that_was_removed_can_be_that_of_another_data_set(
+    streaming, sharded, place, tmp_path
+):
+    cache = tmp_path / "cache"
+    assert len(streaming.StreamingDataset(remote=sharded, local=str(cache), batch_size=1)) == 40
+    with pytest.raises(CacheConflictError, match="is the cache of"):
+        streaming.StreamingDataset(remote=place, local=str(cache), batch_size=1)
+    shutil.rmtree(cache)
+    assert len(streaming.StreamingDataset(remote=place, local=str(cache), batch_size=1)) == 20
+
+
+def test_a_cache_that_streamplug_made_keeps_its_state_within(streaming, place, tmp_path):
+    cache = tmp_path / "cache"
+    assert len(StreamingDataset(remote=place, local=str(cache))) == 20
+    assert len(streaming.StreamingDataset(remote=place, local=str(cache), batch_size=1)) == 20
+    assert (cache / ".streamplug").is_dir()
+    assert not (tmp_path / ".cache.streamplug").exists()

@@ -12,7 +12,7 @@ from streamplug.cache.staging import arriving
 from streamplug.errors import CacheConflictError
 from streamplug.index import INDEX_NAME, digest_index
 from streamplug.transfer.disk_errors import local_errors
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock
+from streamplug.transfer.file_lock import cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
 
@@ -77,7 +77,8 @@ def in_use(directory: Path, url: str, digest: str | None) -> bool:
     """
     advice = "pass another local=, or remove the directory"
     mark = _mark(directory)
-    marked = mark.exists()
+    # Whoever removes a cache may leave the state beside it.
+    marked = mark.exists() and directory.is_dir() and any(directory.iterdir())
     if marked:
         try:
             said: dict[str, Any] = json.loads(mark.read_bytes())
@@ -98,4 +99,4 @@ def in_use(directory: Path, url: str, digest: str | None) -> bool:
 
 
 def _mark(directory: Path) -> Path:
-    return directory / STATE_DIR / "origin.json"
+    return state_directory(directory) / "origin.json"

@@ -28,7 +28,7 @@ from streamplug.cache.staging import promised, renewed, sweep
 from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
 from streamplug.plugin_kit.disk import FULL
-from streamplug.transfer.file_lock import LONGEST_PAUSE, STATE_DIR, file_lock
+from streamplug.transfer.file_lock import LONGEST_PAUSE, file_lock, state_directory
 from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
@@ -53,8 +53,8 @@ class Room:
         """Look after `root`; `limit` is in bytes, or None for no limit."""
         self.root = root
         self.limit = limit
-        self._files = root / STATE_DIR / "files"
-        self._used = root / STATE_DIR / "used"
+        self._files = state_directory(root) / "files"
+        self._used = state_directory(root) / "used"
 
     @contextmanager
     def reserved(self, name: str, size: int) -> Iterator[Admit]:
@@ -137,7 +137,7 @@ class Room:
             check()
         try:
             with file_lock(
-                self.root / STATE_DIR / "lock.room",
+                state_directory(self.root) / "lock.room",
                 "to make room",
                 required=self.limit is not None,
                 pause=_PAUSE,

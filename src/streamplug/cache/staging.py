@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.transfer.file_lock import STATE_DIR, lock_if_free, slot_of, slot_path
+from streamplug.transfer.file_lock import lock_if_free, slot_of, slot_path, state_directory
 
 _FOLDER = "tmp"
 
@@ -43,7 +43,7 @@ def promised(directory: Path, name: str, size: int) -> Path:
 
 
 def _path(directory: Path, name: str, size: int) -> Path:
-    folder = directory / STATE_DIR / _FOLDER
+    folder = state_directory(directory) / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{slot_of(name):03d}-{size}-{token_hex(8)}"
 
@@ -68,7 +68,7 @@ def arriving(directory: Path, name: str, target: Path) -> Iterator[Path]:
 def sweep(directory: Path) -> int:
     """Remove the temporary files of dead processes; return how many bytes live ones set aside."""
     slots: dict[int, list[tuple[Path, int]]] = {}
-    folder = directory / STATE_DIR / _FOLDER
+    folder = state_directory(directory) / _FOLDER
     try:
         paths = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):

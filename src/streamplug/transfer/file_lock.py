@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xxhash import xxh64
@@ -35,9 +35,40 @@ def slot_of(name: str) -> int:
     return xxh64(name.encode()).intdigest() % _LOCKS
 
 
+def state_directory(cache: Path) -> Path:
+    """Return the directory of what streamplug keeps about a cache.
+
+    It is a sibling of the cache if `make_sibling_state` made one, else it is in the cache.
+    """
+    sibling = _sibling_state(cache)
+    return sibling if sibling.is_dir() else cache / STATE_DIR
+
+
+def make_sibling_state(cache: Path) -> None:
+    """Have nothing but shards and their index in a cache: what is kept about it goes beside it.
+
+    A cache that has been used stays as it is. So does one that is a file system of its own, or whose parent
+    cannot be written to: files are renamed from the state directory into the cache.
+
+    Args:
+        cache: The cache, which need not exist.
+    """
+    with suppress(OSError):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not (cache / STATE_DIR).exists()
+        if is_new and (not cache.exists() or cache.stat().st_dev == cache.parent.stat().st_dev):
+            _sibling_state(cache).mkdir(parents=True, exist_ok=True)
+
+
+def _sibling_state(cache: Path) -> Path:
+    if cache.name in {"", ".."}:  # "." and "..", whose siblings are not beside them by name
+        return cache / STATE_DIR
+    return cache.with_name(f".{cache.name}{STATE_DIR}")
+
+
 def slot_path(directory: Path, slot: int) -> Path:
     """Return the path of one of the lock files of a directory."""
-    return directory / STATE_DIR / f"lock.{slot:03d}"
+    return state_directory(directory) / f"lock.{slot:03d}"
 
 
 @contextmanager

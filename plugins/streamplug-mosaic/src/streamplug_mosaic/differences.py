@@ -141,11 +141,6 @@ ALWAYS = (
         "`sample_id`; give it by position",
     ),
     Difference(
-        "Files in `local`",
-        "Shards and the index",
-        "Also `.streamplug`, which says what is in use",
-    ),
-    Difference(
         "A shard that is deleted from `local` while a data set reads it",
         "Is downloaded again",
         "Is read on as it was opened; `evict_shard` has it downloaded again",
@@ -223,6 +218,11 @@ BY_DEFAULT = (
         "`partition_algo`",
         '`"relaxed"`: what is repeated at the end of an epoch depends on the world',
         '`"elastic"`: the same on all worlds',
+    ),
+    Difference(
+        "Files in `local`",
+        "Shards and the index",
+        "Also `.streamplug`, with locks; the alias has it beside, as `.NAME.streamplug`",
     ),
     Difference("No `batch_size`", "An error", "Taken"),
     Difference(

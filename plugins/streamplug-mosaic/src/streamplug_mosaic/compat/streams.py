@@ -9,6 +9,7 @@ from typing import Any
 import streamplug
 from streamplug.plan import Weight
 from streamplug.session.open_stream import OpenStream, read_all
+from streamplug.transfer.file_lock import make_sibling_state
 from streamplug.transfer.observer import Observer
 from streamplug_mosaic.compat.checks import EmptyStreamError, index_errors
 from streamplug_mosaic.compat.shards import Shard
@@ -52,6 +53,10 @@ class Stream(streamplug.Stream):
         Raises:
             StreamplugError: As there, or if it has no samples.
         """
+        cache = self.cache
+        if self.local is not None and cache is not None:
+            for directory in {cache[0], cache[0] / (self.split or "")}:
+                make_sibling_state(directory)
         with index_errors(self.url, is_local=self.remote is None):
             opened = super().open(observer)
             if not sum(opened.index.shard(number).samples for number in range(len(opened.index))):
