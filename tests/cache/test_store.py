@@ -42,9 +42,6 @@ class Plain(Format):
     def open(self, shard, files, columns):
         raise NotImplementedError
 
-    def writer(self, columns, settings):
-        raise NotImplementedError
-
 
 class TwoFiles(Plain):
     roles = ("data", "meta")

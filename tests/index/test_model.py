@@ -17,9 +17,6 @@ class TwoFiles(Format):
     def open(self, shard, files, columns):
         raise NotImplementedError
 
-    def writer(self, columns, settings):
-        raise NotImplementedError
-
 
 def table(*names: str) -> FileTable:
     return FileTable(names, np.full(len(names), 5, np.int64), [{}] * len(names))

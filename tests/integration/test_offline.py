@@ -30,7 +30,7 @@ from streamplug.errors import (
     Transient,
     UnknownNameError,
 )
-from streamplug.interfaces import Column, Format, ScanResult, ShardReader
+from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.transfer import probe
@@ -281,7 +281,7 @@ def test_samples_by_range_need_the_remote(places, remote):
 # -- sets without an index -----------------------------------------------------------------
 
 
-class Bytes(Format):
+class Bytes(ScannableFormat):
     """Every byte of a file is a sample."""
 
     suffix = "raw"
@@ -294,9 +294,6 @@ class Bytes(Format):
 
     def open(self, shard, files, columns):
         return Reader(files["data"])
-
-    def writer(self, columns, settings):
-        raise NotImplementedError
 
 
 class Reader(ShardReader):

@@ -11,12 +11,13 @@ from streamplug_testing.http import serving
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.interfaces import IndexImportFormat
 from streamplug.plugin import register
 
 COUNT = 20
 
 
-class Listed(MDS):
+class Listed(MDS, IndexImportFormat):
     """Shards of MDS with an index that names them, and little else."""
 
     def import_index(self, index, files):

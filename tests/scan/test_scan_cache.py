@@ -8,13 +8,13 @@ import pytest
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import CorruptShardError, InvalidIndexError
-from streamplug.interfaces import Column, Format, ScanResult, ShardReader
+from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
 from streamplug.plugin.registry import unregister
 from streamplug.scan import scan_cache as derived
 from streamplug.scan import scanner as scanning
 
 
-class Bytes(Format):
+class Bytes(ScannableFormat):
     """Every byte of a file is a sample."""
 
     suffix = "raw"
@@ -34,9 +34,6 @@ class Bytes(Format):
     def open(self, shard, files, columns):
         assert int(bytes(files["count"])) == shard.samples
         return Reader(files["data"])
-
-    def writer(self, columns, settings):
-        raise NotImplementedError
 
 
 class Reader(ShardReader):

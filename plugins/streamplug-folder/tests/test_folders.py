@@ -171,7 +171,7 @@ def test_classes_without_images_are_refused(tree):
 def test_what_has_no_meaning_is_refused(tree):
     with pytest.raises(ConfigError, match="expected folder, folder:classes, folder:images"):
         opened(tree, "folder:jpg")
-    with pytest.raises(ConfigError, match="a folder is read as it is"):
+    with pytest.raises(ConfigError, match="format folder can only be read"):
         Writer(out=tree / "out", format="folder", columns={"data": "bytes"})
     assert not (tree / "out").exists()
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.http import serving
 
-from streamplug import MDSWriter, Stream, StreamingDataset, World
+from streamplug import MDSWriter, Stream, StreamingDataset, World, Writer
 from streamplug.errors import (
     ConfigError,
     CorruptShardError,
@@ -255,9 +255,10 @@ def test_without_its_index_a_set_is_not_read(numbers):
         opened(numbers)
 
 
-def test_writing_is_refused():
-    with pytest.raises(ConfigError, match="not written"):
-        make("format", "litdata").writer((), None)
+def test_writing_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="format litdata can only be read"):
+        Writer(out=tmp_path / "set", format="litdata", columns={"n": "int"})
+    assert not (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize(

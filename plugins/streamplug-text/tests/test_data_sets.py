@@ -236,7 +236,7 @@ def test_the_general_writer_takes_them_by_name(tmp_path):
         ("xsv:\n", "one has the other in it"),
         ("csv:;", "expected COLUMN=TYPE"),
         ("csv:n=int", "give columns= instead"),
-        ("plain-csv", "with CSVWriter"),
+        ("plain-csv", "plain-csv can only be read"),
         ("json:x", "takes no argument"),
     ],
 )

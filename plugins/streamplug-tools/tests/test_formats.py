@@ -175,6 +175,6 @@ def test_files_that_are_only_read_become_another_format(tmp_path):
     pytest.importorskip("streamplug_text")
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
     source = Stream(remote=str(tmp_path / "a.jsonl"), format="jsonl")
-    with pytest.raises(ConfigError, match=r"read as they are.*--format\), such as mds$"):
+    with pytest.raises(ConfigError, match=r"can only be read.*format=, such as mds$"):
         convert(source, Output(tmp_path / "out"))
     assert convert(source, Output(tmp_path / "out", format="mds")).samples == 1

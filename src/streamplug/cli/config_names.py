@@ -16,8 +16,7 @@ from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import resolve
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
-from streamplug.write.columns import make_columns
-from streamplug.write.writer import format_of
+from streamplug.write.columns import format_of, make_columns
 
 
 class _AllChecked(Exception):

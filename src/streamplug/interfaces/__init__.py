@@ -17,7 +17,15 @@ from streamplug.interfaces.callback import (
 from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Decoder, Encoding
 from streamplug.interfaces.engine import Engine
-from streamplug.interfaces.format import ColumnarRows, EncodedRows, Format, RowPiece, ShardWriter
+from streamplug.interfaces.format import (
+    FileListFormat,
+    Format,
+    IndexImportFormat,
+    MultiFileFormat,
+    RangeReadableFormat,
+    ScannableFormat,
+    WritableFormat,
+)
 from streamplug.interfaces.scan import (
     DatasetFiles,
     FileListEntry,
@@ -27,6 +35,7 @@ from streamplug.interfaces.scan import (
 )
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
+from streamplug.interfaces.shard_writer import ColumnarRows, EncodedRows, RowPiece, ShardWriter
 from streamplug.interfaces.shuffle import ArrayOrder, Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 from streamplug.interfaces.vector_column import VectorColumn
@@ -47,15 +56,20 @@ __all__ = [
     "EpochStarted",
     "Event",
     "FileListEntry",
+    "FileListFormat",
     "FileSelection",
     "Format",
+    "IndexImportFormat",
+    "MultiFileFormat",
     "MultiShardReader",
     "Order",
+    "RangeReadableFormat",
     "RangesRead",
     "RequestRetried",
     "RowPiece",
     "ScanResult",
     "ScanSource",
+    "ScannableFormat",
     "ShardDownloaded",
     "ShardEvicted",
     "ShardFile",
@@ -69,5 +83,6 @@ __all__ = [
     "Stats",
     "Storage",
     "VectorColumn",
+    "WritableFormat",
     "WriteSettings",
 ]

@@ -1,10 +1,10 @@
-"""Format: how the samples of a shard lie in its files."""
+"""Format: how the samples of a shard lie in its files, and the roles that a format may add to reading."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces.encoding import Encoding
@@ -17,137 +17,51 @@ from streamplug.interfaces.scan import (
 )
 from streamplug.interfaces.shard import Column, ShardInfo, WriteSettings
 from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
-from streamplug.types import Buffer, Bytes1D, Int64
-
-RowPiece: TypeAlias = Any
-"""A part of the rows that a writer collects: bytes; in a format that stores by column, what it likes."""
-
-EncodedRows: TypeAlias = "Buffer | list[Sequence[RowPiece]] | ColumnarRows"
-"""Stored rows, which nobody may change later: back to back in a buffer, each in pieces, or by column."""
-
-
-class ColumnarRows(Protocol):
-    """Rows by column, such as a table of Arrow: a slice of them is a piece."""
-
-    def __getitem__(self, rows: slice, /) -> RowPiece:
-        """Return some of the rows."""
-
-
-class ShardWriter(ABC):
-    """Lays out the samples of one data set, one shard at a time, as bytes.
-
-    Samples become rows, which are collected until a shard is full. A format that stores values by column can
-    have rows that are no bytes: what `encode` and `encode_batch` give, it gets back in `pack` and `assemble`.
-
-    Attributes:
-        base_size: Bytes that each shard has besides its rows, as counted against the size limit.
-        row_overhead: The same for each row.
-        max_size: Bytes that a shard's file can address; None without a bound.
-    """
-
-    base_size: int
-    row_overhead: int
-    max_size: int | None = None
-
-    @abstractmethod
-    def encode(self, sample: Mapping[str, Any]) -> RowPiece:
-        """Return the stored row of a sample, in one piece.
-
-        Raises:
-            EncodeError: If columns are missing or unknown, or a value cannot be stored; the message
-                names the column, what it takes, and what it got.
-        """
-
-    def encode_pieces(self, sample: Mapping[str, Any]) -> tuple[Sequence[RowPiece], int]:
-        """Return the same in pieces, which nobody may change later, and its size.
-
-        So that large values need not be copied to one place. The default has a single piece.
-
-        Raises:
-            EncodeError: As for `encode`.
-        """
-        row = self.encode(sample)
-        return (row,), len(row)
-
-    @abstractmethod
-    def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
-        """Return the stored rows of many samples, and the size of each row.
-
-        Raises:
-            EncodeError: As for `encode`, or if the columns differ in length.
-        """
-
-    def pack(self, pieces: Sequence[RowPiece]) -> Sequence[RowPiece]:
-        """Return some rows in fewer pieces, or in pieces that take less room; the default leaves them.
-
-        All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of
-        batches.
-        """
-        return pieces
-
-    @abstractmethod
-    def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
-        """Return the content of a shard's files by role, as buffers to be written one by one.
-
-        Args:
-            parts: The rows back to back, in any number of pieces, as `pack` gave them.
-            sizes: Bytes of each row, shape ``[samples]``.
-        """
-
-    @abstractmethod
-    def entry(self) -> dict[str, Any]:
-        """Return the keys that this format adds to a shard's entry in the index."""
+from streamplug.interfaces.shard_writer import ShardWriter
+from streamplug.types import Bytes1D, Int64
 
 
 class Format(ABC):
-    """A layout of shards: reads their entries in the index, opens them, and writes them.
+    """A layout of shards: reads their entries in the index, and opens them.
+
+    A format that can do more than read whole shards is one of the subclasses below as well, such as
+    ``class MyFormat(WritableFormat, RangeReadableFormat)``. An instance pickles.
 
     Attributes:
         api_version: Version of this interface that a subclass was written for.
         suffix: Ending of a raw data file's name, without a dot.
         roles: The files of a shard. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
-        head_role: Which of them `header_range` is of; the samples lie in ``"data"`` in any case.
-        encodings: The encodings that its columns can have, by spec, where they are none of those that are
-            registered; empty for a format that takes these.
-        key: Name of the column that every data set of this format has, a ``str`` that differs from sample
-            to sample; None if it needs none.
-        bundles: Whether each sample is a file of its own; see `select_files`.
-        takes_arrow: Whether its writer takes arrays of Arrow as the columns of a batch.
+        encodings: The only encodings that its columns can have, by spec; empty for a format that takes those
+            that are registered.
+        key: Name of the column that every data set of this format has, a unique ``str``; None if it needs
+            none.
     """
 
     api_version: ClassVar[int] = 1
     suffix: ClassVar[str]
     roles: ClassVar[tuple[str, ...]] = ("data",)
-    header_role: ClassVar[str] = "data"
     encodings: ClassVar[Mapping[str, Encoding]] = {}
     key: ClassVar[str | None] = None
-    bundles: ClassVar[bool] = False
-    takes_arrow: ClassVar[bool] = False
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
-        """Make the format; the default takes nothing after its name.
+        """Make the format for what follows its name after a colon; the default takes no argument.
 
         Raises:
-            ConfigError: If the argument has no meaning here.
+            ConfigError: If the argument is invalid.
         """
         if argument is not None:
             raise ConfigError(f"format {cls.__name__} takes no argument, got {argument!r}")
         return cls()
 
-    @classmethod
-    def file_suffixes(cls) -> tuple[str, ...]:
-        """Return how names of files without an index may end, raw and without a dot: by default `suffix`."""
-        return (cls.suffix,)
-
     @abstractmethod
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
     ) -> tuple[Column, ...]:
-        """Return the columns that a shard's entry in the index announces.
+        """Return the columns of a shard.
 
         Args:
-            entry: The entry, as parsed from JSON; nothing in it has been checked yet.
+            entry: The shard's entry in the index, as parsed from JSON and not yet checked.
             make_encoding: Makes the encoding of (column name, spec); its errors need no handling.
 
         Raises:
@@ -155,10 +69,10 @@ class Format(ABC):
         """
 
     def check(self, samples: int, role: str, size: int) -> None:  # noqa: B027 - optional
-        """Check that so many samples can lie in a raw file of `size` bytes; the default is content.
+        """Check that a raw file of `size` bytes can hold so many samples; the default accepts any.
 
         Raises:
-            InvalidIndexError: If they cannot.
+            InvalidIndexError: If it cannot.
         """
 
     @abstractmethod
@@ -169,7 +83,7 @@ class Format(ABC):
 
         Args:
             shard: What the index says of it.
-            files: Content of its raw files by role; mapped, read only.
+            files: Content of its raw files by role; memory-mapped, read only.
             columns: All of its columns, as `columns` returned them.
 
         Raises:
@@ -177,46 +91,53 @@ class Format(ABC):
         """
 
     def multi_shard_reader(self, columns: Sequence[Column]) -> MultiShardReader | None:
-        """Return what reads samples of many shards at once, which is faster where shards are many.
-
-        The default is None: they are read shard by shard.
+        """Return a reader of samples of many shards at once; None to read them shard by shard.
 
         Args:
             columns: All columns of the shards, as `columns` returned them.
         """
         return None
 
+
+class WritableFormat(Format):
+    """A format that shards can be written in.
+
+    Attributes:
+        takes_arrow: Whether its writer takes Arrow arrays as the columns of a batch.
+    """
+
+    takes_arrow: ClassVar[bool] = False
+
+    @abstractmethod
+    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
+        """Return a writer of shards with these columns."""
+
+    def infer_encoding(self, values: Any) -> str | None:
+        """Return the spec that suits the values of a column; None to infer it from their Python types."""
+        return None
+
+
+class RangeReadableFormat(Format):
+    """A format whose samples can be fetched one by one, each a contiguous part of the file ``data``.
+
+    Attributes:
+        header_role: The file that `header_range` is a part of.
+    """
+
+    header_role: ClassVar[str] = "data"
+
+    @abstractmethod
     def header_range(self, shard: ShardInfo) -> tuple[int, int] | None:
-        """Return which bytes of a shard's raw file of `header_role` say where its samples lie.
+        """Return the bytes ``(start, stop)`` of the file `header_role` that tell where samples lie.
 
-        A format that can tell, and whose samples lie each in one piece of the data file, can be read
-        without fetching whole files. The default is None: it cannot.
+        None if this shard can be read only as a whole.
         """
-        return None
 
-    def estimate_ranges(
-        self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]
-    ) -> Int64 | None:
-        """Guess from the index where samples lie, so that they can be asked for along with the head.
-
-        A sample that turns out to lie elsewhere is asked for again. The default is None: no idea. Nobody
-        asks if the head is not in the data file.
-
-        Args:
-            shard: What the index says of it.
-            rows: Which samples, shape ``[n]``.
-            columns: All of its columns, as `columns` returned them.
-
-        Returns:
-            Where in the data file each may begin and end, int64, shape ``[n, 2]``; what is outside of
-            the file is left out.
-        """
-        return None
-
+    @abstractmethod
     def open_header(
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
-        """Open a shard of which only the head was read; called if `header_range` is not None.
+        """Open a shard of which only the header was read.
 
         Args:
             shard: What the index says of it.
@@ -224,74 +145,47 @@ class Format(ABC):
             columns: All of its columns, as `columns` returned them.
 
         Raises:
-            CorruptShardError: If the head is not what the index says.
+            CorruptShardError: If the header is not what the index says.
         """
-        raise NotImplementedError(f"{type(self).__name__} has a header_range, but no open_header")
 
-    def scan(self, file: ScanSource) -> ScanResult:
-        """Look through a data file for which there is no index.
+    def estimate_ranges(
+        self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]
+    ) -> Int64 | None:
+        """Estimate from the index where samples lie, to fetch them together with the header.
 
-        The default refuses: all is in the index.
+        A sample that lies elsewhere is fetched again. Called only if the header is in the file ``data``.
 
         Args:
-            file: What to read.
+            shard: What the index says of it.
+            rows: Which samples, shape ``[n]``.
+            columns: All of its columns, as `columns` returned them.
+
+        Returns:
+            Likely begin and end of each in the file, int64, shape ``[n, 2]``; None for no estimate.
+        """
+        return None
+
+
+class ScannableFormat(Format):
+    """A format whose data files can be read without an index, by scanning them once."""
+
+    @classmethod
+    def file_suffixes(cls) -> tuple[str, ...]:
+        """Return how the names of such files end, uncompressed and without a dot."""
+        return (cls.suffix,)
+
+    @abstractmethod
+    def scan(self, file: ScanSource) -> ScanResult:
+        """Scan a data file for its samples.
 
         Raises:
-            ConfigError: If files of this format cannot be read without an index.
             CorruptShardError: If the file is damaged; the message names the place.
         """
-        raise ConfigError(f"{type(self).__name__} cannot be read without an index.json")
-
-    def import_index(self, index: Any, files: DatasetFiles) -> Sequence[Mapping[str, Any]] | None:
-        """Return what the index.json of another library says, as the entries of one of ours.
-
-        Asked where a stream has this format, and its index.json is none of ours. The default is None: it
-        is not one that this format knows.
-
-        Args:
-            index: What it says, as parsed from JSON; nothing in it has been checked yet.
-            files: Those of the set, for what it does not say.
-
-        Raises:
-            ConfigError: If the set has what cannot be read.
-            InvalidIndexError: If the index.json is damaged.
-        """
-        return None
-
-    def is_file_list(self, name: str) -> bool:
-        """Say whether a location of this name is a list of files for `parse_file_list`."""
-        return False
-
-    def file_list_names(self) -> Sequence[str]:
-        """Return the names of lists to look for in a directory without an index.json; the first counts."""
-        return ()
-
-    def parse_file_list(self, name: str, content: bytes) -> Sequence[FileListEntry] | None:
-        """Return which files another library's list names, in their order; None if it is no such list.
-
-        Nothing of it is believed: files that have another size, or other numbers of samples, are errors.
-
-        Args:
-            name: That of the list.
-            content: All of it; nothing in it has been checked yet.
-
-        Raises:
-            InvalidIndexError: If it is damaged, or of a version that is not known.
-        """
-        return None
-
-    def select_files(self, names: Sequence[str]) -> FileSelection:
-        """Say which of some files are samples, given all names, sorted; called if it has `bundles`.
-
-        Raises:
-            DataError: If they cannot be a data set; the message names one of them.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has bundles, but does not choose files")
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the entry that all files of one data set get, from those that `scan` gave.
+        """Return the entry that all files of one data set get, from those that `scan` returned.
 
-        The default takes the first, and refuses others.
+        The default requires them to be equal.
 
         Raises:
             InvalidIndexError: If they cannot be one data set.
@@ -300,10 +194,66 @@ class Format(ABC):
             raise InvalidIndexError("the files do not all have the same columns")
         return entries[0]
 
-    def infer_encoding(self, values: Any) -> str | None:
-        """Return the encoding that fits values of a column best; None leaves that to their Python types."""
-        return None
+
+class MultiFileFormat(Format):
+    """A format whose samples are files of their own, which the core groups into shards.
+
+    Its `roles` are ``("data", streamplug.plugin_kit.manifest.MANIFEST_ROLE)``.
+    """
 
     @abstractmethod
-    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
-        """Return a writer of shards with these columns."""
+    def select_files(self, names: Sequence[str]) -> FileSelection:
+        """Return which files of a directory tree are samples.
+
+        Args:
+            names: All paths below the root, sorted.
+
+        Raises:
+            DataError: If they cannot be a data set; the message names one of them.
+        """
+
+
+class FileListFormat(Format):
+    """A format whose data files may be named by a list file of another library."""
+
+    @abstractmethod
+    def is_file_list(self, name: str) -> bool:
+        """Say whether a location of this name is a list of files for `parse_file_list`."""
+
+    @abstractmethod
+    def parse_file_list(self, name: str, content: bytes) -> Sequence[FileListEntry] | None:
+        """Return the files that a list names, in their order; None if it is no such list.
+
+        The sizes and sample counts are checked against the files.
+
+        Args:
+            name: Name of the list.
+            content: Its bytes, not yet checked.
+
+        Raises:
+            InvalidIndexError: If it is damaged, or of an unknown version.
+        """
+
+    def file_list_names(self) -> Sequence[str]:
+        """Return the names to look for in a directory without an index.json; the first that exists counts."""
+        return ()
+
+
+class IndexImportFormat(Format):
+    """A format that understands the index.json of another library."""
+
+    @abstractmethod
+    def import_index(self, index: Any, files: DatasetFiles) -> Sequence[Mapping[str, Any]] | None:
+        """Return the shard entries that an index.json of another library stands for.
+
+        Args:
+            index: The document, as parsed from JSON and not yet checked.
+            files: The files of the data set, for what the index does not say.
+
+        Returns:
+            Entries as in an index.json of this library; None if the document is not a known one.
+
+        Raises:
+            ConfigError: If the data set has something that cannot be read.
+            InvalidIndexError: If the document is damaged.
+        """

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Index
-from streamplug.interfaces import Column, ShardHeader, ShardInfo, ShardReader
+from streamplug.interfaces import (
+    Column,
+    MultiFileFormat,
+    RangeReadableFormat,
+    ShardHeader,
+    ShardInfo,
+    ShardReader,
+)
 from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.mapped import MappedFiles
 from streamplug.read.open_shards import ColumnSelection, OpenShard
@@ -82,11 +89,13 @@ class RangeShards:
         schema = self._index.schemas[number]
         for shard in np.flatnonzero(self._index.schema_of == number)[:1]:
             info = self._index.shard(int(shard))
-            needed = {"data", schema.format.header_role}
+            format_ = schema.format
+            by_range = format_ if isinstance(format_, RangeReadableFormat) else None
+            needed = {"data", by_range.header_role if by_range else "data"}
             if schema.compression is not None or not needed <= info.files.keys():
                 why = f"is compressed ({schema.compression})"
                 advice = "write the data set without compression"
-            elif schema.format.header_range(info) is None:
+            elif by_range is None or by_range.header_range(info) is None:
                 why = f"has a format, {schema.entry.get('format', type(schema.format).__name__)!r}, that can be read only as a whole"  # noqa: E501
                 advice = "write the data set in another format, such as mds"
             else:
@@ -238,7 +247,7 @@ class RangeShards:
                 spans = coalesced(ranges[some], 0)
                 piece.add(some, ranges[some], spans, early.cut(spans))
             missing &= ~here
-        apart = self._index.schema(piece.shard).format.bundles
+        apart = isinstance(self._index.schema(piece.shard).format, MultiFileFormat)
         ranges = ranges[missing]
         spans = coalesced(ranges, 0 if apart else GAP) if len(ranges) else ranges
         return _Left(missing, ranges, spans)

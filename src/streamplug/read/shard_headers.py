@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import Index
-from streamplug.interfaces import ShardHeader, ShardInfo
+from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
 from streamplug.read.speculative_read import SpeculativeRead
 from streamplug.transfer.range_reader import RangeStore
@@ -48,6 +48,13 @@ _Found: TypeAlias = "dict[int, tuple[ShardHeader, SpeculativeRead]]"
 def unnamed(_: ShardInfo) -> AbstractContextManager[None]:
     """Leave it to others to say which shard it is."""
     return nullcontext()
+
+
+def _range_format(index: Index, info: ShardInfo) -> RangeReadableFormat:
+    format_ = index.schema(info.number).format
+    if not isinstance(format_, RangeReadableFormat):
+        raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
+    return format_
 
 
 class _Asked(NamedTuple):
@@ -159,7 +166,7 @@ class ShardHeaders:
                 self._luck += lost
 
     def _asked(self, info: ShardInfo, rows: Int64) -> _Asked:
-        format_ = self._index.schema(info.number).format
+        format_ = _range_format(self._index, info)
         wanted = format_.header_range(info)
         if wanted is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
@@ -185,7 +192,7 @@ class ShardHeaders:
         schema = self._index.schema(info.number)
         [data] = early.cut(asked.place)
         try:
-            head = schema.format.open_header(info, data, schema.columns)
+            head = _range_format(self._index, info).open_header(info, data, schema.columns)
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
         with self._lock:
@@ -201,7 +208,8 @@ class ShardHeaders:
         None if that is not worth a guess: where it is wrong, all was fetched in vain.
         """
         schema = self._index.schema(info.number)
-        likely = schema.format.estimate_ranges(info, rows, schema.columns) if len(rows) else None
+        format_ = _range_format(self._index, info)
+        likely = format_.estimate_ranges(info, rows, schema.columns) if len(rows) else None
         if likely is None:
             return None
         likely = np.clip(likely, 0, info.files["data"].raw.bytes)

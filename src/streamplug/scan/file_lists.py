@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, StreamplugError
 from streamplug.index.basename import validate_basename
-from streamplug.interfaces import FileListEntry, Format, Storage
+from streamplug.interfaces import FileListEntry, FileListFormat, Format, Storage
 from streamplug.plugin.location import is_url
 from streamplug.scan.glob import FileSet, is_glob
 from streamplug.scan.listing import Found
@@ -78,6 +78,8 @@ def resolved(
         InvalidIndexError: If it is damaged.
         StorageError: If it cannot be had.
     """
+    if not isinstance(format_, FileListFormat):
+        return files, Claims()
     if files.whole:
         for name in format_.file_list_names():
             try:
@@ -99,7 +101,7 @@ def resolved(
 
 
 def _read(
-    storage: Storage, root: str, name: str, format_: Format, retries: int
+    storage: Storage, root: str, name: str, format_: FileListFormat, retries: int
 ) -> tuple[FileSet, Claims]:
     where = storage.url_of(name)
     content = retrying(lambda: storage.read(name), retries)

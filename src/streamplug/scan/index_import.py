@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME, format_index
-from streamplug.interfaces import DatasetFiles, Format, Storage
+from streamplug.interfaces import DatasetFiles, FileListFormat, Format, IndexImportFormat, Storage
 from streamplug.scan.file_lists import ListInsteadError
 from streamplug.scan.listing import stat_files
 from streamplug.transfer.retry import retrying
@@ -24,10 +25,7 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
         storage: Where the set lies.
         retries: How often a failed request is tried again.
     """
-    if (
-        type(format_).import_index is Format.import_index
-        and type(format_).parse_file_list is Format.parse_file_list
-    ):
+    if not isinstance(format_, (FileListFormat, IndexImportFormat)):
         return None
 
     def translate(data: bytes) -> bytes:
@@ -39,9 +37,9 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
             return data
         where = storage.url_of(INDEX_NAME)
         try:
-            if format_.parse_file_list(INDEX_NAME, data) is not None:
+            if _is_file_list(format_, data):
                 raise ListInsteadError(f"{where} is a list of files")
-            entries = format_.import_index(document, _Files(storage, retries))
+            entries = _import_entries(format_, document, _Files(storage, retries))
         except ListInsteadError:
             raise
         except NotFound as error:  # or it would seem that there is no index.json
@@ -55,6 +53,20 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
         return data if entries is None else format_index(entries, {})
 
     return translate
+
+
+def _is_file_list(format_: Format, data: bytes) -> bool:
+    if not isinstance(format_, FileListFormat):
+        return False
+    return format_.parse_file_list(INDEX_NAME, data) is not None
+
+
+def _import_entries(
+    format_: Format, document: object, files: DatasetFiles
+) -> Sequence[Mapping[str, Any]] | None:
+    if not isinstance(format_, IndexImportFormat):
+        return None
+    return format_.import_index(document, files)
 
 
 class _Files(DatasetFiles):

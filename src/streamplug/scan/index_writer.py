@@ -14,7 +14,7 @@ from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.scan.glob import file_set
-from streamplug.scan.listing import is_file, raw_name
+from streamplug.scan.listing import file_suffixes_of, is_file, raw_name
 from streamplug.scan.scan_cache import Deriver
 from streamplug.transfer.retry import retrying
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -62,7 +62,7 @@ def scan_index(
         DataError: If a file is damaged.
     """
     format_: Format = make("format", format)
-    endings = format_.file_suffixes()
+    endings = file_suffixes_of(format_)
     files = file_set(location, lambda name: is_file(name, format_))
     storage, near = open_storage(files.root, storage_options), local_path(files.root)
     if storage.exists(INDEX_NAME) and not exist_ok:

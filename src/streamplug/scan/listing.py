@@ -9,7 +9,7 @@ from os.path import isdir
 
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import Format, Storage
+from streamplug.interfaces import FileListFormat, Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.location import local_path
 from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
 from streamplug.transfer.file_lock import STATE_DIR
@@ -59,7 +59,16 @@ def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None
 
 def is_file(location: str, format_: Format) -> bool:
     """Say whether a location is a data file, or a list of such, rather than a directory."""
-    return raw_name(location, format_.file_suffixes()) is not None or format_.is_file_list(location)
+    if raw_name(location, file_suffixes_of(format_)) is not None:
+        return True
+    return isinstance(format_, FileListFormat) and format_.is_file_list(location)
+
+
+def file_suffixes_of(format_: Format) -> tuple[str, ...]:
+    """Return how the names of a format's data files end; any file is one of a format of many files."""
+    if isinstance(format_, MultiFileFormat):
+        return ()
+    return format_.file_suffixes() if isinstance(format_, ScannableFormat) else (format_.suffix,)
 
 
 def find_files(

@@ -13,7 +13,7 @@ from typing import Any
 
 from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.index import Index
-from streamplug.interfaces import Storage
+from streamplug.interfaces import MultiFileFormat, Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import BUNDLES
@@ -35,7 +35,7 @@ def source_of(storage: Storage, index: Index, derived: Path | None) -> Storage:
         index: Describes it.
         derived: The directory of files that were made from others, if there are any.
     """
-    if any(schema.format.bundles for schema in index.schemas):
+    if any(isinstance(schema.format, MultiFileFormat) for schema in index.schemas):
         return _Bundled(storage, index, derived)
     return storage
 

@@ -20,9 +20,9 @@ import xxhash
 
 from streamplug.cache.staging import arriving
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.errors import DataError, StorageError
+from streamplug.errors import ConfigError, DataError, StorageError
 from streamplug.index import format_index
-from streamplug.interfaces import Format, Storage
+from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
 from streamplug.scan.file_lists import Claims, check_found, resolved
@@ -85,10 +85,10 @@ class Deriver:
             StorageError: If a file cannot be had.
             DataError: If one is damaged.
         """
-        if self._format.bundles:
-            return self._of_bundles(files, base)
+        if isinstance(self._format, MultiFileFormat):
+            return self._of_bundles(files, base, self._format)
         files, claims = resolved(self._storage, files, self._format, self._retries)
-        found = find_files(self._storage, files, self._format.file_suffixes(), self._retries)
+        found = find_files(self._storage, files, self._scannable().file_suffixes(), self._retries)
         check_found(claims, found, self._storage)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
@@ -101,7 +101,14 @@ class Deriver:
                         self._make(found, marks, base, path, report, claims)
             return Derived(path.read_bytes(), folder)
 
-    def _of_bundles(self, files: FileSet, base: Path) -> Derived:
+    def _scannable(self) -> ScannableFormat:
+        if not isinstance(self._format, ScannableFormat):
+            raise ConfigError(
+                f"format {self._spec} cannot be read without an index.json; name a directory that has one"
+            )
+        return self._format
+
+    def _of_bundles(self, files: FileSet, base: Path, format_: MultiFileFormat) -> Derived:
         """Return the index of shards that are made of many files, as these are now."""
         tree = list_tree(self._storage, files, self._retries)
         base = _writable(base, self._storage.url)
@@ -112,12 +119,14 @@ class Deriver:
             if not path.exists():
                 with cache_lock(base, _LOCK):
                     if not path.exists():
-                        self._bundle(tree, mark, base, path)
+                        self._bundle(tree, format_, mark, base, path)
             return Derived(path.read_bytes(), folder)
 
-    def _bundle(self, tree: Tree, mark: str, base: Path, path: Path) -> None:
+    def _bundle(
+        self, tree: Tree, format_: MultiFileFormat, mark: str, base: Path, path: Path
+    ) -> None:
         with errors_of(self._storage.url):
-            chosen = self._format.select_files([each.key for each in tree.files])
+            chosen = format_.select_files([each.key for each in tree.files])
         _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
         entries = []
         for number, bundle in enumerate(bundles(tree.files, tree.repeated(chosen))):
@@ -188,7 +197,7 @@ class Deriver:
         self, found: Found, mark: str, base: Path
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
         """Look through a file, and keep what was found."""
-        looked = look_through(self._format, found, self._storage, self._near, self._retries)
+        looked = look_through(self._scannable(), found, self._storage, self._near, self._retries)
         folder = base / STATE_DIR / _FOLDER
         entry: dict[str, Any] = {}
         for role, content in looked.scanned.files.items():
@@ -226,7 +235,7 @@ class Deriver:
                 examples.append(file.stored.key)
         plain = list(kinds.values())
         try:
-            shared = self._format.merge_entries(plain)
+            shared = self._scannable().merge_entries(plain)
         except DataError as error:
             both = " and ".join(self._apart(plain, examples))
             raise type(error)(f"{self._storage.url}: {both}: {error}") from error
@@ -239,7 +248,7 @@ class Deriver:
         for later in range(1, len(kinds)):
             for earlier in range(later):
                 try:
-                    self._format.merge_entries([kinds[earlier], kinds[later]])
+                    self._scannable().merge_entries([kinds[earlier], kinds[later]])
                 except DataError:
                     return [names[earlier], names[later]]
         return list(names[:1])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
-from streamplug.interfaces import Compression, Format, ScanResult, ScanSource, Storage
+from streamplug.interfaces import Compression, ScannableFormat, ScanResult, ScanSource, Storage
 from streamplug.plugin.registry import make, needed_by
 from streamplug.scan.listing import Found
 from streamplug.transfer.disk_errors import local_errors
@@ -49,7 +49,7 @@ class Looked:
 
 
 def look_through(
-    format_: Format, found: Found, storage: Storage, near: Path | None, retries: int
+    format_: ScannableFormat, found: Found, storage: Storage, near: Path | None, retries: int
 ) -> Looked:
     """Look through a data file.
 

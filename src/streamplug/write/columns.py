@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from streamplug.errors import ConfigError
 from streamplug.index import make_encoding
-from streamplug.interfaces import Column, Format
+from streamplug.interfaces import Column, Format, WritableFormat
+from streamplug.plugin.registry import make
 
 T = TypeVar("T")
 
@@ -67,3 +68,21 @@ def make_encoder(
         return encode({name: given[name] for name in names if name in keys})
 
     return encode_columns
+
+
+def format_of(given: object) -> WritableFormat:
+    """Return a format to write, given itself or its name.
+
+    Raises:
+        ConfigError: If it is neither, or can only be read.
+    """
+    name = given if isinstance(given, str) else type(given).__name__
+    if isinstance(given, str):
+        given = make("format", given)
+    if not isinstance(given, Format):
+        raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
+    if not isinstance(given, WritableFormat):
+        raise ConfigError(
+            f"format {name} can only be read; name another one with format=, such as mds"
+        )
+    return given

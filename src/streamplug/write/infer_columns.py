@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Format
+from streamplug.interfaces import WritableFormat
 from streamplug.write.input_adapters import to_plain_values
 
 _OF_CLASSES: Sequence[tuple[tuple[type, ...], str]] = (
@@ -23,7 +23,7 @@ _OF_CLASSES: Sequence[tuple[tuple[type, ...], str]] = (
 """An encoding of the core by the classes of values that it takes; the first that takes them all is meant."""
 
 
-def infer_columns(columns: Mapping[str, Any], format_: Format) -> dict[str, str]:
+def infer_columns(columns: Mapping[str, Any], format_: WritableFormat) -> dict[str, str]:
     """Return an encoding for each column.
 
     Args:
@@ -36,7 +36,7 @@ def infer_columns(columns: Mapping[str, Any], format_: Format) -> dict[str, str]
     return {name: _guessed(name, values, format_) for name, values in columns.items()}
 
 
-def _guessed(name: str, values: Any, format_: Format) -> str:
+def _guessed(name: str, values: Any, format_: WritableFormat) -> str:
     spec = format_.infer_encoding(values)
     if spec is None and len(values):
         spec = _of_values(to_plain_values(values))

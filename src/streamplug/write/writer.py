@@ -18,13 +18,19 @@ from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, format_index
 from streamplug.index.hashes import chosen_hashes
-from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
+from streamplug.interfaces import (
+    Compression,
+    Format,
+    RowPiece,
+    ShardWriter,
+    WriteSettings,
+)
 from streamplug.plugin.location import open_storage, places_of
 from streamplug.plugin.registry import make
 from streamplug.transfer.disk_errors import partial_file
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
-from streamplug.write.columns import make_columns, make_encoder
+from streamplug.write.columns import format_of, make_columns, make_encoder
 from streamplug.write.destination import Destination
 from streamplug.write.input_adapters import iterate_batches
 from streamplug.write.progress import WriteProgress
@@ -377,16 +383,3 @@ class MDSWriter(Writer):
             if "format" in kwargs:
                 raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
             super().__init__(columns=columns, out=out, format="mds", **kwargs)
-
-
-def format_of(given: object) -> Format:
-    """Return a format, given itself or its name.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
-    if isinstance(given, str):
-        given = make("format", given)
-    if not isinstance(given, Format):
-        raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
-    return given

@@ -10,12 +10,11 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     FileSelection,
-    Format,
+    MultiFileFormat,
+    RangeReadableFormat,
     ShardHeader,
     ShardInfo,
     ShardReader,
-    ShardWriter,
-    WriteSettings,
 )
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.types import Bytes1D
@@ -30,7 +29,7 @@ _KINDS: Mapping[str | None, Mapping[str, str]] = {
 }
 
 
-class Folder(Format):
+class Folder(MultiFileFormat, RangeReadableFormat):
     """``folder``: the files below a directory, each of them a sample.
 
     ``folder:classes``: the same with the directories directly below it as classes; ``folder:images``: of
@@ -41,7 +40,6 @@ class Folder(Format):
     suffix = "files"
     roles: ClassVar[tuple[str, ...]] = ("data", MANIFEST_ROLE)
     header_role: ClassVar[str] = MANIFEST_ROLE
-    bundles: ClassVar[bool] = True
 
     def __init__(self, kind: str | None = None) -> None:
         """Choose files of a kind, one of ``"classes"``, ``"images"``, ``"images,raw"``, or None for all."""
@@ -53,10 +51,6 @@ class Folder(Format):
     @classmethod
     def from_spec(cls, argument: str | None) -> Folder:
         return cls(argument)
-
-    @classmethod
-    def file_suffixes(cls) -> tuple[str, ...]:
-        return ()  # so a location without wildcards is a directory
 
     def select_files(self, names: Sequence[str]) -> FileSelection:
         entry = {"columns": _KINDS[self._kind], "format": "folder", "version": 2}
@@ -101,11 +95,6 @@ class Folder(Format):
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
         return FilesHead(_bundle(head, shard, columns, shard.files["data"].raw.bytes))
-
-    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
-        raise ConfigError(
-            "a folder is read as it is; write files into it by other means, or shards of another format"
-        )
 
 
 def _bundle(data: Bytes1D, shard: ShardInfo, columns: Sequence[Column], size: int) -> ShardManifest:

@@ -12,14 +12,11 @@ from streamplug.interfaces import (
     Column,
     DatasetFiles,
     Encoding,
-    Format,
-    ScanResult,
-    ScanSource,
+    IndexImportFormat,
+    RangeReadableFormat,
     ShardHeader,
     ShardInfo,
     ShardReader,
-    ShardWriter,
-    WriteSettings,
 )
 from streamplug.types import Bytes1D
 from streamplug_litdata.foreign import entries_of, is_index
@@ -36,7 +33,7 @@ _LARGEST = 1 << 26
 _DIGITS = 20
 
 
-class LitData(Format):
+class LitData(IndexImportFormat, RangeReadableFormat):
     """``litdata``: the chunks that LitData's `optimize` writes, with its index.json.
 
     After a colon, options with commas between them: ``pil`` reads columns of JPEG and other image files as
@@ -132,14 +129,6 @@ class LitData(Format):
         offsets = _offsets(head, shard.samples, size, rows=True)
         kinds = {"packed": PackedHead, "tokens": TokensHead}
         return kinds.get(self._layout, ItemsHead)(offsets, columns)
-
-    def scan(self, file: ScanSource) -> ScanResult:
-        raise ConfigError(
-            "chunks of LitData are read by its index.json: name the directory that it is in"
-        )
-
-    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
-        raise ConfigError("chunks of LitData are read, not written: write MDS, or with LitData")
 
     def _blocks_head(
         self, head: Bytes1D, blocks: int, size: int, columns: Sequence[Column]

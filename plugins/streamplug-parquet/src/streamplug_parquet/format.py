@@ -9,12 +9,13 @@ from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
-    Format,
+    ScannableFormat,
     ScanResult,
     ScanSource,
     ShardInfo,
     ShardReader,
     ShardWriter,
+    WritableFormat,
     WriteSettings,
 )
 from streamplug.types import Bytes1D
@@ -24,7 +25,7 @@ from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.writer import ParquetWriter, WriteOptions
 
 
-class Parquet(Format):
+class Parquet(WritableFormat, ScannableFormat):
     """``parquet``: Parquet files, a sample being a row.
 
     For writing, options may follow a colon, with commas between them: the most rows of a row group,

@@ -22,6 +22,7 @@ from streamplug.interfaces import (
     Format,
     ShardReader,
     ShardWriter,
+    WritableFormat,
     WriteSettings,
 )
 from streamplug.plugin import resolve
@@ -84,7 +85,9 @@ class FormatTests(ConformanceBase):
         """Return a writer of the columns to try."""
         own = self.format_class().encodings
         columns = [Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.columns.items()]
-        return self.format().writer(columns, WriteSettings(compression, ("xxh64",), 1 << 20))
+        format_ = self.format()
+        assert isinstance(format_, WritableFormat)
+        return format_.writer(columns, WriteSettings(compression, ("xxh64",), 1 << 20))
 
     def write(self, rows: Sequence[Row]) -> Shard:
         """Write a shard."""

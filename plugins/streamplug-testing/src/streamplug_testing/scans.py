@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamplug.errors import ConfigError, DataError
-from streamplug.interfaces import Format, ScanResult, ScanSource
+from streamplug.errors import DataError
+from streamplug.interfaces import Format, ScannableFormat, ScanResult, ScanSource
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,9 @@ class MemoryFile(ScanSource):
 
 def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> ScanResult:
     """Look through a file, and through what is left of it after damage; skipped if the format does not."""
-    try:
-        found = format_.scan(MemoryFile(data))
-    except ConfigError:
+    if not isinstance(format_, ScannableFormat):
         pytest.skip("its files cannot be read without an index")
+    found = format_.scan(MemoryFile(data))
     assert set(found.files) == set(roles)
     assert format_.merge_entries([found.entry, found.entry]) == found.entry
     assert not {"samples", "raw_data", "zip_data"} & set(found.entry)

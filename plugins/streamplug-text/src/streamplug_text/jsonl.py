@@ -12,7 +12,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
-from streamplug.interfaces import Column, Encoding, Format, ShardWriter, WriteSettings
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    ScannableFormat,
+    ShardWriter,
+    WriteSettings,
+)
 from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
@@ -62,7 +68,7 @@ class JSONL(SplitFormat):
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return JSONLWriter(columns, settings, self._newline)
 
-    def plain(self) -> Format:
+    def plain(self) -> ScannableFormat:
         from streamplug_text.plain_jsonl import PlainJSONL
 
         return PlainJSONL()

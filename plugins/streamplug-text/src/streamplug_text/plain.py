@@ -21,17 +21,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
-    Format,
-    ScanResult,
+    RangeReadableFormat,
+    ScannableFormat,
     ScanSource,
     ShardHeader,
     ShardInfo,
     ShardReader,
-    ShardWriter,
-    WriteSettings,
 )
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import MAX_FILE, U32, Lines, Offsets, SplitHead, SplitReader
@@ -46,12 +44,11 @@ _MOST = 1 << 30
 """Bytes of the longest sample: beyond, it is likely that a quote was not closed, or that this is no text."""
 
 
-class PlainFormat(Format):
+class PlainFormat(ScannableFormat, RangeReadableFormat):
     """A format of such files."""
 
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
     header_role: ClassVar[str] = "meta"
-    writer_name: ClassVar[str]
 
     @abstractmethod
     def lines(self, columns: Sequence[Column]) -> Lines:
@@ -79,12 +76,6 @@ class PlainFormat(Format):
     ) -> ShardHeader:
         offsets = _unpacked(head, shard.samples, shard.files["data"].raw.bytes)
         return SplitHead(offsets, self.lines(columns))
-
-    @abstractmethod
-    def scan(self, file: ScanSource) -> ScanResult: ...
-
-    def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
-        raise ConfigError(f"such files are read as they are; write shards with {self.writer_name}")
 
 
 class _PlainHead(SplitHead):

@@ -28,7 +28,6 @@ class PlainCSV(PlainFormat):
 
     suffix = "csv"
     encodings = FIELDS
-    writer_name = "CSVWriter"
 
     def __init__(self, separator: str = ",", types: Mapping[str, str] | None = None) -> None:
         """Look through files that have this separator, and whose columns are of these types, else str.

@@ -42,7 +42,6 @@ class PlainJSONL(PlainFormat):
     """``plain-jsonl``: lines that are JSON objects, in files that nobody has written as shards."""
 
     suffix = "jsonl"
-    writer_name = "JSONLWriter"
 
     @classmethod
     def file_suffixes(cls) -> tuple[str, ...]:

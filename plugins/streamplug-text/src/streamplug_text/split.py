@@ -24,12 +24,14 @@ import numpy as np
 from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
-    Format,
+    RangeReadableFormat,
+    ScannableFormat,
     ScanResult,
     ScanSource,
     ShardHeader,
     ShardInfo,
     ShardReader,
+    WritableFormat,
 )
 from streamplug.plugin_kit.decoding import decoded, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
@@ -85,7 +87,7 @@ class Lines(ABC):
         """
 
 
-class SplitFormat(Format):
+class SplitFormat(WritableFormat, ScannableFormat, RangeReadableFormat):
     """A format of such shards."""
 
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
@@ -96,7 +98,7 @@ class SplitFormat(Format):
         """Return how the samples of a shard stand in their lines."""
 
     @abstractmethod
-    def plain(self) -> Format:
+    def plain(self) -> ScannableFormat:
         """Return the format of files of such lines that nobody has written as shards."""
 
     def scan(self, file: ScanSource) -> ScanResult:

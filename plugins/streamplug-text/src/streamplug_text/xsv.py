@@ -15,7 +15,14 @@ from streamplug.errors import (
     EncodeError,
     InvalidIndexError,
 )
-from streamplug.interfaces import Column, Encoding, Format, ShardWriter, WriteSettings
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ScannableFormat,
+    ShardWriter,
+    WriteSettings,
+)
 from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
@@ -110,7 +117,7 @@ class XSV(SplitFormat):
     def lines(self, columns: Sequence[Column]) -> Lines:
         return XSVLines(columns)
 
-    def plain(self) -> Format:
+    def plain(self) -> ScannableFormat:
         from streamplug_text.plain_csv import PlainCSV
 
         if self._separator is None:

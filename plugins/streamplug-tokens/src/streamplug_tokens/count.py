@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
-from streamplug.interfaces import Column, VectorColumn
+from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.pool import run_all
 from streamplug.types import Int64
@@ -146,13 +146,16 @@ class _Counter:
     def _sizes(self, shard: int, schema: Schema, column: Column) -> Int64 | None:
         """Return the sizes of the values of a shard, if its head tells."""
         info = self._opened.index.shard(shard)
-        span = schema.format.header_range(info) if schema.compression is None else None
+        format_ = schema.format
+        if not isinstance(format_, RangeReadableFormat) or schema.compression is not None:
+            return None
+        span = format_.header_range(info)
         if span is None:
             return None
-        file = info.files[schema.format.header_role].raw
+        file = info.files[format_.header_role].raw
         [head] = self._opened.ranges.read(file, np.array([span], np.int64))
         try:
-            return schema.format.open_header(info, head, schema.columns).sizes(column)
+            return format_.open_header(info, head, schema.columns).sizes(column)
         except DataError as error:
             raise type(error)(f"{self._opened.where}: shard {shard}: {error}") from error
 

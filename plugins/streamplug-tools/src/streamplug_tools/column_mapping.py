@@ -13,6 +13,7 @@ from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
 from streamplug.plugin.registry import known, make, names_of
+from streamplug.write.columns import format_of
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.time_values import choices, is_temporal
 
@@ -193,11 +194,11 @@ def check_writable(columns: Iterable[Mapped], target: str) -> None:
     Raises:
         ConfigError: If it cannot.
     """
-    format_: Format = make("format", target)
-    made = [
-        Column(c.name, c.spec, make_encoding(c.name, c.spec, format_.encodings)) for c in columns
-    ]
+    format_ = format_of(target)
+    made: list[Column] = []
     try:
+        own = format_.encodings
+        made += [Column(c.name, c.spec, make_encoding(c.name, c.spec, own)) for c in columns]
         format_.writer(made, WriteSettings(None, (), None))
     except StreamplugError as error:
         of_column = any(repr(column.name) in f"{error}" for column in made)

@@ -11,15 +11,15 @@ from streamplug.errors import EncodeTypeError
 from streamplug.interfaces import (
     Column,
     Encoding,
-    Format,
     ShardInfo,
     ShardReader,
     ShardWriter,
+    WritableFormat,
     WriteSettings,
 )
 from streamplug.interfaces.encoding import slices
-from streamplug.plugin.registry import make
 from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug.write.columns import format_of
 
 
 class Stored(Encoding):
@@ -60,13 +60,13 @@ def decoded(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:
     return [None if value is None else decode(memoryview(value)) for value in values]
 
 
-class PassingOn(Format):
+class PassingOn(WritableFormat):
     """A format for writing that is given the stored values of some columns."""
 
     def __init__(self, spec: str, stored: Iterable[str]) -> None:
         """Write the format `spec`; `stored` names the columns."""
         self._spec, self._stored = spec, frozenset(stored)
-        self._inner: Format = make("format", spec)
+        self._inner = format_of(spec)
         self.suffix = self._inner.suffix  # type: ignore[misc]  # that of a class, else
         self.encodings = self._inner.encodings  # type: ignore[misc]  # likewise
 

@@ -10,13 +10,16 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     FileListEntry,
-    Format,
+    FileListFormat,
+    RangeReadableFormat,
+    ScannableFormat,
     ScanResult,
     ScanSource,
     ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
+    WritableFormat,
     WriteSettings,
 )
 from streamplug.types import Bytes1D
@@ -33,7 +36,7 @@ from streamplug_webdataset.shard import TarWriter
 _STALE = "the index beside it is that of another archive"
 
 
-class WebDataset(Format):
+class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableFormat):
     """``webdataset``: tar archives, a sample being the files in a row that have one key.
 
     After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no

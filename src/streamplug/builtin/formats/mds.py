@@ -29,12 +29,13 @@ from streamplug.interfaces import (
     Column,
     EncodedRows,
     Encoding,
-    Format,
     MultiShardReader,
+    RangeReadableFormat,
     ShardHeader,
     ShardInfo,
     ShardReader,
     ShardWriter,
+    WritableFormat,
     WriteSettings,
 )
 from streamplug.plugin_kit.check_columns import check_names, count_of
@@ -46,7 +47,7 @@ _COPIED = 1 << 10
 """Bytes of a row up to which its values are copied to one place, rather than kept each by itself."""
 
 
-class MDS(Format):
+class MDS(WritableFormat, RangeReadableFormat):
     """The format itself: reads its index entries, opens and writes its shards."""
 
     suffix = "mds"
