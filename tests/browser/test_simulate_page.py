@@ -6,9 +6,9 @@ import threading
 
 import pytest
 from click.testing import CliRunner
-from streamplug_simulate import planned_of
+from streamplug_simulate import open_dataset
 from streamplug_simulate.server import PageServer
-from streamplug_simulate.variants import NEEDS
+from streamplug_simulate.variants import PAGE_MAX_NEEDS
 
 from streamplug import MDSWriter
 from streamplug.cli import main
@@ -46,7 +46,10 @@ def as_file(written):
 @pytest.fixture(scope="module")
 def served(written):
     config = {"remote": str(written)}
-    with planned_of(config) as plan, PageServer(plan, plan.assumed(**OPTIONS), 0, NEEDS) as server:
+    with (
+        open_dataset(config) as plan,
+        PageServer(plan, plan.scenario(**OPTIONS), 0, PAGE_MAX_NEEDS) as server,
+    ):
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server.url

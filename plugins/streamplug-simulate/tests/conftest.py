@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streamplug_simulate import planned_of, simulate
+from streamplug_simulate import open_dataset, simulate
 
 from streamplug import MDSWriter
 
@@ -27,14 +27,14 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def plan(written):
-    with planned_of({"remote": str(written), "batch_size": 10}) as plan:
+    with open_dataset({"remote": str(written), "batch_size": 10}) as plan:
         yield plan
 
 
 @pytest.fixture
 def run(plan):
     """Return a function that simulates a run."""
-    return lambda most=10**6, **told: simulate(plan, plan.assumed(**told), most)
+    return lambda most=10**6, **settings: simulate(plan, plan.scenario(**settings), most)
 
 
 @pytest.fixture(scope="session")

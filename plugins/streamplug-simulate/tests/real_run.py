@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paced_server import paced
-from streamplug_simulate import Assumed
+from streamplug_simulate import Scenario
 
 import streamplug
 from streamplug import dataset as dataset_module
@@ -22,13 +22,13 @@ _PATIENCE = 240
 """Seconds."""
 
 
-def run(root: Path, folder: Path, assumed: Assumed, *, processes: bool = False) -> dict[str, Any]:
+def run(root: Path, folder: Path, scenario: Scenario, *, processes: bool = False) -> dict[str, Any]:
     """Run an epoch, or several, of the data set in `root`.
 
     Args:
         root: Where it lies.
         folder: For the caches.
-        assumed: What is simulated.
+        scenario: What is simulated.
         processes: Whether ranks and servers are processes, for times; else they are threads, for counts.
 
     Returns:
@@ -36,20 +36,22 @@ def run(root: Path, folder: Path, assumed: Assumed, *, processes: bool = False) 
         steps of each were waited for, and that each took.
     """
     spawn: Any = multiprocessing.get_context("spawn")
-    ranks = assumed.nodes * assumed.ranks_per_node
+    ranks = scenario.nodes * scenario.ranks_per_node
     barrier = spawn.Barrier(ranks) if processes else threading.Barrier(ranks)
     answers = spawn.Queue() if processes else queue.Queue()
     start = spawn.Process if processes else threading.Thread
     with ExitStack() as stack:
         urls = [
-            stack.enter_context(paced(root, assumed.bandwidth, assumed.latency, process=processes))
-            for _ in range(assumed.nodes)
+            stack.enter_context(
+                paced(root, scenario.bandwidth, scenario.latency, process=processes)
+            )
+            for _ in range(scenario.nodes)
         ]
         members = []
         for rank in range(ranks):
-            node = rank // assumed.ranks_per_node
+            node = rank // scenario.ranks_per_node
             given = {"remote": urls[node], "local": str(folder / f"node{node}")}
-            args = (assumed, rank, given, barrier, answers)
+            args = (scenario, rank, given, barrier, answers)
             members.append(start(target=_rank, args=args, daemon=not processes))
             members[-1].start()
         if processes:
@@ -57,9 +59,9 @@ def run(root: Path, folder: Path, assumed: Assumed, *, processes: bool = False) 
         found = dict(answers.get(timeout=_PATIENCE) for _ in members)
         for member in members:
             member.join(_PATIENCE)
-    nodes = [0] * assumed.nodes
+    nodes = [0] * scenario.nodes
     for rank, each in found.items():
-        nodes[rank // assumed.ranks_per_node] += each["bytes"]
+        nodes[rank // scenario.ranks_per_node] += each["bytes"]
     # Between barriers all ranks measure the same.
     return {**found[0], "bytes": nodes}
 
@@ -79,32 +81,32 @@ class Begun(Callback):
         return max(map(float, self.path.read_text().split()))
 
 
-def _rank(assumed: Assumed, rank: int, given: dict[str, Any], barrier: Any, answers: Any) -> None:
+def _rank(scenario: Scenario, rank: int, given: dict[str, Any], barrier: Any, answers: Any) -> None:
     begun = Begun(Path(given["local"]).with_suffix(".begun"))
-    world = World(assumed.nodes, assumed.ranks_per_node, rank=rank)
+    world = World(scenario.nodes, scenario.ranks_per_node, rank=rank)
     # That of torch takes seconds to be imported, and is needed for loaders only.
-    torch = streamplug if assumed.workers else dataset_module
+    torch = streamplug if scenario.workers else dataset_module
     dataset = torch.StreamingDataset(
         **given,
-        batch_size=assumed.batch_size,
-        shuffle=assumed.shuffle is not None,
-        shuffle_algo=assumed.shuffle or "window",
-        shuffle_block_size=assumed.block_size,
-        num_canonical_nodes=assumed.canonical_nodes,
-        predownload=assumed.predownload,
-        cache_limit=assumed.cache_limit,
+        batch_size=scenario.batch_size,
+        shuffle=scenario.shuffle is not None,
+        shuffle_algo=scenario.shuffle or "window",
+        shuffle_block_size=scenario.block_size,
+        num_canonical_nodes=scenario.canonical_nodes,
+        predownload=scenario.predownload,
+        cache_limit=scenario.cache_limit,
         progress_bar=False,
         callbacks=[begun],
         world=world,
     )
     batches: Any = dataset.batches
-    if assumed.workers:
+    if scenario.workers:
         loader = streamplug.StreamingDataLoader(
-            dataset, num_workers=assumed.workers, prefetch_factor=assumed.prefetch_factor
+            dataset, num_workers=scenario.workers, prefetch_factor=scenario.prefetch_factor
         )
         batches = loader.__iter__
     found: dict[str, Any] = {"first": [], "waited": [], "seconds": []}
-    for _ in range(assumed.epochs):
+    for _ in range(scenario.epochs):
         barrier.wait(_PATIENCE)
         begun.path.unlink(missing_ok=True)
         barrier.wait(_PATIENCE)
@@ -114,7 +116,7 @@ def _rank(assumed: Assumed, rank: int, given: dict[str, Any], barrier: Any, answ
             if not waits:
                 began = since = begun.last()
             waits.append(time.perf_counter() - since)
-            time.sleep(assumed.step_seconds)
+            time.sleep(scenario.step_seconds)
             since = time.perf_counter()
         found["first"].append(waits[0])
         found["waited"].append(sum(waits[1:]))

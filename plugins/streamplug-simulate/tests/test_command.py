@@ -15,10 +15,15 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from streamplug_simulate import planned_of
+from streamplug_simulate import open_dataset
 from streamplug_simulate.page import page
 from streamplug_simulate.server import PageServer
-from streamplug_simulate.variants import NEEDS, choices, shown, variants
+from streamplug_simulate.variants import (
+    PAGE_MAX_NEEDS,
+    offer_choices,
+    simulate_for_page,
+    simulate_variants,
+)
 
 from streamplug.cli import main
 
@@ -57,13 +62,13 @@ def test_tables_tell_of_epochs_and_nodes(written):
 
 
 def test_json_tells_the_same(written):
-    told = json.loads(
+    result = json.loads(
         invoke(written, "--batch-size", 10, "--cache-limit", "300kb", "--json").output
     )
-    assert told["assumed"]["cache_limit"] == 300 * 1024
-    assert told["complete"]
-    assert told["egress"] == sum(node["bytes"] for node in told["nodes"])
-    assert set(told["series"]) == {
+    assert result["scenario"]["cache_limit"] == 300 * 1024
+    assert result["complete"]
+    assert result["egress"] == sum(node["bytes"] for node in result["nodes"])
+    assert set(result["series"]) == {
         "seconds",
         "fetched",
         "held",
@@ -78,8 +83,8 @@ def test_json_tells_the_same(written):
 def test_a_config_is_taken_with_what_is_told_beside(written, tmp_path):
     config = tmp_path / "run.json"
     config.write_text(json.dumps({"dataset": {"remote": str(written), "batch_size": 10}}))
-    told = json.loads(invoke(config, "--step-time", 0.5, "--json").output)
-    assert (told["assumed"]["batch_size"], told["assumed"]["step_seconds"]) == (10, 0.5)
+    result = json.loads(invoke(config, "--step-time", 0.5, "--json").output)
+    assert (result["scenario"]["batch_size"], result["scenario"]["step_seconds"]) == (10, 0.5)
     assert "is for a URL" in invoke(config, "--split", "train").output
     assert "not both" in invoke(config, "--json", "--serve").output
     assert invoke(config, "--nodes", "none").exit_code == 1
@@ -98,20 +103,20 @@ def test_a_page_holds_all_runs_of_which_two_settings_differ(written, tmp_path):
 
 
 def test_the_runs_of_a_page_are_those_that_are_simulated(plan):
-    assumed = plan.assumed()
-    offered = choices(plan, assumed)
+    scenario = plan.scenario()
+    offered = offer_choices(plan, scenario)
     done = []
-    runs = variants(plan, assumed, offered, lambda *each: done.append(each))
+    runs = simulate_variants(plan, scenario, offered, lambda *each: done.append(each))
     assert done[-1] == (len(runs), len(runs))
     names = [choice.name for choice in offered]
     at = ["0"] * len(names)
     at[names.index("nodes")], at[names.index("bandwidth")] = "1", "2"
     changed = replace(
-        assumed,
+        scenario,
         nodes=offered[names.index("nodes")].values[1],
         bandwidth=offered[names.index("bandwidth")].values[2],
     )
-    assert runs[".".join(at)] == shown(plan, changed, NEEDS)
+    assert runs[".".join(at)] == simulate_for_page(plan, changed, PAGE_MAX_NEEDS)
 
 
 def test_a_page_asks_nobody_and_names_cannot_break_out(written, tmp_path):
@@ -119,10 +124,12 @@ def test_a_page_asks_nobody_and_names_cannot_break_out(written, tmp_path):
     evil.parent.mkdir(exist_ok=True)
     place = tmp_path / "set"
     place.symlink_to(written)
-    with planned_of({"remote": str(place), "batch_size": 10}) as plan:
+    with open_dataset({"remote": str(place), "batch_size": 10}) as plan:
         plan.streams = [replace(plan.streams[0], remote=str(evil))]
-        assumed = plan.assumed()
-        text = page(plan, assumed, choices(plan, assumed), {"": shown(plan, assumed)})
+        scenario = plan.scenario()
+        text = page(
+            plan, scenario, offer_choices(plan, scenario), {"": simulate_for_page(plan, scenario)}
+        )
     assert "<img" not in text
     assert text.count("<script") == text.count("</script>") == 2
     assert "alert(2)" in data_of(text)["title"]
@@ -141,7 +148,7 @@ def test_credentials_are_shown_nowhere(written, tmp_path):
 
 @contextmanager
 def serving(plan):
-    with PageServer(plan, plan.assumed(), 0, NEEDS) as server:
+    with PageServer(plan, plan.scenario(), 0, PAGE_MAX_NEEDS) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server
@@ -172,7 +179,7 @@ def test_the_server_simulates_what_is_asked(plan):
             ("cache_limit=1", "one shard alone"),
             ("shuffle=unheard-of", "unheard-of"),
             ("nodes=0", "at least 1"),
-            ("colour=1", "no such setting"),
+            ("colour=1", "unknown setting"),
         ):
             status, text = ask(server, f"/run?{query}")
             assert status == 200

@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from streamplug_simulate.model.chunks import Chunks
-from streamplug_simulate.model.events import Events
-from streamplug_simulate.model.network import Link
-from streamplug_simulate.model.node_cache import Node, Threads
-from streamplug_simulate.model.open_shards import Opened
-from streamplug_simulate.model.shards import Size
+from streamplug_simulate.model.chunks import ChunkedEpoch
+from streamplug_simulate.model.events import EventQueue
+from streamplug_simulate.model.network import NetworkLink
+from streamplug_simulate.model.node_cache import NodeCache, Threads
+from streamplug_simulate.model.open_shards import OpenShardModel
+from streamplug_simulate.model.shards import ShardSize
 
 from streamplug.types import World
 
 
 def all_of(events):
-    while events.happen():
+    while events.run_next():
         pass
 
 
@@ -27,15 +27,15 @@ class Same:
     caches = 1
 
     def sizes(self, shard):
-        return Size(stored=100, kept=100, room=100, requests=1, cache=0)
+        return ShardSize(stored=100, kept=100, room=100, requests=1, cache=0)
 
     def cache_of(self, shard):
         return 0
 
 
 def machine(limit=None, latency=0.0):
-    events = Events()
-    node = Node(events, Link(events, 100.0, latency, uneven=0.0), Same(), limit)
+    events = EventQueue()
+    node = NodeCache(events, NetworkLink(events, 100.0, latency, spread=0.0), Same(), limit)
     return events, node, Threads(node, 2)
 
 
@@ -44,37 +44,39 @@ def submit(threads, *shards):
 
 
 def test_things_happen_in_their_order_and_never_before_now():
-    events, seen = Events(), []
-    events.at(2, lambda: seen.append(events.now))
-    events.at(1, lambda: (seen.append(events.now), events.at(0, lambda: seen.append("late"))))
+    events, seen = EventQueue(), []
+    events.schedule(2, lambda: seen.append(events.now))
+    events.schedule(
+        1, lambda: (seen.append(events.now), events.schedule(0, lambda: seen.append("late")))
+    )
     all_of(events)
     assert seen == [1, "late", 2]
 
 
 def test_files_on_their_way_share_the_bandwidth_evenly():
-    events, ends = Events(), {}
-    link = Link(events, 100.0, 0.5, uneven=0.0)
-    link.fetch(100, 1, lambda: ends.update(a=events.now))
-    events.at(1.0, lambda: link.fetch(100, 1, lambda: ends.update(b=events.now)))
+    events, ends = EventQueue(), {}
+    link = NetworkLink(events, 100.0, 0.5, spread=0.0)
+    link.download(100, 1, lambda: ends.update(a=events.now))
+    events.schedule(1.0, lambda: link.download(100, 1, lambda: ends.update(b=events.now)))
     all_of(events)
     # a: alone from 0.5 to 1.5, then it is complete; b begins at 1.5.
     assert ends == pytest.approx({"a": 1.5, "b": 2.5})
 
 
 def test_two_files_at_once_take_twice_as_long():
-    events, ends = Events(), []
-    link = Link(events, 100.0, 0.0, uneven=0.0)
+    events, ends = EventQueue(), []
+    link = NetworkLink(events, 100.0, 0.0, spread=0.0)
     for size in (100, 50, 100):
-        link.fetch(size, 3, lambda: ends.append(events.now))
+        link.download(size, 3, lambda: ends.append(events.now))
     all_of(events)
     assert ends == pytest.approx([1.5, 2.5, 2.5])
 
 
 def test_files_that_begin_together_do_not_end_together_and_take_no_longer():
-    events, ends = Events(), []
-    link = Link(events, 100.0, 0.0)
+    events, ends = EventQueue(), []
+    link = NetworkLink(events, 100.0, 0.0)
     for _ in range(8):
-        link.fetch(100, 1, lambda: ends.append(round(events.now, 6)))
+        link.download(100, 1, lambda: ends.append(round(events.now, 6)))
     all_of(events)
     assert len(set(ends)) == 8
     assert ends[-1] == pytest.approx(8)
@@ -87,7 +89,7 @@ def test_a_process_fetches_so_many_shards_at_a_time():
     all_of(events)
     assert all(job.done for job in jobs)
     assert [time for time, _, _ in node.log] == pytest.approx([0, 2, 2, 3])
-    assert (node.bytes, node.shards, node.hits, node.held) == (300, 3, 0, 300)
+    assert (node.bytes, node.shards, node.hits, node.held_bytes) == (300, 3, 0, 300)
 
 
 def test_of_two_processes_that_want_a_shard_one_fetches_it_and_the_other_looks_again_soon():
@@ -115,7 +117,7 @@ def test_the_shards_not_used_for_longest_make_room():
     submit(threads, 3)
     all_of(events)
     assert [node.has(shard) for shard in (1, 2, 3)] == [True, False, True]
-    assert (node.evictions, node.evicted, node.held) == (1, 100, 200)
+    assert (node.evictions, node.evicted_bytes, node.held_bytes) == (1, 100, 200)
 
 
 def test_reading_a_shard_for_long_keeps_it():
@@ -132,22 +134,22 @@ def test_reading_a_shard_for_long_keeps_it():
 
 def test_what_a_process_has_open_is_not_fetched_again():
     _, node, _ = machine(limit=400)
-    opened = Opened(400)
-    opened.keep(1, 1)
+    opened = OpenShardModel(400)
+    opened.add_references(1, 1)
     for shard in (1, 2):
         opened.add(shard, 100)
     assert opened.has(1)
     assert opened.has(2)
     opened.add(3, 100)  # a quarter of the limit, and what is kept
     assert [opened.has(shard) for shard in (1, 2, 3)] == [True, False, True]
-    opened.keep(1, -1)
+    opened.add_references(1, -1)
     opened.sweep(1.0, node.has)  # all of them are gone from the cache
     assert not opened.has(1)
 
 
 def test_without_a_limit_nothing_is_noted_of_what_is_open():
-    opened = Opened(None)
-    opened.keep(1, 1)
+    opened = OpenShardModel(None)
+    opened.add_references(1, 1)
     opened.add(1, 100)
     assert not opened.has(1)
 
@@ -161,8 +163,8 @@ def test_threads_and_jobs_have_what_is_never_needed_here():
 
 def test_chunks_are_the_epoch(plan):
     world = World(nodes=2, rank=1)
-    epoch = plan.run_of(plan.assumed(shuffle="window", block_size=50)).epoch(3, world)
-    chunks = Chunks(epoch, world, 10)
+    epoch = plan.training_run(plan.scenario(shuffle="window", block_size=50)).epoch(3, world)
+    chunks = ChunkedEpoch(epoch, world, 10)
     steps = np.array([0, 5, 19, 2])
     assert chunks.steps == epoch.steps == 20
     assert np.array_equal(chunks.ids(world, 10, steps), epoch.ids(world, 10, steps))

@@ -20,13 +20,13 @@ RUNS = {
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("told", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
 def test_each_node_fetches_what_is_simulated_to_the_byte(
-    plan, run, real_run, written, tmp_path, told
+    plan, run, real_run, written, tmp_path, settings
 ):
-    fast = {**told, "bandwidth": 2e7, "latency": 0.001, "step_seconds": 0.0}
+    fast = {**settings, "bandwidth": 2e7, "latency": 0.001, "step_seconds": 0.0}
     found = run(**fast)
-    real = real_run(written, tmp_path, plan.assumed(**fast))
+    real = real_run(written, tmp_path, plan.scenario(**fast))
     assert real["bytes"] == [node.bytes for node in found.nodes]
     assert found.complete
     assert found.egress == sum(real["bytes"])

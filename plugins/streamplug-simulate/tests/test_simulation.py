@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from streamplug_simulate import Assumed, planned_of, simulate
-from streamplug_simulate.arguments import told
+from streamplug_simulate import Scenario, open_dataset, simulate
+from streamplug_simulate.arguments import parse_arguments
 
 from streamplug import MDSWriter
 from streamplug.errors import ConfigError, PluginError
@@ -84,30 +84,30 @@ def test_compressed_shards_travel_small_and_lie_large(tmp_path):
     ) as out:
         for n in range(200):
             out.write({"n": n, "b": bytes(300)})
-    with planned_of({"remote": str(tmp_path), "batch_size": 10}) as plan:
-        found = simulate(plan, plan.assumed())
+    with open_dataset({"remote": str(tmp_path), "batch_size": 10}) as plan:
+        found = simulate(plan, plan.scenario())
         assert found.egress == plan.shards.stored.sum() < plan.shards.raw.sum() / 5
         assert found.series["held"]["node 0"][-1] == plan.shards.raw.sum()
-    with planned_of({"remote": str(tmp_path), "batch_size": 10, "keep_zip": True}) as plan:
-        found = simulate(plan, plan.assumed())
+    with open_dataset({"remote": str(tmp_path), "batch_size": 10, "keep_zip": True}) as plan:
+        found = simulate(plan, plan.scenario())
         both = plan.shards.raw.sum() + plan.shards.stored.sum()
         assert found.series["held"]["node 0"][-1] == both
 
 
 def test_replicas_share_what_they_read(written):
     config = {"remote": str(written), "batch_size": 10, "replication": 2}
-    with planned_of(config) as plan:
-        found = simulate(plan, plan.assumed(nodes=2, ranks_per_node=2))
+    with open_dataset(config) as plan:
+        found = simulate(plan, plan.scenario(nodes=2, ranks_per_node=2))
         assert found.epochs[0].steps == 20
         assert sum(node.bytes for node in found.nodes) < 1.1 * plan.shards.stored.sum()
-        apart = simulate(plan, plan.assumed(nodes=2, ranks_per_node=1))
+        apart = simulate(plan, plan.scenario(nodes=2, ranks_per_node=1))
         assert [node.bytes for node in apart.nodes] == 2 * [plan.shards.stored.sum()]
 
 
 def test_an_uneven_end_holds_nobody_up(written):
     config = {"remote": str(written), "batch_size": 7, "partition_algo": "orig"}
-    with planned_of(config) as plan:
-        found = simulate(plan, plan.assumed(nodes=2, workers=3, epochs=2))
+    with open_dataset(config) as plan:
+        found = simulate(plan, plan.scenario(nodes=2, workers=3, epochs=2))
         assert [epoch.simulated for epoch in found.epochs] == [
             epoch.steps for epoch in found.epochs
         ]
@@ -123,12 +123,12 @@ def test_a_config_says_what_nobody_else_does(written, tmp_path):
     }  # fmt: skip
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    with planned_of(str(path)) as plan:
-        assert plan.assumed() == Assumed(
+    with open_dataset(str(path)) as plan:
+        assert plan.scenario() == Scenario(
             batch_size=20, workers=3, prefetch_factor=4, shuffle="global", block_size=50,
             canonical_nodes=4, predownload=30, cache_limit=300 * 1024,
         )  # fmt: skip
-        changed = plan.assumed(shuffle="none", cache_limit=None, workers=0)
+        changed = plan.scenario(shuffle="none", cache_limit=None, workers=0)
         assert (changed.shuffle, changed.cache_limit, changed.workers) == (None, None, 0)
         assert not simulate(plan, changed).nodes[0].evictions
     assert not (tmp_path / "cache").exists()
@@ -142,19 +142,19 @@ def test_streams_with_caches_of_their_own_have_room_each(written, tmp_path):
         ]
         return {"streams": streams, "batch_size": 10}
 
-    with planned_of(config(200_000, 200_000)) as plan:
-        found = simulate(plan, plan.assumed())
+    with open_dataset(config(200_000, 200_000)) as plan:
+        found = simulate(plan, plan.scenario())
         assert 200_000 < max(found.series["held"]["node 0"]) <= 400_000
-    with planned_of(config(200_000, 300_000)) as plan:
-        with pytest.raises(ConfigError, match="several limits"):
-            plan.assumed()
-        assert plan.assumed(cache_limit=250_000).cache_limit == 250_000
+    with open_dataset(config(200_000, 300_000)) as plan:
+        with pytest.raises(ConfigError, match="different cache limits"):
+            plan.scenario()
+        assert plan.scenario(cache_limit=250_000).cache_limit == 250_000
 
 
 def test_nothing_is_read_but_the_index(written, tmp_path):
     (tmp_path / "index.json").write_bytes((written / "index.json").read_bytes())
-    with planned_of({"local": str(tmp_path), "batch_size": 10, "callbacks": ["nobody"]}) as plan:
-        found = simulate(plan, plan.assumed())
+    with open_dataset({"local": str(tmp_path), "batch_size": 10, "callbacks": ["nobody"]}) as plan:
+        found = simulate(plan, plan.scenario())
     assert found.shards == 29
     assert "lies on this machine" in " ".join(found.notes)
     assert [path.name for path in tmp_path.iterdir()] == ["index.json"]
@@ -162,17 +162,17 @@ def test_nothing_is_read_but_the_index(written, tmp_path):
 
 def test_what_cannot_be_simulated_is_refused(written):
     with (
-        pytest.raises(ConfigError, match=r"fetch='range' keeps no shards"),
-        planned_of({"remote": str(written), "fetch": "range"}),
+        pytest.raises(ConfigError, match=r"fetch='range' caches no shards"),
+        open_dataset({"remote": str(written), "fetch": "range"}),
     ):
         pass
-    with planned_of({"remote": str(written)}) as plan:
+    with open_dataset({"remote": str(written)}) as plan:
         with pytest.raises(ConfigError, match="no batch size"):
-            plan.assumed()
+            plan.scenario()
         with pytest.raises(ConfigError, match="one shard alone takes"):
-            simulate(plan, plan.assumed(batch_size=10, cache_limit=10))
+            simulate(plan, plan.scenario(batch_size=10, cache_limit=10))
         with pytest.raises(PluginError):
-            simulate(plan, plan.assumed(batch_size=10, shuffle="unheard-of"))
+            simulate(plan, plan.scenario(batch_size=10, shuffle="unheard-of"))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_cannot_be_simulated_is_refused(written):
 )
 def test_what_has_no_meaning_is_refused(wrong, rule):
     with pytest.raises(ConfigError, match=rule):
-        Assumed(**wrong)
+        Scenario(**wrong)
 
 
 def test_texts_mean_numbers_sizes_and_words():
@@ -196,7 +196,7 @@ def test_texts_mean_numbers_sizes_and_words():
         "nodes": "4", "cache_limit": "2gb", "bandwidth": " 10mb ", "step_seconds": "0.25",
         "predownload": "auto", "block_size": "default", "shuffle": "window", "epochs": "", "price": None,
     }  # fmt: skip
-    assert told(texts) == {
+    assert parse_arguments(texts) == {
         "nodes": 4, "cache_limit": 2 << 30, "bandwidth": 10 << 20, "step_seconds": 0.25,
         "predownload": None, "block_size": None, "shuffle": "window",
     }  # fmt: skip
@@ -207,4 +207,4 @@ def test_texts_mean_numbers_sizes_and_words():
         ("colour", "1"),
     ):
         with pytest.raises(ConfigError, match=name):
-            told({name: text})
+            parse_arguments({name: text})

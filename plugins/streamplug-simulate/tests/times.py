@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from real_run import run
-from streamplug_simulate import planned_of, simulate
+from streamplug_simulate import open_dataset, simulate
 
 from streamplug import MDSWriter
 
@@ -43,26 +43,26 @@ def main(target: Path, wanted: list[str]) -> None:
         with MDSWriter(out=root, columns={"n": "int", "b": "bytes"}, size_limit=SHARD) as out:
             for n in range(SAMPLES):
                 out.write({"n": n, "b": random.bytes(BYTES)})
-        with planned_of({"remote": str(root)}) as plan:
+        with open_dataset({"remote": str(root)}) as plan:
             found = [
-                compared(plan, root, name, {**COMMON, **told})
-                for name, told in RUNS.items()
+                compared(plan, root, name, {**COMMON, **settings})
+                for name, settings in RUNS.items()
                 if not wanted or name in wanted
             ]
     target.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def compared(plan: Any, root: Path, name: str, told: dict[str, Any]) -> dict[str, Any]:
+def compared(plan: Any, root: Path, name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Simulate a run, and run it."""
-    assumed = plan.assumed(**told)
-    simulated = simulate(plan, assumed)
+    scenario = plan.scenario(**settings)
+    simulated = simulate(plan, scenario)
     real = []
     for _ in range(TIMES):
         with tempfile.TemporaryDirectory() as folder:
-            real.append(run(root, Path(folder), assumed, processes=True))
+            real.append(run(root, Path(folder), scenario, processes=True))
     figures = {
         "run": name,
-        "assumed": told,
+        "assumed": settings,
         "simulated": {
             "megabytes": round(sum(node.bytes for node in simulated.nodes) / 1e6, 1),
             "first": round(simulated.epochs[0].first_batch, 2),

@@ -1,21 +1,21 @@
-"""What a run will do, worked out from the plan and the index: no byte of the data is read.
+"""Simulation of a training run from its plan and index, without reading data.
 
-The plan is the data set's own, and what is fetched ahead is decided by the code that does so in a run. The
-clock, the network, the cache and the training loop are arithmetic.
+The order is that of the data set, and prefetching is decided by the code that runs in training. The clock,
+the network, the cache and the training loop are arithmetic.
 """
 
-from streamplug_simulate.model.planned_dataset import Planned, planned_of
-from streamplug_simulate.model.result import EpochFound, Found, NodeFound
-from streamplug_simulate.model.scenario import Assumed
-from streamplug_simulate.model.simulation import MOST, simulate
+from streamplug_simulate.model.planned_dataset import SimulatedDataset, open_dataset
+from streamplug_simulate.model.result import EpochResult, NodeResult, SimulationResult
+from streamplug_simulate.model.scenario import Scenario
+from streamplug_simulate.model.simulation import MAX_NEEDS, simulate
 
 __all__ = [
-    "MOST",
-    "Assumed",
-    "EpochFound",
-    "Found",
-    "NodeFound",
-    "Planned",
-    "planned_of",
+    "MAX_NEEDS",
+    "EpochResult",
+    "NodeResult",
+    "Scenario",
+    "SimulatedDataset",
+    "SimulationResult",
+    "open_dataset",
     "simulate",
 ]

@@ -1,4 +1,4 @@
-"""What users write of a run, on the command line or on the page, made into arguments of `Assumed`."""
+"""Parse the texts of the command line and the page into arguments of `Scenario`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from streamplug.config import parse_bytes, parse_count
 from streamplug.errors import ConfigError
 
 
-def told(texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the arguments of `Assumed` that some texts mean; what is None or empty is left out.
+def parse_arguments(texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return arguments of `Scenario` from texts; None and empty texts are left out.
 
     Args:
-        texts: By the name of the argument. ``"default"`` leaves the block size and the canonical nodes to the
-            shuffle, ``"auto"`` lets predownload adapt, ``"none"`` is no limit of the cache and no shuffle.
+        texts: Texts by argument. ``"default"`` is the default of the block size and
+            the canonical nodes, ``"auto"`` adapts predownload, ``"none"`` is no cache limit and no shuffle.
 
     Raises:
-        ConfigError: If one has no meaning.
+        ConfigError: If a text is invalid.
     """
     found = {}
     for name, text in texts.items():
-        if name not in _MEANINGS:
+        if name not in _PARSERS:
             raise ConfigError(
-                f"{name}={text!r:.60}: no such setting; there are {', '.join(_MEANINGS)}"
+                f"{name}={text!r:.60}: unknown setting; expected one of {', '.join(_PARSERS)}"
             )
         if text is not None and text.strip():
-            found[name] = _MEANINGS[name](text.strip(), name)
+            found[name] = _PARSERS[name](text.strip(), name)
     return found
 
 
-def _or(word: str, meaning: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
-    return lambda text, name: None if text == word else meaning(text, name)
+def _none_or(word: str, parse: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    return lambda text, name: None if text == word else parse(text, name)
 
 
 def _bytes(text: str, name: str) -> int:
@@ -53,17 +53,17 @@ def _name(text: str, _: str) -> str:
     return text
 
 
-_MEANINGS: dict[str, Callable[[str, str], Any]] = {
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
     "nodes": _count,
     "ranks_per_node": _count,
     "workers": _count,
     "prefetch_factor": _count,
     "batch_size": _count,
     "shuffle": _name,
-    "block_size": _or("default", _count),
-    "canonical_nodes": _or("default", _count),
-    "predownload": _or("auto", _count),
-    "cache_limit": _or("none", _bytes),
+    "block_size": _none_or("default", _count),
+    "canonical_nodes": _none_or("default", _count),
+    "predownload": _none_or("auto", _count),
+    "cache_limit": _none_or("none", _bytes),
     "bandwidth": _bytes,
     "latency": _number,
     "step_seconds": _number,

@@ -1,4 +1,4 @@
-"""``streamplug simulate``: what a run will do, before it does."""
+"""The command ``streamplug simulate``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import click
 
 from streamplug.cli.options import reporting, source_options, streams_of
-from streamplug_simulate import MOST, planned_of
+from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated
-from streamplug_simulate.arguments import told
+from streamplug_simulate.arguments import parse_arguments
 from streamplug_simulate.page import page
 from streamplug_simulate.server import serve_page
-from streamplug_simulate.tables import show
-from streamplug_simulate.variants import NEEDS, choices, variants
+from streamplug_simulate.tables import print_result
+from streamplug_simulate.variants import PAGE_MAX_NEEDS, offer_choices, simulate_variants
 
 _CONFIGS = (".toml", ".yaml", ".yml", ".json")
-_TOLD = (
+_SETTINGS = (
     "nodes", "ranks_per_node", "workers", "prefetch_factor", "batch_size", "shuffle", "block_size",
     "canonical_nodes", "predownload", "cache_limit", "bandwidth", "latency", "step_seconds", "epochs",
     "price",
@@ -29,31 +29,38 @@ _TOLD = (
 @click.command()
 @click.argument("source", metavar="CONFIG")
 @source_options
-@click.option("--nodes", help="Machines, each with a cache of its own.  [default: 1]")
+@click.option("--nodes", help="Number of machines, each with its own cache.  [default: 1]")
 @click.option("--ranks-per-node", help="[default: 1]")
-@click.option("--workers", help="Loader workers of a rank.  [default: those of the config, else 0]")
+@click.option("--workers", help="Loader workers per rank.  [default: from the config, else 0]")
 @click.option(
-    "--prefetch-factor", help="Batches that a worker makes ahead.  [default: likewise, else 2]"
+    "--prefetch-factor",
+    help="Batches that a worker prefetches.  [default: from the config, else 2]",
 )
-@click.option("--batch-size", help="Samples per batch of a rank.  [default: that of the config]")
-@click.option("--shuffle", help="Name of the shuffle, or none.  [default: as the config]")
-@click.option("--block-size", help="Of the shuffle, or default.  [default: as the config]")
-@click.option("--canonical-nodes", help="Their number, or default.  [default: as the config]")
-@click.option("--predownload", help="Samples, or auto.  [default: as the config]")
-@click.option("--cache-limit", help="Such as 10gb, or none.  [default: as the config]")
+@click.option("--batch-size", help="Samples per batch of a rank.  [default: from the config]")
+@click.option("--shuffle", help="Name of the shuffle, or none.  [default: from the config]")
+@click.option(
+    "--block-size", help="Shuffle block size in samples, or default.  [default: from the config]"
+)
+@click.option(
+    "--canonical-nodes", help="Number of canonical nodes, or default.  [default: from the config]"
+)
+@click.option("--predownload", help="Samples to prefetch, or auto.  [default: from the config]")
+@click.option(
+    "--cache-limit", help="Cache limit, such as 10gb, or none.  [default: from the config]"
+)
 @click.option(
     "--bandwidth", help="Bytes per second of a node, such as 500mb.  [default: 1,000,000,000]"
 )
 @click.option("--latency", help="Seconds from a request to its first byte.  [default: 0.03]")
 @click.option("--step-time", "step_seconds", help="Seconds of a training step.  [default: 0.1]")
 @click.option("--epochs", help="[default: 1]")
-@click.option("--price", help="Of 10⁹ bytes that leave the storage.  [default: 0]")
+@click.option("--price", help="Price of 10⁹ bytes of egress.  [default: 0]")
 @click.option(
     "--needs",
     type=click.IntRange(1),
-    default=MOST,
+    default=MAX_NEEDS,
     show_default=True,
-    help="After so many needs, shards for blocks of samples, it ends with the step.",
+    help="Stop after the step in which this number of needs (a shard for a block of samples) is reached.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
@@ -62,7 +69,7 @@ _TOLD = (
 @click.option(
     "--serve",
     is_flag=True,
-    help="Show the page on this machine, and simulate what is changed on it.",
+    help="Serve the page on this machine, and simulate what is changed on it.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="For --serve.  [default: any]"
@@ -77,39 +84,39 @@ def simulate(
     port: int,
     **options: Any,
 ) -> None:
-    """Tell what a run of CONFIG will do: what it fetches, when it waits, what that costs.
+    """Simulate a run of CONFIG: what it downloads, when it waits, what that costs.
 
-    CONFIG is a config file as StreamingDataset.from_config takes it, or the URL of a data set. Nothing
-    but the index is read.
+    CONFIG is a config file of StreamingDataset.from_config, or the URL of a data set. Only the index is
+    read.
     """
     if as_json and serve:
         raise click.UsageError("give --json or --serve, not both")
-    texts = {name: options[name] for name in _TOLD}
-    with planned_of(*_config_of(source, options)) as plan:
-        assumed = plan.assumed(**told(texts))
+    texts = {name: options[name] for name in _SETTINGS}
+    with open_dataset(*_config_of(source, options)) as plan:
+        scenario = plan.scenario(**parse_arguments(texts))
         if not serve:
-            found = simulated(plan, assumed, needs)
+            found = simulated(plan, scenario, needs)
             if as_json:
                 click.echo(json.dumps(found.as_dict(), indent=2))
             else:
-                show(found)
+                print_result(found)
         if html is not None:
-            offered = choices(plan, assumed)
+            offered = offer_choices(plan, scenario)
             with reporting() as report:
-                runs = variants(
-                    plan, assumed, offered, lambda done, all_: report("runs", done, all_)
+                runs = simulate_variants(
+                    plan, scenario, offered, lambda done, all_: report("runs", done, all_)
                 )
-            html.write_text(page(plan, assumed, offered, runs), "utf-8")
+            html.write_text(page(plan, scenario, offered, runs), "utf-8")
             click.echo(f"{html}: written; {len(runs):,} runs", err=True)
         if serve:
-            serve_page(plan, assumed, port=port, needs=NEEDS)
+            serve_page(plan, scenario, port=port, needs=PAGE_MAX_NEEDS)
 
 
 def _config_of(source: str, options: Mapping[str, Any]) -> tuple[Mapping[str, Any] | str]:
-    """Return what a data set is made of: a config file, or a mapping about one stream."""
+    """Return the config: a file, or a mapping with one stream."""
     if not source.lower().endswith(_CONFIGS):
         return ({"streams": streams_of([source], options)},)
     for name in ("split", "src_format", "storage_options"):
         if options[name] not in (None, ()):
-            raise click.UsageError(f"--{name.replace('_', '-')} is for a URL; the config says it")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for a URL; set it in the config")
     return (source,)

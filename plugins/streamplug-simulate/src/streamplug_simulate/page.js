@@ -198,7 +198,7 @@ function fixed() {
   byId("set").textContent =
     `${number(DATA.set.samples)} samples in ${number(DATA.set.shards)} shards, ${bytes(DATA.set.bytes)} as stored`;
   for (const [name, [label, format]] of Object.entries(FIXED)) {
-    byId("fixed").append(element("dt", {}, label), element("dd", {}, format(DATA.assumed[name])));
+    byId("fixed").append(element("dt", {}, label), element("dd", {}, format(DATA.scenario[name])));
   }
 }
 

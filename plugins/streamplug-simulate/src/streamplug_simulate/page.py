@@ -1,4 +1,4 @@
-"""Page: a simulation as one file of HTML, which asks nothing of any network."""
+"""Page of a simulation: one HTML file without network access."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from streamplug_simulate.model.planned_dataset import Planned
-from streamplug_simulate.model.scenario import Assumed
-from streamplug_simulate.variants import MOST_DIFFERENT, Choice
+from streamplug_simulate.model.planned_dataset import SimulatedDataset
+from streamplug_simulate.model.scenario import Scenario
+from streamplug_simulate.variants import MAX_CHANGED_SETTINGS, Choice
 
 _PARTS = ("page.css", "plots.js", "page.js")
 
 
 def page(
-    plan: Planned,
-    assumed: Assumed,
+    plan: SimulatedDataset,
+    scenario: Scenario,
     offered: Sequence[Choice],
     runs: dict[str, dict[str, Any]],
     *,
@@ -29,23 +29,23 @@ def page(
 
     Args:
         plan: The data set.
-        assumed: What was assumed.
-        offered: What can be changed on the page.
-        runs: The runs that it holds, as `variants` returns them. If that is the first alone, the page
-            asks a server for others, at ``run`` beside it.
-        shuffles: For a page with a server: names of shuffles.
+        scenario: The scenario of the first run.
+        offered: Settings that can be changed on the page.
+        runs: Results, as `simulate_variants` returns them. With one alone, the page requests others from a
+            server, at ``run`` beside it.
+        shuffles: Names of shuffles, for a page with a server.
     """
     title = f"Simulated run of {', '.join(plan.urls)}"
-    said = {
+    data = {
         "title": title,
-        "assumed": asdict(assumed),
+        "scenario": asdict(scenario),
         "set": {
             "samples": plan.size,
             "shards": len(plan.shards),
             "bytes": int(plan.shards.stored.sum()),
         },
         "choices": [asdict(choice) for choice in offered],
-        "different": MOST_DIFFERENT,
+        "different": MAX_CHANGED_SETTINGS,
         "runs": runs,
         "server": len(runs) == 1,
         "shuffles": list(shuffles),
@@ -53,10 +53,10 @@ def page(
     here = files("streamplug_simulate")
     parts = {name.replace(".", "_"): (here / name).read_text("utf-8") for name in _PARTS}
     template = Template((here / "page.html").read_text("utf-8"))
-    return template.substitute(parts, title=escape(title), data=_embedded(said))
+    return template.substitute(parts, title=escape(title), data=_embed_json(data))
 
 
-def _embedded(value: Any) -> str:
-    """Return JSON that can stand in a script element: nothing in it ends that, or begins a comment."""
+def _embed_json(value: Any) -> str:
+    """Return JSON for a script element, without text that would end it or start a comment."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

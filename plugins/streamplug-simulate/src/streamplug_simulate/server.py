@@ -1,4 +1,4 @@
-"""The page of a simulation on this machine, where what is changed is simulated at once."""
+"""HTTP server of the page, which simulates changed settings."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ import click
 
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import names_of
-from streamplug_simulate import Assumed, Planned
-from streamplug_simulate.arguments import told
+from streamplug_simulate import Scenario, SimulatedDataset
+from streamplug_simulate.arguments import parse_arguments
 from streamplug_simulate.page import page
-from streamplug_simulate.variants import choices, shown
+from streamplug_simulate.variants import offer_choices, simulate_for_page
 
-_LONGEST = 2000
-"""Characters of a query."""
+_MAX_QUERY_CHARS = 2000
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves the page, and runs that it asks for.
+    """Server of the page and of the runs that it requests.
 
     Attributes:
-        url: Its address.
+        url: Address of the page.
     """
 
     daemon_threads = True
 
-    def __init__(self, plan: Planned, assumed: Assumed, port: int, needs: int) -> None:
-        """Listen on this machine alone; port 0 is any that is free."""
+    def __init__(self, plan: SimulatedDataset, scenario: Scenario, port: int, needs: int) -> None:
+        """Listen on 127.0.0.1; port 0 is any free port."""
         super().__init__(("127.0.0.1", port), _Handler)
-        self._plan, self._assumed, self._needs = plan, assumed, needs
-        self._offered = choices(plan, assumed)
+        self._plan, self._scenario, self._needs = plan, scenario, needs
+        self._offered = offer_choices(plan, scenario)
         self._one = Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/"
 
     def page(self) -> str:
         """Return the page."""
         first = {"": self.run({})}
-        names = dict.fromkeys([self._assumed.shuffle or "none", *names_of("shuffle")])
-        return page(self._plan, self._assumed, self._offered, first, shuffles=list(names))
+        names = dict.fromkeys([self._scenario.shuffle or "none", *names_of("shuffle")])
+        return page(self._plan, self._scenario, self._offered, first, shuffles=list(names))
 
     def run(self, texts: dict[str, str]) -> dict[str, Any]:
-        """Return what the page shows of a run of which some settings were changed."""
+        """Return page data of a run with changed settings."""
         try:
-            changed = told(texts)
+            changed = parse_arguments(texts)
             if changed.get("shuffle") == "none":
                 changed["shuffle"] = None
-            with self._one:  # a data set is not made for several threads
-                return shown(self._plan, replace(self._assumed, **changed), self._needs)
+            with self._one:  # data sets are not thread-safe
+                return simulate_for_page(
+                    self._plan, replace(self._scenario, **changed), self._needs
+                )
         except StreamplugError as error:
             return {"error": str(error)}
 
@@ -64,14 +65,14 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        # Another site's name may lead here; a page of it must not read what this one says.
-        if self.headers.get("Host") not in self._names() or len(asked.query) > _LONGEST:
+        url = urlsplit(self.path)
+        # DNS rebinding: a page of another site must not read this one.
+        if self.headers.get("Host") not in self._names() or len(url.query) > _MAX_QUERY_CHARS:
             self.send_error(403)
-        elif asked.path == "/":
+        elif url.path == "/":
             self._send("text/html", self.server.page())
-        elif asked.path == "/run":
-            found = self.server.run(dict(parse_qsl(asked.query)))
+        elif url.path == "/run":
+            found = self.server.run(dict(parse_qsl(url.query)))
             self._send("application/json", json.dumps(found, allow_nan=False))
         else:
             self.send_error(404)
@@ -89,9 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def serve_page(plan: Planned, assumed: Assumed, *, port: int, needs: int) -> None:
-    """Serve the page until Ctrl-C, after telling its address."""
-    with PageServer(plan, assumed, port, needs) as server:
+def serve_page(plan: SimulatedDataset, scenario: Scenario, *, port: int, needs: int) -> None:
+    """Print the address and serve the page until Ctrl-C."""
+    with PageServer(plan, scenario, port, needs) as server:
         try:
             click.echo(f"{server.url}  (Ctrl-C to stop)")
             server.serve_forever(0.1)

@@ -1,4 +1,4 @@
-"""A simulation as tables on a terminal."""
+"""Tables of a simulation on a terminal."""
 
 from __future__ import annotations
 
@@ -7,69 +7,69 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from streamplug.display.tables import make_console, pairs_table, rows_table
-from streamplug_simulate import EpochFound, Found, NodeFound
+from streamplug_simulate import EpochResult, NodeResult, SimulationResult
 
-_NODES = 8
+_MAX_NODES = 8
 
-_EPOCHS = (
+_EPOCH_HEADINGS = (
     "epoch", "steps", "of", "first batch", "waited later", "took", "bytes fetched", "in the whole epoch",
 )  # fmt: skip
-_OF_NODES = (
+_NODE_HEADINGS = (
     "node", "bytes fetched", "shards fetched", "found in the cache", "evicted", "bytes evicted",
 )  # fmt: skip
 
 
-def show(found: Found) -> None:
+def print_result(found: SimulationResult) -> None:
     """Print a simulation."""
     console = make_console()
     console.print(pairs_table(_overview(found)))
-    console.print(rows_table(_EPOCHS, map(_epoch, found.epochs), "right"))
-    rows = [_node(number, node) for number, node in enumerate(found.nodes[:_NODES])]
-    if len(found.nodes) > _NODES:
+    console.print(rows_table(_EPOCH_HEADINGS, map(_epoch, found.epochs), "right"))
+    rows = [_node(number, node) for number, node in enumerate(found.nodes[:_MAX_NODES])]
+    if len(found.nodes) > _MAX_NODES:
         rows.append([f"… of {len(found.nodes)}", *[""] * 5])
-    console.print(rows_table(_OF_NODES, rows, "right"))
+    console.print(rows_table(_NODE_HEADINGS, rows, "right"))
     for note in found.notes:
         console.print(Text(note))
 
 
-def _epoch(epoch: EpochFound) -> list[str]:
+def _epoch(epoch: EpochResult) -> list[str]:
     about = "" if epoch.simulated == epoch.steps else "about "
     counts = [f"{number:,}" for number in (epoch.epoch, epoch.simulated, epoch.steps)]
     times = map(_seconds, (epoch.first_batch, epoch.waited, epoch.seconds))
     return [*counts, *times, f"{epoch.bytes:,}", f"{about}{epoch.all_bytes:,}"]
 
 
-def _node(number: int, node: NodeFound) -> list[str]:
+def _node(number: int, node: NodeResult) -> list[str]:
     counts = (node.bytes, node.shards, node.hits, node.evictions, node.evicted_bytes)
     return [str(number), *(f"{count:,}" for count in counts)]
 
 
-def _overview(found: Found) -> Iterator[tuple[str, str]]:
-    assumed, quality = found.assumed, found.quality
-    at_most = "" if found.complete else "at most " if assumed.epochs > 1 else "about "
+def _overview(found: SimulationResult) -> Iterator[tuple[str, str]]:
+    scenario, quality = found.scenario, found.quality
+    at_most = "" if found.complete else "at most " if scenario.epochs > 1 else "about "
     yield "data set", ", ".join(found.urls)
     shards = _many(found.shards, "shard")
     sizes = f"{found.samples:,} in {shards}, {found.stored_bytes:,} bytes as stored"
     yield "samples", sizes
-    world = f"{_many(assumed.nodes, 'node')}, {_many(assumed.ranks_per_node, 'rank')} each, "
-    workers = _many(assumed.workers, "worker")
-    yield "run", f"{world}{workers} each, batches of {assumed.batch_size:,}"
-    block, canonical_nodes = _or_default(assumed.block_size), _or_default(assumed.canonical_nodes)
+    world = f"{_many(scenario.nodes, 'node')}, {_many(scenario.ranks_per_node, 'rank')} each, "
+    workers = _many(scenario.workers, "worker")
+    yield "run", f"{world}{workers} each, batches of {scenario.batch_size:,}"
+    block, canonical_nodes = _or_default(scenario.block_size), _or_default(scenario.canonical_nodes)
     yield (
         "order",
-        f"shuffle {assumed.shuffle or 'none'}, block size {block}, canonical nodes {canonical_nodes}",
+        f"shuffle {scenario.shuffle or 'none'}, block size {block}, canonical nodes {canonical_nodes}",
     )
-    limit = "none" if assumed.cache_limit is None else f"{assumed.cache_limit:,} bytes"
-    ahead = "adapts" if assumed.predownload is None else f"{assumed.predownload:,} samples"
+    limit = "none" if scenario.cache_limit is None else f"{scenario.cache_limit:,} bytes"
+    ahead = "adapts" if scenario.predownload is None else f"{scenario.predownload:,} samples"
     yield "cache limit", f"{limit}; predownload {ahead}"
-    times = f"latency {_seconds(assumed.latency)}, step {_seconds(assumed.step_seconds)}"
-    yield "network", f"{assumed.bandwidth:,.0f} bytes per second and node, {times}"
-    yield "egress", f"{at_most}{found.egress:,} bytes over {_many(assumed.epochs, 'epoch')}"
-    if assumed.price:
+    times = f"latency {_seconds(scenario.latency)}, step {_seconds(scenario.step_seconds)}"
+    yield "network", f"{scenario.bandwidth:,.0f} bytes per second and node, {times}"
+    yield "egress", f"{at_most}{found.egress:,} bytes over {_many(scenario.epochs, 'epoch')}"
+    if scenario.price:
         yield "cost", f"{at_most}{found.cost:,.4g}"
-    near = f"{quality.shards_per_batch:,.1f} shards in a global batch"
+    is_local = f"{quality.shards_per_batch:,.1f} shards in a global batch"
     same = f"{100 * quality.same_shard:.1f} % of samples follow one of their shard"
-    yield "mixing", f"{near}; {same}; one moves {quality.displacement:,.0f} samples on average"
+    yield "mixing", f"{is_local}; {same}; one moves {quality.displacement:,.0f} samples on average"
 
 
 def _or_default(value: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Variants: what a page offers to change, and the runs that come of it."""
+"""Settings that a page offers to change, and the runs for their values."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from itertools import combinations, product
 from typing import Any
 
 from streamplug.errors import ConfigError
-from streamplug_simulate.model.planned_dataset import Planned
-from streamplug_simulate.model.result import Found
-from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.model.planned_dataset import SimulatedDataset
+from streamplug_simulate.model.result import SimulationResult
+from streamplug_simulate.model.scenario import Scenario
 from streamplug_simulate.model.simulation import simulate
 
-MOST_DIFFERENT = 2
-"""How many settings of a variant may differ from what was assumed."""
+MAX_CHANGED_SETTINGS = 2
+"""Settings of a variant that may differ from the scenario."""
 
-NEEDS = 30_000
-"""Needs that are looked at for each run of a page; see `simulate`."""
+PAGE_MAX_NEEDS = 30_000
+"""Limit of needs for each run of a page; see `simulate`."""
 
-_CHOICES = 3
+_MAX_VALUES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Choice:
     """A setting, and the values that a page offers for it.
 
     Attributes:
-        name: Of the argument of `Assumed`.
-        values: The values; the first is what was assumed.
+        name: Argument of `Scenario`.
+        values: The values; the first is that of the scenario.
     """
 
     name: str
     values: tuple[Any, ...]
 
 
-def choices(plan: Planned, assumed: Assumed) -> list[Choice]:
-    """Return what a page offers to change."""
-    size, batch, nodes = plan.size, assumed.batch_size, assumed.nodes
+def offer_choices(plan: SimulatedDataset, scenario: Scenario) -> list[Choice]:
+    """Return the settings that a page offers to change."""
+    size, batch, nodes = plan.size, scenario.batch_size, scenario.nodes
     raw, largest = int(plan.shards.raw.sum()), plan.shards.largest
-    step = assumed.step_seconds or 0.1
+    step = scenario.step_seconds or 0.1
     offered: dict[str, Sequence[Any]] = {
         "shuffle": (None, "window", "global"),
         "block_size": (max(size // 50, 1), max(size // 5, 1)),
@@ -47,61 +47,63 @@ def choices(plan: Planned, assumed: Assumed) -> list[Choice]:
         "canonical_nodes": (4 * nodes, 1),
         "predownload": (None, 8 * batch, 64 * batch),
         "cache_limit": (None, max(raw // 5, largest), max(raw // 2, largest)),
-        "bandwidth": (assumed.bandwidth / 4, assumed.bandwidth * 4),
+        "bandwidth": (scenario.bandwidth / 4, scenario.bandwidth * 4),
         "step_seconds": (step / 2, step * 2),
     }
     found = []
     for name, values in offered.items():
-        distinct = dict.fromkeys([getattr(assumed, name), *values])
-        found.append(Choice(name, tuple(distinct)[:_CHOICES]))
+        distinct = dict.fromkeys([getattr(scenario, name), *values])
+        found.append(Choice(name, tuple(distinct)[:_MAX_VALUES]))
     return found
 
 
-def variants(
-    plan: Planned,
-    assumed: Assumed,
+def simulate_variants(
+    plan: SimulatedDataset,
+    scenario: Scenario,
     offered: Sequence[Choice],
     report: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> dict[str, dict[str, Any]]:
-    """Simulate all runs in which at most `MOST_DIFFERENT` settings differ from what was assumed.
+    """Simulate all runs in which at most `MAX_CHANGED_SETTINGS` settings differ from the scenario.
 
     Args:
         plan: The data set.
-        assumed: What was assumed.
-        offered: What is changed.
-        report: Told how many runs are done, of how many.
+        scenario: The scenario.
+        offered: Settings to change.
+        report: Called with the numbers of finished runs and of all.
 
     Returns:
-        What a page shows of each, or why it cannot be, by the numbers of the values, with dots between.
+        Page data of each run, or its error, by the numbers of the values joined by dots.
     """
     places = list(_places(offered))
     found = {}
     for done, place in enumerate(places):
         report(done, len(places))
         changed = {choice.name: choice.values[at] for choice, at in zip(offered, place)}
-        found[".".join(map(str, place))] = shown(plan, replace(assumed, **changed))
+        found[".".join(map(str, place))] = simulate_for_page(plan, replace(scenario, **changed))
     report(len(places), len(places))
     return found
 
 
 def _places(offered: Sequence[Choice]) -> Iterator[tuple[int, ...]]:
-    for number in range(MOST_DIFFERENT + 1):
+    for number in range(MAX_CHANGED_SETTINGS + 1):
         for some in combinations(range(len(offered)), number):
             for values in product(*(range(1, len(offered[each].values)) for each in some)):
                 at = dict(zip(some, values))
                 yield tuple(at.get(each, 0) for each in range(len(offered)))
 
 
-def shown(plan: Planned, assumed: Assumed, most: int = NEEDS) -> dict[str, Any]:
-    """Return what a page shows of a run, or why there is none under ``error``."""
+def simulate_for_page(
+    plan: SimulatedDataset, scenario: Scenario, most: int = PAGE_MAX_NEEDS
+) -> dict[str, Any]:
+    """Simulate a run for a page; a refused run has a text under ``error``."""
     try:
-        return brief(simulate(plan, assumed, most))
+        return summarize_result(simulate(plan, scenario, most))
     except ConfigError as error:
         return {"error": str(error)}
 
 
-def brief(found: Found) -> dict[str, Any]:
-    """Return what a page shows of a run, as plain JSON values."""
+def summarize_result(found: SimulationResult) -> dict[str, Any]:
+    """Return page data of a result as JSON values."""
     whole = found.as_dict()
     series = {
         name: values for name, values in whole["series"].items() if name not in ("seconds", "steps")
@@ -113,6 +115,6 @@ def brief(found: Found) -> dict[str, Any]:
     return {
         **{name: whole[name] for name in kept},
         "series": series,
-        "cache_limit": found.assumed.cache_limit,
-        "price": found.assumed.price,
+        "cache_limit": found.scenario.cache_limit,
+        "price": found.scenario.price,
     }

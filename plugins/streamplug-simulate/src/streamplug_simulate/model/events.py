@@ -1,4 +1,4 @@
-"""Events: a clock that jumps from one thing that happens to the next."""
+"""Event queue with a simulated clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from heapq import heappop, heappush
 from itertools import count
 
 
-class Events:
-    """What will happen, by the second.
+class EventQueue:
+    """Calls ordered by simulated time.
 
     Attributes:
         now: Seconds since the run began.
@@ -17,14 +17,14 @@ class Events:
     def __init__(self) -> None:
         self.now = 0.0
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
-        self._number = count()  # what is due at the same time happens in the order of asking
+        self._number = count()  # calls due at the same time run in the order of scheduling
 
-    def at(self, time: float, call: Callable[[], None]) -> None:
-        """Call something at a time, or now if that has passed."""
+    def schedule(self, time: float, call: Callable[[], None]) -> None:
+        """Schedule a call at a time, or now if that has passed."""
         heappush(self._queue, (max(time, self.now), next(self._number), call))
 
-    def happen(self) -> bool:
-        """Let the next thing happen; returns whether there was one."""
+    def run_next(self) -> bool:
+        """Run the next call; return whether there was one."""
         if not self._queue:
             return False
         self.now, _, call = heappop(self._queue)

@@ -1,4 +1,4 @@
-"""Node: the cache of one machine, which all processes on it share, and what is fetched into it."""
+"""Shared cache of one node, and the download threads of its processes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from functools import partial
 from streamplug.cache.quota import MORE
 from streamplug.read.open_shards import USED_SECONDS
 from streamplug.transfer.file_lock import LONGEST_PAUSE
-from streamplug_simulate.model.events import Events
-from streamplug_simulate.model.network import Link
-from streamplug_simulate.model.open_shards import Opened
-from streamplug_simulate.model.shards import Shards
+from streamplug_simulate.model.events import EventQueue
+from streamplug_simulate.model.network import NetworkLink
+from streamplug_simulate.model.open_shards import OpenShardModel
+from streamplug_simulate.model.shards import ShardSizes
 
 
 class Job:
-    """A shard that a thread of some process makes ready.
+    """Download of one shard by a thread of a process.
 
     Attributes:
-        shard: Which.
+        shard: Number of the shard.
         weight: Its bytes.
-        done: Whether it has been.
-        error: None; nothing fails here.
+        done: Whether the shard is ready.
+        error: Always None: downloads do not fail here.
     """
 
     __slots__ = ("done", "error", "listener", "shard", "threads", "weight")
@@ -34,47 +34,47 @@ class Job:
         self.listener: Callable[[], None] | None = None
 
     def wait(self) -> None:
-        """Do nothing: who waits has set `listener`, which is called when it is done."""
+        """Do nothing: the waiting process has set `listener`, which is called on completion."""
 
 
 class Threads:
-    """The threads of one process that fetch: first come, first served, so many at a time.
+    """Download threads of one process: a FIFO queue with a limit of running jobs.
 
     Attributes:
-        unfinished: Jobs that have not ended.
-        weight: What those weigh together, in bytes.
-        opened: The shards that the process has open.
+        unfinished: Number of unfinished jobs.
+        weight: Bytes of unfinished jobs.
+        opened: Open shards of the process.
     """
 
-    def __init__(self, node: Node, active: int) -> None:
+    def __init__(self, node: NodeCache, active: int) -> None:
         self._node, self._active = node, active
-        self.opened = Opened(node.limit)
+        self.opened = OpenShardModel(node.limit)
         self._queue: deque[Job] = deque()
         self._running = 0
-        self._busy = self._due = False
+        self._busy = self._pending = False
         self.unfinished = self.weight = 0
 
     def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
-        """Queue a job; `work` tells which shard it is about."""
-        job = Job(self, work(), weight)  # type: ignore[arg-type]  # the simulation's own says a shard
+        """Queue a job; `work` returns its shard."""
+        job = Job(self, work(), weight)  # type: ignore[arg-type]  # returns a shard here
         self.unfinished += 1
         self.weight += weight
         self._queue.append(job)
-        if not self._due:  # threads begin when who submits has to wait, as Python's do
-            self._due = True
-            self._node.soon(self._begin)
+        if not self._pending:  # as in Python, threads start once the submitting one waits
+            self._pending = True
+            self._node.call_soon(self._begin)
         return job
 
     def stop(self) -> None:
-        """Do nothing: a run that is simulated ends by itself."""
+        """Do nothing: a simulated run ends by itself."""
 
     def idle(self, change: int) -> None:
-        """Have one thread wait for another process (-1), or go on (+1): others work in its place."""
+        """Let one thread wait for another process (-1) or resume (+1); queued jobs take its place."""
         self._running += change
         self._begin()
 
     def finish(self, job: Job) -> None:
-        """Note that a job has ended."""
+        """Mark a job as finished."""
         job.done = True
         self.opened.add(job.shard, job.weight)
         self._running -= 1
@@ -85,8 +85,8 @@ class Threads:
         self._begin()
 
     def _begin(self) -> None:
-        self._due = False
-        if self._busy:  # what a job here leads to is seen by the loop below
+        self._pending = False
+        if self._busy:  # jobs queued meanwhile are taken by the loop below
             return
         self._busy = True
         while self._queue and self._running < self._active:
@@ -100,32 +100,34 @@ class Threads:
         self._busy = False
 
 
-class Node:
-    """One machine.
+class NodeCache:
+    """Cache of one node.
 
     Attributes:
-        bytes: Bytes fetched so far, as they are stored.
-        shards: Shards fetched so far.
-        hits: How often a process found a shard that was there, or was being fetched by another.
-        evictions: Shards evicted so far.
-        evicted: Their bytes.
-        limit: Bytes that each of its caches may hold, or None.
-        log: Second, bytes fetched and bytes held, whenever a shard has come.
+        bytes: Stored bytes downloaded so far.
+        shards: Shard downloads so far.
+        hits: How often a process found a shard cached or being downloaded.
+        evictions: Evictions so far.
+        evicted: Bytes of evicted shards.
+        limit: Limit of each cache in bytes, or None.
+        log: Time, bytes downloaded and bytes held after each download.
     """
 
-    def __init__(self, events: Events, link: Link, shards: Shards, limit: int | None) -> None:
+    def __init__(
+        self, events: EventQueue, link: NetworkLink, shards: ShardSizes, limit: int | None
+    ) -> None:
         self._events, self._link, self._shards, self.limit = events, link, shards, limit
-        # By cache, each in the order of last use.
-        self._there: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(shards.caches)]
+        # By cache, each in LRU order.
+        self._cached: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(shards.caches)]
         self._held = [0] * shards.caches
-        self._coming: dict[int, list[tuple[Job, float]]] = {}
-        self._promised = [0] * shards.caches
-        self.bytes = self.shards = self.hits = self.evictions = self.evicted = 0
+        self._downloads: dict[int, list[tuple[Job, float]]] = {}
+        self._reserved = [0] * shards.caches
+        self.bytes = self.shards = self.hits = self.evictions = self.evicted_bytes = 0
         self.log: list[tuple[float, int, int]] = [(0.0, 0, 0)]
 
     @property
-    def held(self) -> int:
-        """Bytes of the shards that are there."""
+    def held_bytes(self) -> int:
+        """Bytes of all cached shards."""
         return sum(self._held)
 
     @property
@@ -133,66 +135,66 @@ class Node:
         """Seconds since the run began."""
         return self._events.now
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Call something when what happens now is over."""
-        self._events.at(self._events.now, call)
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Schedule a call after the current one."""
+        self._events.schedule(self._events.now, call)
 
     def has(self, shard: int) -> bool:
-        """Say whether a shard is there."""
-        return shard in self._there[self._shards.cache_of(shard)]
+        """Return whether a shard is cached."""
+        return shard in self._cached[self._shards.cache_of(shard)]
 
     def ensure(self, job: Job) -> None:
-        """Make the shard of a job ready."""
+        """Start or await the download of a job's shard."""
         shard = job.shard
-        there = self._there[self._shards.cache_of(shard)]
+        there = self._cached[self._shards.cache_of(shard)]
         if shard in there:
-            self._touch(shard, there)
+            self._mark_used(shard, there)
             self.hits += 1
             job.threads.finish(job)
-        elif shard in self._coming:
-            self._coming[shard].append((job, self._events.now))
+        elif shard in self._downloads:
+            self._downloads[shard].append((job, self._events.now))
             job.threads.idle(-1)
         else:
-            self._fetch(job)
+            self._start_download(job)
 
     def use(self, wanted: Sequence[int]) -> None:
-        """Note that shards are being read."""
+        """Update the last use of shards that are being read."""
         now = self._events.now
         for shard in wanted if self.limit is not None else ():
-            there = self._there[self._shards.cache_of(shard)]
+            there = self._cached[self._shards.cache_of(shard)]
             if shard in there and now - there[shard] > USED_SECONDS:
-                self._touch(shard, there)
+                self._mark_used(shard, there)
 
-    def _touch(self, shard: int, there: OrderedDict[int, float]) -> None:
+    def _mark_used(self, shard: int, there: OrderedDict[int, float]) -> None:
         there[shard] = self._events.now
         there.move_to_end(shard)
 
-    def _fetch(self, job: Job) -> None:
+    def _start_download(self, job: Job) -> None:
         shard = job.shard
         size = self._shards.sizes(shard)
-        self._coming[shard] = []
+        self._downloads[shard] = []
         if self.limit is not None:
-            self._evict(size.cache, self.limit - size.room - self._promised[size.cache])
-        self._promised[size.cache] += size.room
-        self._link.fetch(size.stored, size.requests, partial(self._come, job))
+            self._evict(size.cache, self.limit - size.room - self._reserved[size.cache])
+        self._reserved[size.cache] += size.room
+        self._link.download(size.stored, size.requests, partial(self._finish_download, job))
 
-    def _come(self, job: Job) -> None:
+    def _finish_download(self, job: Job) -> None:
         size = self._shards.sizes(job.shard)
-        self._promised[size.cache] -= size.room
-        self._there[size.cache][job.shard] = self._events.now
+        self._reserved[size.cache] -= size.room
+        self._cached[size.cache][job.shard] = self._events.now
         self._held[size.cache] += size.kept
         if self.limit is not None:
             self._evict(size.cache, self.limit)
         self.bytes += size.stored
         self.shards += 1
-        self.log.append((self._events.now, self.bytes, self.held))
-        waiting = self._coming.pop(job.shard)
+        self.log.append((self._events.now, self.bytes, self.held_bytes))
+        waiting = self._downloads.pop(job.shard)
         for other, since in waiting:
-            self._events.at(self._looks_again(since), partial(self._go_on, other))
+            self._events.schedule(self._next_lock_poll(since), partial(self._retry, other))
         job.threads.finish(job)
 
-    def _looks_again(self, since: float) -> float:
-        """Return when a process that waits since then for a lock looks at it again."""
+    def _next_lock_poll(self, since: float) -> float:
+        """Return when a process that waits for a lock since `since` polls it again."""
         pause = 0.001
         time = since + pause
         while time < self._events.now:
@@ -200,13 +202,13 @@ class Node:
             time += pause
         return time
 
-    def _go_on(self, job: Job) -> None:
+    def _retry(self, job: Job) -> None:
         job.threads.idle(+1)
         self.ensure(job)
 
     def _evict(self, cache: int, most: int) -> None:
-        """Evict what was not used for longest until so many bytes are left, and then a part of the rest."""
-        there = self._there[cache]
+        """Evict least recently used shards until at most `most` bytes are left, and then some more."""
+        there = self._cached[cache]
         more = len(there) // MORE if self._held[cache] > most else 0
         while there and (self._held[cache] > most or more > 0):
             more -= self._held[cache] <= most
@@ -214,4 +216,4 @@ class Node:
             kept = self._shards.sizes(shard).kept
             self._held[cache] -= kept
             self.evictions += 1
-            self.evicted += kept
+            self.evicted_bytes += kept

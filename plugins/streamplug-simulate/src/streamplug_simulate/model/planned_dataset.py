@@ -1,4 +1,4 @@
-"""Planned: a data set of which only the plan and the index are looked at."""
+"""Data set of which only the plan and the index are read."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from streamplug.transfer.prefetch import Limits
 from streamplug.transfer.range_reader import RangeStore
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64, World
-from streamplug_simulate.model.scenario import Assumed
-from streamplug_simulate.model.shards import Shards
+from streamplug_simulate.model.scenario import Scenario
+from streamplug_simulate.model.shards import ShardSizes
 
 
-class Planned(StreamingDataset):
-    """A data set that reads nothing but its index, into a directory of its own, as if all of it lay far away.
+class SimulatedDataset(StreamingDataset):
+    """Data set that reads only its index, into a directory of its own, as if it were remote.
 
     Args:
-        folder: The directory.
-        **kwargs: As for `StreamingDataset`.
+        folder: Directory of the index.
+        **kwargs: Arguments of `StreamingDataset`.
 
     Attributes:
-        shards: The sizes of the shards.
-        near: Whether some of it lies on this machine.
+        shards: Sizes of the shards.
+        is_local: Whether some of it is on this machine.
 
     Raises:
-        ConfigError: If it is to be read by ranges, or as for `StreamingDataset`.
+        ConfigError: If it is read by ranges, or as `StreamingDataset`.
     """
 
     def __init__(self, *, folder: str, **kwargs: Any) -> None:
         self._folder, self._given = folder, kwargs
         self._loader: Mapping[str, Any] = {}
-        # Nothing is decoded, and nobody is told.
+        # Nothing is decoded.
         quiet = {"callbacks": (), "progress_bar": False, "allow_unsafe_types": True}
         super().__init__(**{**kwargs, **quiet, "world": World()})
 
@@ -56,8 +56,8 @@ class Planned(StreamingDataset):
         for stream in self.streams:
             if stream.fetch == "range":
                 raise ConfigError(
-                    f"{stream!r}: fetch='range' keeps no shards, so there is nothing to simulate; "
-                    "simulate fetch='shard', to compare"
+                    f"{stream!r}: fetch='range' caches no shards, so there is nothing to simulate; "
+                    "use fetch='shard'"
                 )
             root, limit = stream.cache or (stream.url, _limit(stream, self._folder))
             places.append(str(root))
@@ -65,28 +65,26 @@ class Planned(StreamingDataset):
         self._limits = set(limits)
         self._caches = [sorted(set(places)).index(place) for place in places]
         self._keeps = [bool(stream.keep_zip) for stream in self.streams]
-        self.near = any(_is_near(stream) for stream in self.streams)
-        self.streams = [_far(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
+        self.is_local = any(_is_local(stream) for stream in self.streams)
+        self.streams = [_cached_copy(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
         return super().open_streams(observer)
 
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
-        """Return what reads the samples, and note the sizes of the shards."""
+        """Return the reader of the samples, and store the sizes of the shards."""
         if any(isinstance(each.store, RangeStore) for each in opened):
-            raise ConfigError(
-                "shards that are read by ranges are not kept: there is nothing to simulate"
-            )
-        self.shards = Shards([each.index for each in opened], self._caches, self._keeps)
+            raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
+        self.shards = ShardSizes([each.index for each in opened], self._caches, self._keeps)
         return read_all(opened, columns)
 
-    def take_loader(self, loader: Mapping[str, Any]) -> None:
-        """Note what a config says of the loader."""
+    def set_loader_config(self, loader: Mapping[str, Any]) -> None:
+        """Store the loader section of a config."""
         self._loader = loader
 
     @property
     def urls(self) -> list[str]:
-        """Where the streams lie, without credentials."""
+        """URLs of the streams, without credentials."""
         return [stream.url for stream in self.streams]
 
     @property
@@ -94,18 +92,18 @@ class Planned(StreamingDataset):
         """First sample id of each shard, and the total, shape ``[shards + 1]``."""
         return self.session.reader.starts
 
-    def assumed(self, **told: Any) -> Assumed:
-        """Return what is assumed of a run: what is told, or else what the config says.
+    def scenario(self, **changes: Any) -> Scenario:
+        """Return a scenario from the config and changes of it.
 
         Args:
-            **told: Arguments of `Assumed`; a shuffle of ``"none"`` is none.
+            **changes: Arguments of `Scenario`; the shuffle ``"none"`` is none.
 
         Raises:
-            ConfigError: If nobody says the batch size, or a value has no meaning.
+            ConfigError: If there is no batch size, or a value is invalid.
         """
         given, loader = self._given, self._loader
         shuffle = given.get("shuffle_algo", "window") if given.get("shuffle") else None
-        said = {
+        defaults = {
             "batch_size": given.get("batch_size") or _number(loader, "batch_size"),
             "workers": _number(loader, "num_workers") or 0,
             "prefetch_factor": _number(loader, "prefetch_factor") or 2,
@@ -114,70 +112,70 @@ class Planned(StreamingDataset):
             "canonical_nodes": given.get("num_canonical_nodes"),
             "predownload": given.get("predownload"),
         }
-        if "cache_limit" not in told:
+        if "cache_limit" not in changes:
             if len(self._limits) > 1:
                 raise ConfigError(
-                    "the streams have caches of several limits: give one for all, cache_limit="
+                    "the streams have different cache limits: pass one for all, cache_limit="
                 )
-            said["cache_limit"] = next(iter(self._limits))
-        merged = {**said, **told}
+            defaults["cache_limit"] = next(iter(self._limits))
+        merged = {**defaults, **changes}
         if merged["shuffle"] == "none":
             merged["shuffle"] = None
         if merged["batch_size"] is None:
             raise ConfigError("no batch size: give batch_size= in the config, or --batch-size")
-        return Assumed(**merged)
+        return Scenario(**merged)
 
-    # -- what a run asks ------------------------------------------------------------
+    # -- parts of a simulated run ---------------------------------------------------
 
-    def run_of(self, assumed: Assumed) -> TrainingRun:
-        """Return the run of what is assumed.
+    def training_run(self, scenario: Scenario) -> TrainingRun:
+        """Return the training run of a scenario.
 
         Raises:
-            ConfigError: If the order has no meaning.
+            ConfigError: If the order is invalid.
             PluginError: If there is no such shuffle.
         """
-        shuffle = {} if assumed.shuffle is None else {"shuffle_algo": assumed.shuffle}
+        shuffle = {} if scenario.shuffle is None else {"shuffle_algo": scenario.shuffle}
         return self.session.run.asked(
-            assumed.batch_size,
-            shuffle=assumed.shuffle is not None,
+            scenario.batch_size,
+            shuffle=scenario.shuffle is not None,
             **shuffle,
-            shuffle_block_size=assumed.block_size,
-            num_canonical_nodes=assumed.canonical_nodes,
+            shuffle_block_size=scenario.block_size,
+            num_canonical_nodes=scenario.canonical_nodes,
         )
 
-    def place_of(self, assumed: Assumed, rank: int, worker: int) -> World:
-        """Return where a process stands."""
-        workers = max(assumed.workers, 1)
-        return World(assumed.nodes, assumed.ranks_per_node, workers, rank, worker)
+    def process_world(self, scenario: Scenario, rank: int, worker: int) -> World:
+        """Return the world of a process."""
+        workers = max(scenario.workers, 1)
+        return World(scenario.nodes, scenario.ranks_per_node, workers, rank, worker)
 
-    def world_of(self, place: World) -> World:
-        """Return the world that the plan of a process is for: a group of replicas counts as one rank."""
+    def replica_world(self, place: World) -> World:
+        """Return the world of the plan, in which a replica group is one rank."""
         return self.session.placement.merge_replicas(place)
 
-    def source_of(self, assumed: Assumed) -> SampleSource:
-        """Return what the blocks of a run are read from."""
-        if assumed.cache_limit is not None and assumed.cache_limit < self.shards.largest:
+    def sample_source(self, scenario: Scenario) -> SampleSource:
+        """Return the source of the blocks of a run."""
+        if scenario.cache_limit is not None and scenario.cache_limit < self.shards.largest:
             raise ConfigError(
-                f"cache_limit={assumed.cache_limit}: one shard alone takes {self.shards.largest} bytes; "
+                f"cache_limit={scenario.cache_limit}: one shard alone takes {self.shards.largest} bytes; "
                 "raise it"
             )
-        # Of a reader, only what it says of needs is asked.
+        # Of a reader, only its needs are used.
         reader = cast(
-            SampleReader, Weighed(self.session.reader, self.shards.raw, assumed.cache_limit)
+            SampleReader, WeighedReader(self.session.reader, self.shards.raw, scenario.cache_limit)
         )
         return replace(
-            self.session.source, reader=reader, remote=True, predownload=assumed.predownload
+            self.session.source, reader=reader, remote=True, predownload=scenario.predownload
         )
 
 
-class Weighed:
-    """What samples need, and how much that weighs.
+class WeighedReader:
+    """Reader that returns the shards of samples and their sizes, and counts them.
 
     Attributes:
-        cache_limit: Bytes that a cache may hold, or None.
-        ranged: False: whole shards are fetched.
-        in_turn: Whether batches that need the same shards are one block, as for the reader.
-        asked: How many needs there were so far.
+        cache_limit: Cache limit in bytes, or None.
+        ranged: False: whole shards are downloaded.
+        in_turn: As `SampleReader.in_turn`.
+        need_count: Number of needs so far.
     """
 
     ranged = False
@@ -185,12 +183,12 @@ class Weighed:
     def __init__(self, reader: SampleReader, weights: Int64, cache_limit: int | None) -> None:
         self._reader, self._weights, self.cache_limit = reader, weights.tolist(), cache_limit
         self.in_turn = reader.in_turn and cache_limit is None
-        self.asked = 0
+        self.need_count = 0
 
     def needs(self, ids: Int64) -> list[int]:
-        """Return the shards of some samples, in the order of first need."""
+        """Return the shards of samples, in the order of first use."""
         found = cast("list[int]", self._reader.needs(ids))
-        self.asked += len(found)
+        self.need_count += len(found)
         return found
 
     def weight(self, need: int) -> int:
@@ -199,48 +197,47 @@ class Weighed:
         return weight
 
 
-def blocks_of(
+def plan_process_blocks(
     source: SampleSource, epoch: Epoch, place: World, world: World, batch: int
 ) -> tuple[Iterator[Block], Limits]:
-    """Return the blocks that a process reads of an epoch, and how far ahead it fetches."""
+    """Return the blocks of a process in an epoch, and its prefetch limits."""
     blocks = plan_blocks(epoch, world, batch, 0, source.rows_of_batches(threads=0))
     return source.bounded(blocks, place)
 
 
 @contextmanager
-def planned_of(config: Mapping[str, Any] | str, **more: Any) -> Iterator[Planned]:
-    """Open a data set of which only the plan and the index are looked at.
+def open_dataset(config: Mapping[str, Any] | str, **more: Any) -> Iterator[SimulatedDataset]:
+    """Open a data set for simulation; only its index is read.
 
     Args:
-        config: As for `StreamingDataset.from_config`. Of a section ``loader``, numbers of workers and batches
-            are taken.
-        **more: Arguments that go before those of the config.
+        config: As `StreamingDataset.from_config`; of the section ``loader``, workers and batches are used.
+        **more: Arguments that replace those of the config.
 
     Raises:
         StreamplugError: If it cannot be opened.
     """
     whole = load(config)
     with TemporaryDirectory() as folder:
-        plan = Planned.from_config(whole, folder=str(folder), **more)
+        plan = SimulatedDataset.from_config(whole, folder=str(folder), **more)
         loader = whole.get("loader") if "dataset" in whole else None
-        plan.take_loader(loader if isinstance(loader, Mapping) else {})
+        plan.set_loader_config(loader if isinstance(loader, Mapping) else {})
         yield plan
 
 
 def _number(loader: Mapping[str, Any], name: str) -> Any:
     value = loader.get(name)
-    if isinstance(value, str) and value.isdecimal():  # of the environment
+    if isinstance(value, str) and value.isdecimal():  # from the environment
         value = int(value)
     return whole_number(f"loader.{name}", value, 0)
 
 
 def _limit(stream: Stream, folder: str) -> int | None:
-    """Return the limit of a stream that is read in place, where it has no meaning yet."""
+    """Return the cache limit of a stream that is read in place."""
     limit = stream.cache_limit
     return None if limit is None else limit_bytes(limit, Path(folder))
 
 
-def _is_near(stream: Stream) -> bool:
+def _is_local(stream: Stream) -> bool:
     places = stream.remote if stream.remote is not None else stream.local
     return any(
         local_path(place) is not None
@@ -248,7 +245,7 @@ def _is_near(stream: Stream) -> bool:
     )
 
 
-def _far(stream: Stream, folder: str) -> Stream:
-    """Return a stream whose cache is in a folder."""
+def _cached_copy(stream: Stream, folder: str) -> Stream:
+    """Return the stream with its cache in a folder."""
     remote = stream.remote if stream.remote is not None else stream.local
     return replace(stream, remote=remote, local=folder, cache_limit=None, validate_hash=None)

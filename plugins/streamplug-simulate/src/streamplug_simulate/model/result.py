@@ -1,4 +1,4 @@
-"""Found: what a simulation tells."""
+"""Results of a simulation."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from typing import Any
 import numpy as np
 
 from streamplug.plan.measures import Measures
-from streamplug_simulate.model.node_cache import Node
-from streamplug_simulate.model.scenario import Assumed
+from streamplug_simulate.model.node_cache import NodeCache
+from streamplug_simulate.model.scenario import Scenario
 
-POINTS = 60
-"""Points of each curve."""
+CURVE_POINTS = 60
 
-_LINES = 4
+_MAX_NODE_CURVES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFound:
-    """What one node does, in what was simulated.
+class NodeResult:
+    """Transfers and cache use of one node during the simulated steps.
 
     Attributes:
-        bytes: Bytes that it fetches, as they are stored.
-        shards: Shards that it fetches, each as often as that happens.
-        hits: How often a process finds a shard in the cache, or on its way there.
-        evictions: Shards that go from the cache to make room.
-        evicted_bytes: Their bytes.
+        bytes: Stored bytes downloaded.
+        shards: Number of shard downloads.
+        hits: How often a process found a shard in the cache or being downloaded.
+        evictions: Number of evicted shards.
+        evicted_bytes: Bytes of evicted shards.
     """
 
     bytes: int
@@ -37,24 +36,24 @@ class NodeFound:
     evicted_bytes: int
 
     @classmethod
-    def of(cls, node: Node) -> NodeFound:
-        """Describe a node."""
-        return cls(node.bytes, node.shards, node.hits, node.evictions, node.evicted)
+    def of(cls, node: NodeCache) -> NodeResult:
+        """Return the result of a node."""
+        return cls(node.bytes, node.shards, node.hits, node.evictions, node.evicted_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class EpochFound:
-    """One epoch.
+class EpochResult:
+    """Times and transfers of one epoch.
 
     Attributes:
-        epoch: Which.
-        steps: Its steps.
-        simulated: How many of them were simulated, from the first on.
-        bytes: Bytes that leave the storage in these.
-        all_bytes: Bytes that leave the storage in all its steps: estimated where not all were simulated.
-        seconds: What the simulated steps take, waiting included.
-        first_batch: Seconds until all ranks have their first batch.
-        waited: Seconds that the later steps were waited for.
+        epoch: Number of the epoch.
+        steps: Number of steps.
+        simulated: Number of steps simulated, from the first.
+        bytes: Egress of the simulated steps in bytes.
+        all_bytes: Egress of all steps in bytes; an estimate where not all were simulated.
+        seconds: Duration of the simulated steps, including waits.
+        first_batch: Seconds until every rank has its first batch.
+        waited: Total seconds of waiting for later batches.
     """
 
     epoch: int
@@ -68,34 +67,34 @@ class EpochFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a simulation tells.
+class SimulationResult:
+    """Result of a simulation.
 
     Attributes:
-        urls: Where the streams lie.
-        samples: Samples of all streams.
-        shards: Shards of all streams.
-        stored_bytes: Their bytes, as they are stored.
-        assumed: What was assumed.
+        urls: URLs of the streams.
+        samples: Number of samples.
+        shards: Number of shards.
+        stored_bytes: Stored bytes of all shards.
+        scenario: The simulated scenario.
         complete: Whether all steps were simulated.
-        epochs: The epochs that were simulated.
-        nodes: What each node does.
-        egress: Bytes that leave the storage over all epochs: at most so many, where that is not known.
-        cost: What that costs.
-        quality: How well the order of the first epoch mixes.
-        series: Curves: ``seconds``; ``fetched`` and ``held``, bytes by name of the node; ``steps`` and the
-            mean and the longest wait for each of some steps in a row, in seconds.
-        notes: What a reader should know.
+        epochs: The simulated epochs.
+        nodes: Result of each node.
+        egress: Egress of all epochs in bytes; an upper bound where not all steps were simulated.
+        cost: Price of the egress.
+        quality: Mixing measures of the first epoch.
+        series: Curves: ``seconds``; ``fetched`` and ``held``, bytes by node; ``steps`` and the mean
+            and longest wait of each group of steps, in seconds.
+        notes: Caveats of this result.
     """
 
     urls: tuple[str, ...]
     samples: int
     shards: int
     stored_bytes: int
-    assumed: Assumed
+    scenario: Scenario
     complete: bool
-    epochs: tuple[EpochFound, ...]
-    nodes: tuple[NodeFound, ...]
+    epochs: tuple[EpochResult, ...]
+    nodes: tuple[NodeResult, ...]
     egress: int
     cost: float
     quality: Measures
@@ -103,34 +102,36 @@ class Found:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the result as JSON values."""
         return asdict(self)
 
 
-def series_of(nodes: Sequence[Node], end: float, waits: Sequence[float]) -> dict[str, Any]:
-    """Return the curves of a run that ends after so many seconds, see `Found`."""
-    times = np.linspace(0.0, end, POINTS + 1)
-    fetched, held = ([_at(node, times, column) for node in nodes] for column in (1, 2))
-    each = -(-len(waits) // POINTS)
+def make_series(nodes: Sequence[NodeCache], end: float, waits: Sequence[float]) -> dict[str, Any]:
+    """Return the curves of a run of `end` seconds, as `SimulationResult.series`."""
+    times = np.linspace(0.0, end, CURVE_POINTS + 1)
+    fetched, held_bytes = (
+        [_sample_log(node, times, column) for node in nodes] for column in (1, 2)
+    )
+    each = -(-len(waits) // CURVE_POINTS)
     bins = [waits[at : at + each] for at in range(0, len(waits), each)]
     return {
         "seconds": [round(float(time), 4) for time in times],
-        "fetched": _lines(fetched),
-        "held": _lines(held),
+        "fetched": _node_curves(fetched),
+        "held": _node_curves(held_bytes),
         "steps": [at * each for at in range(len(bins))],
         "mean_wait": [round(sum(some) / len(some), 5) for some in bins],
         "longest_wait": [round(max(some), 5) for some in bins],
     }
 
 
-def _at(node: Node, times: Any, column: int) -> Any:
+def _sample_log(node: NodeCache, times: Any, column: int) -> Any:
     log = np.array(node.log)
     return log[np.searchsorted(log[:, 0], times, side="right") - 1, column]
 
 
-def _lines(values: list[Any]) -> dict[str, list[int]]:
-    """Return the curves of some nodes by name: of many, the least, the mean and the most."""
-    if len(values) <= _LINES:
+def _node_curves(values: list[Any]) -> dict[str, list[int]]:
+    """Return curves by node; of many nodes only the minimum, mean and maximum."""
+    if len(values) <= _MAX_NODE_CURVES:
         named = {f"node {number}": each for number, each in enumerate(values)}
     else:
         table = np.stack(values)

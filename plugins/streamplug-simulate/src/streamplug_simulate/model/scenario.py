@@ -1,4 +1,4 @@
-"""Assumed: what a simulation is told of the machines, the network and the training loop."""
+"""Machines, network and training loop of a simulated run."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _NUMBERS = ("latency", "step_seconds", "price")
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
-    """What is assumed of a run.
+class Scenario:
+    """Machines, network and training loop of a simulated run.
 
     Attributes:
-        nodes: Machines; each has a cache of its own.
-        ranks_per_node: Ranks of each.
-        workers: Loader workers of each rank; 0 reads in the training process.
-        prefetch_factor: Batches that a loader worker makes ahead.
+        nodes: Number of machines; each has its own cache.
+        ranks_per_node: Ranks per node.
+        workers: Loader workers per rank; 0 reads in the training process.
+        prefetch_factor: Batches that a loader worker prefetches.
         batch_size: Samples per batch of one rank.
         shuffle: Name of the shuffle, or None for the order as stored.
-        block_size: Of the shuffle, in samples; None for its default.
-        canonical_nodes: Canonical nodes of the order; None for the shuffle's default.
-        predownload: Samples that each process makes ready ahead; None adapts.
-        cache_limit: Bytes that the shards of each cache of a node may take; None for any number.
-        bandwidth: Bytes per second that each node receives, shared evenly by what it fetches at a time.
+        block_size: Shuffle block size in samples; None for the shuffle's default.
+        canonical_nodes: Number of canonical nodes; None for the shuffle's default.
+        predownload: Samples that each process prefetches; None adapts.
+        cache_limit: Limit of each cache of a node in bytes; None for no limit.
+        bandwidth: Bytes per second of each node, shared by concurrent downloads.
         latency: Seconds from a request to its first byte.
-        step_seconds: Seconds that the training loop takes for a step, once all ranks have their batch.
-        epochs: How many.
-        price: What 10⁹ bytes cost to leave the storage; 0 for nothing.
+        step_seconds: Seconds of a training step, once all ranks have their batch.
+        epochs: Number of epochs.
+        price: Price of 10⁹ bytes of egress.
 
     Raises:
-        ConfigError: If a value has no meaning.
+        ConfigError: If a value is invalid.
     """
 
     nodes: int = 1
@@ -67,6 +67,6 @@ class Assumed:
         good = math.isfinite(self.bandwidth) and self.bandwidth >= 1
         self._check("bandwidth", good, "must be at least 1 byte per second")
 
-    def _check(self, name: str, good: bool, rule: str) -> None:
-        if not good:
+    def _check(self, name: str, is_valid: bool, rule: str) -> None:
+        if not is_valid:
             raise ConfigError(f"{name}={getattr(self, name)!r}: {rule}")

@@ -1,4 +1,4 @@
-"""Shards: what the index says of the sizes of all shards, and in which cache each is kept."""
+"""Sizes and caches of all shards, from the index."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from streamplug.transfer.ranges import AT_ONCE, LARGE, PART
 from streamplug.types import Int64
 
 
-class Size(NamedTuple):
-    """What one shard takes.
+class ShardSize(NamedTuple):
+    """Size of one shard.
 
     Attributes:
-        stored: Bytes that are fetched.
+        stored: Bytes downloaded.
         kept: Bytes that stay in the cache.
-        room: Bytes that must be free in the cache to fetch it.
-        requests: How many requests, one after the other, it takes to fetch it.
-        cache: Number of the cache that it goes to.
+        room: Bytes reserved in the cache for the download.
+        requests: Number of sequential requests.
+        cache: Number of its cache.
     """
 
     stored: int
@@ -31,25 +31,25 @@ class Size(NamedTuple):
     cache: int
 
 
-class Shards:
-    """The shards of all streams.
+class ShardSizes:
+    """Sizes of the shards of all streams.
 
     Attributes:
-        raw: Bytes of each, not compressed, shape ``[shards]``.
-        stored: Bytes of each, as it is fetched, shape ``[shards]``.
-        caches: How many caches a node has.
-        largest: Bytes of room that the largest takes.
+        raw: Uncompressed bytes, shape ``[shards]``.
+        stored: Bytes downloaded, shape ``[shards]``.
+        caches: Number of caches per node.
+        largest: Bytes reserved for the largest shard.
     """
 
     def __init__(
         self, indexes: Sequence[Index], caches: Sequence[int], keeps: Sequence[bool]
     ) -> None:
-        """Look at the indexes.
+        """Read sizes from indexes.
 
         Args:
-            indexes: Those of the streams.
-            caches: Number of the cache that each stream is kept in.
-            keeps: Whether compressed files of a stream stay.
+            indexes: Index of each stream.
+            caches: Number of the cache of each stream.
+            keeps: Whether each stream keeps compressed files.
         """
         tables = [_sizes(index, keep_zip=keep) for index, keep in zip(indexes, keeps)]
         self.raw, self.stored, self._kept, self._room, self._requests = (
@@ -63,17 +63,17 @@ class Shards:
     def __len__(self) -> int:
         return len(self.raw)
 
-    def _sizes(self, shard: int) -> Size:
+    def _sizes(self, shard: int) -> ShardSize:
         columns = self.stored, self._kept, self._room, self._requests, self._cache
-        return Size(*(int(column[shard]) for column in columns))
+        return ShardSize(*(int(column[shard]) for column in columns))
 
     def cache_of(self, shard: int) -> int:
-        """Return the number of the cache that a shard goes to."""
+        """Return the number of a shard's cache."""
         return self.sizes(shard).cache
 
 
 def _sizes(index: Index, *, keep_zip: bool) -> list[Int64]:
-    """Return what the shards of an index take: raw, stored, kept, room, requests."""
+    """Return raw, stored, kept and reserved bytes, and requests, of the shards of an index."""
     raw, stored, packed, requests = np.zeros((4, len(index)), np.int64)
     for name, files in index.tables.items():
         if not name.startswith("raw_"):

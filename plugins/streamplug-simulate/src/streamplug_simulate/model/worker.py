@@ -1,4 +1,4 @@
-"""Worker: one process that reads, as `streamplug.transfer.prefetch` does, on a clock of its own."""
+"""One reading process, which prefetches by `streamplug.transfer.prefetch`."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from contextlib import suppress
 
 from streamplug.session.sample_source import Block
 from streamplug.transfer.prefetch import Limits, Needs, Window
-from streamplug_simulate.model.events import Events
-from streamplug_simulate.model.node_cache import Node, Threads
-from streamplug_simulate.model.planned_dataset import Weighed
+from streamplug_simulate.model.events import EventQueue
+from streamplug_simulate.model.node_cache import NodeCache, Threads
+from streamplug_simulate.model.planned_dataset import WeighedReader
 
 
 class Worker:
-    """One process that reads.
+    """One reading process.
 
     Attributes:
-        ended: Whether it has made its last batch.
+        ended: Whether the last batch is ready.
     """
 
     def __init__(
         self,
-        events: Events,
-        node: Node,
-        reader: Weighed,
+        events: EventQueue,
+        node: NodeCache,
+        reader: WeighedReader,
         *,
         ahead: tuple[Iterator[Block], Limits],
-        made: Callable[[int], None],
-        permits: int,
+        on_batch: Callable[[int], None],
+        initial_batches: int,
     ) -> None:
-        """Begin to read.
+        """Start reading.
 
         Args:
-            events: The clock.
-            node: The machine.
-            reader: Says what blocks need.
-            ahead: The blocks, and how far ahead to fetch.
-            made: Told the step of each batch that is ready, and -1 behind the last.
-            permits: How many batches it may make before it is asked for more.
+            events: The event queue.
+            node: Cache of the node.
+            reader: Returns the shards of samples and their sizes.
+            ahead: Blocks to read, and the prefetch limits.
+            on_batch: Called with the step of each batch, and with -1 after the last.
+            initial_batches: Batches made before more are requested.
         """
-        self._events, self._node, self._made = events, node, made
+        self._events, self._node, self._on_batch = events, node, on_batch
         blocks, limits = ahead
         threads = Threads(node, limits.active)
         needs: Needs[Block, int] = Needs(
@@ -47,20 +47,20 @@ class Worker:
             samples=lambda block: block.ids.size,
             bytes=reader.weight,
             ensure=lambda shard: shard,
-            claim=lambda shard: threads.opened.keep(shard, 1),
-            release=lambda shard: threads.opened.keep(shard, -1),
+            claim=lambda shard: threads.opened.add_references(shard, 1),
+            release=lambda shard: threads.opened.add_references(shard, -1),
         )
         self._window = Window(blocks, needs, limits, threads)
-        self._permits, self._asks, self.ended = permits, False, False
+        self._requested_batches, self._is_idle, self.ended = initial_batches, False, False
         self._steps = self._run()
-        events.at(events.now, self._resume)
+        events.schedule(events.now, self._resume)
 
-    def permit(self) -> None:
-        """Let it make one more batch."""
-        self._permits += 1
-        if self._asks:
-            self._asks = False
-            self._events.at(self._events.now, self._resume)
+    def request_batch(self) -> None:
+        """Request one more batch."""
+        self._requested_batches += 1
+        if self._is_idle:
+            self._is_idle = False
+            self._events.schedule(self._events.now, self._resume)
 
     def _resume(self) -> None:
         with suppress(StopIteration):
@@ -70,28 +70,28 @@ class Worker:
         window, begun = self._window, False
         wanted: Sequence[int] = ()
         while True:
-            yield from self._permitted()
+            yield from self._await_request()
             window.forget(wanted)
             if not window.look():
                 self.ended = True
-                self._made(-1)
+                self._on_batch(-1)
                 return
-            block, wanted = yield from self._popped(alone=not begun)
+            block, wanted = yield from self._pop_block(alone=not begun)
             window.fill()
             begun = True
             for number, (step, _) in enumerate(block.batches()):
                 if number:
-                    yield from self._permitted()
+                    yield from self._await_request()
                 self._node.use(wanted)
-                self._made(step)
+                self._on_batch(step)
 
-    def _permitted(self) -> Generator[None, None, None]:
-        if not self._permits:
-            self._asks = True
+    def _await_request(self) -> Generator[None, None, None]:
+        if not self._requested_batches:
+            self._is_idle = True
             yield
-        self._permits -= 1
+        self._requested_batches -= 1
 
-    def _popped(self, *, alone: bool) -> Generator[None, None, tuple[Block, Sequence[int]]]:
+    def _pop_block(self, *, alone: bool) -> Generator[None, None, tuple[Block, Sequence[int]]]:
         steps = self._window.pop(alone=alone)
         while True:
             try:
@@ -100,5 +100,5 @@ class Worker:
                 block, wanted, _ = end.value
                 return block, wanted
             if not job.done:
-                job.listener = lambda: self._events.at(self._events.now, self._resume)  # type: ignore[attr-defined]  # a job of `Threads`
+                job.listener = lambda: self._events.schedule(self._events.now, self._resume)  # type: ignore[attr-defined]  # a Job of `Threads`
                 yield
