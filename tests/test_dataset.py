@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError, UnknownNameError
-from streamplug.plugin.registry import forget
+from streamplug.plugin.registry import clear_caches
 
 SIZE = 103
 
@@ -238,13 +238,13 @@ def test_a_shuffle_that_is_not_installed_is_refused_with_its_distribution(
     tmp_path, monkeypatch, shuffle
 ):
     monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "streamplug-mosaic")
-    forget()
+    clear_caches()
     try:
         with pytest.raises(UnknownNameError, match="streamplug-mosaic"):
             StreamingDataset(remote=str(tmp_path), shuffle=shuffle, shuffle_algo="py1e")
     finally:
         monkeypatch.undo()
-        forget()
+        clear_caches()
 
 
 # -- iteration ----------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         ShuffleAlgorithm,
         Storage,
     )
-    from streamplug.registration import (
+    from streamplug.plugin.registration import (
         register_callback,
         register_compression,
         register_encoding,
@@ -58,13 +58,13 @@ _HOME = {
     "World": "types",
     "Writer": "write",
     "merge_index": "write",
-    "register_callback": "registration",
-    "register_compression": "registration",
-    "register_encoding": "registration",
-    "register_engine": "registration",
-    "register_format": "registration",
-    "register_shuffle": "registration",
-    "register_storage": "registration",
+    "register_callback": "plugin.registration",
+    "register_compression": "plugin.registration",
+    "register_encoding": "plugin.registration",
+    "register_engine": "plugin.registration",
+    "register_format": "plugin.registration",
+    "register_shuffle": "plugin.registration",
+    "register_storage": "plugin.registration",
     "write_from": "write",
     "write_parts": "write",
 }

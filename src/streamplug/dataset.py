@@ -12,7 +12,7 @@ from streamplug.config import Configurable, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.plan import DatasetFingerprint
-from streamplug.plugin.registry import blank, registrations, restore
+from streamplug.plugin.registry import make_uninitialized, registrations, restore
 from streamplug.read import SampleReader, resolve_index, resolve_indices
 from streamplug.session.dataset_attributes import DatasetAttributes
 from streamplug.session.mixture_setup import Sampling, complete_streams, make_run
@@ -364,7 +364,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         import cloudpickle
 
         # By value where need be: classes that were made in a notebook can be imported nowhere.
-        return blank, (cloudpickle.dumps(type(self)),), self.__getstate__()
+        return make_uninitialized, (cloudpickle.dumps(type(self)),), self.__getstate__()
 
     def __getstate__(self) -> dict[str, Any]:
         import cloudpickle

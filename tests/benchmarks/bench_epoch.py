@@ -29,14 +29,27 @@ BATCH, RANKS, SHARD, SEED = 256, 8, 10_000, 9176
 
 
 def of_streamplug(samples: int) -> Callable[[], Any]:
-    from streamplug.plan import EpochConfig, Mixture, Planner
+    from streamplug.plan import (
+        ElasticPartitionAlgorithm,
+        EpochConfig,
+        HashSampler,
+        Mixture,
+        Planner,
+    )
     from streamplug.plugin import make
     from streamplug.types import World
 
     starts = np.arange(samples // SHARD + 1, dtype=np.int64) * SHARD
     algorithm = make("shuffle", "window")
-    mixture = Mixture((samples,), "balanced", 1, mosaic_sampling=False)
-    planner = Planner(starts, [0, len(starts) - 1], mixture, algorithm, shuffled=True)
+    mixture = Mixture((samples,), "balanced", 1, HashSampler())
+    planner = Planner(
+        starts,
+        [0, len(starts) - 1],
+        mixture,
+        algorithm,
+        ElasticPartitionAlgorithm(),
+        shuffled=True,
+    )
     config = EpochConfig(
         seed=SEED,
         canonical_nodes=algorithm.default_canonical_nodes(1),

@@ -324,7 +324,7 @@ MISSPELT = [
     ("dataset", {"remote": "htp://host/set"}, "htp://host/set: unknown storage 'htp'. Did you mean 'http'?"),
     ("dataset", {"format": "parqet"}, "unknown format 'parqet'. Did you mean 'parquet'?"),
     ("dataset", {"callbacks": ["lgo"]}, "dataset: unknown callback 'lgo'. Did you mean 'log'?"),
-    ("dataset", {"partition_algo": "elstic"}, "partition_algo='elstic': choose one of elastic"),
+    ("dataset", {"partition_algo": "elstic"}, "dataset: unknown partition 'elstic'. Did you mean 'elastic'?"),
     ("dataset", {"batching_method": "randm"}, "batching_method='randm': choose one of"),
     ("dataset", {"sampling_method": "fixt"}, "sampling_method='fixt': "),
     ("dataset", {"fetch": "shards"}, "fetch='shards': expected 'shard' or 'range'"),

@@ -297,14 +297,14 @@ def test_an_unknown_encoding_names_the_column_and_the_likely_one():
 
 def test_an_unknown_encoding_of_another_distribution_is_pointed_to(monkeypatch):
     monkeypatch.setenv("STREAMPLUG_PLUGINS", "")
-    from streamplug.plugin.registry import forget
+    from streamplug.plugin.registry import clear_caches
 
-    forget()
+    clear_caches()
     try:
         text = refused(index(shard(column_encodings=["int", "jpeg"])), UnknownNameError)
     finally:
         monkeypatch.undo()
-        forget()
+        clear_caches()
     assert "column 'text': unknown encoding 'jpeg'" in text
     assert "provided by streamplug-image" in text
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.shuffle import canonical_node_bounds
-from streamplug.plan import make_partition
+from streamplug.plan.mosaic_partition import make_partition
 from streamplug.plugin import make
 from streamplug.types import World
 

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamplug import plugin
 from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
@@ -14,9 +15,9 @@ from streamplug.plan import (
     AllSamples,
     Epoch,
     OrderedSamples,
+    Parallelism,
     PartitionedEpoch,
     Place,
-    make_partition,
     worker_steps,
 )
 from streamplug.types import World
@@ -42,7 +43,9 @@ def make(
     canonical_nodes = min(canonical_nodes, total)
     starts = np.cumsum([0, *shards], dtype=np.int64)
     order = algorithm.order(starts, canonical_nodes=canonical_nodes, seed=7, epoch=0, block_size=16)
-    partition = make_partition(algo, total, canonical_nodes, world, batch)
+    partition = plugin.make("partition", algo).partition(
+        total, Parallelism(canonical_nodes, world, batch)
+    )
     return PartitionedEpoch(OrderedSamples(AllSamples(starts), order, canonical_nodes), partition)
 
 

@@ -15,6 +15,7 @@ from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
 from streamplug.plan import measures
 from streamplug.plan.measures import Measures, ShardCache, iter_reads, make_epoch, measure
+from streamplug.plugin import make
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -93,7 +94,14 @@ def test_a_sample_of_the_steps_tells_about_the_whole():
 @given(algorithms, sizes_of_shards, worlds, st.integers(1, 5), st.sampled_from(["elastic", "orig"]))
 def test_looking_at_fewer_rows_at_a_time_changes_nothing(algorithm, sizes, world, batch, partition):
     starts = starts_of(*sizes)
-    epoch = make_epoch(starts, algorithm, world, batch, block_size=8, partition_algo=partition)
+    epoch = make_epoch(
+        starts,
+        algorithm,
+        world,
+        batch,
+        block_size=8,
+        partition_algorithm=make("partition", partition),
+    )
     if partition == "orig":  # samples are repeated there, and none is left out
         seen = np.concatenate([ids.ravel() for _, ids in iter_reads(epoch, world, batch)])
         assert set(seen.tolist()) - {-1} == set(range(sum(sizes)))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
 from streamplug.plan import AllSamples, Mixture, Weight, choose_per_stream
-from streamplug.plan.mixture import choose_per_shard, spread_over_shards
+from streamplug.plan.mosaic_sampling import MosaicSampler, choose_per_shard
+from streamplug.plan.selection import HashSampler, spread_over_shards
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_sampling.json").read_text())
 """What mosaicml-streaming 0.13 takes of each shard."""
@@ -70,7 +71,7 @@ def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, exa
     choose = tuple(data.draw(st.integers(0, 3 * size)) for size in sizes)
     starts = np.cumsum([0, *(n for stream in streams for n in stream)], dtype=np.int64)
     first = np.cumsum([0, *map(len, streams)]).tolist()
-    mixture = Mixture(choose, method, 1, mosaic_sampling=exact)
+    mixture = Mixture(choose, method, 1, MosaicSampler() if exact else HashSampler())
     selections = [mixture.select(starts, first, 7, epoch, shuffled=True) for epoch in (0, 0, 1)]
     taken = [s.samples(np.arange(s.size)).tolist() for s in selections]
     assert taken[0] == taken[1]
@@ -88,7 +89,7 @@ def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, exa
 
 def test_a_balanced_selection_differs_by_epoch():
     starts = np.arange(0, 1001, 10)
-    mixture = Mixture((500,), "balanced", 1, mosaic_sampling=False)
+    mixture = Mixture((500,), "balanced", 1, HashSampler())
     found = [
         tuple(s.samples(np.arange(500)).tolist())
         for s in (mixture.select(starts, [0, 100], 1, epoch, shuffled=False) for epoch in range(3))
@@ -98,7 +99,7 @@ def test_a_balanced_selection_differs_by_epoch():
 
 def test_what_is_taken_whole_takes_no_memory():
     starts = np.arange(0, 101, 10)
-    mixture = Mixture((40, 60), "balanced", 1, mosaic_sampling=True)
+    mixture = Mixture((40, 60), "balanced", 1, MosaicSampler())
     assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), AllSamples)
 
 

@@ -13,12 +13,15 @@ from streamplug.errors import ConfigError
 from streamplug.plan import (
     Mixture,
     OrderedSamples,
+    Parallelism,
     Place,
     Weight,
+    WeightedStream,
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plan.mosaic_batching import MOSAIC_BATCHING_METHODS, MosaicBatching, WeightedStream
+from streamplug.plan.mosaic_batching import MOSAIC_BATCHING_METHODS, MosaicBatching
+from streamplug.plan.mosaic_sampling import MosaicSampler
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -46,7 +49,7 @@ def parts_of(
     given = [Weight(**weight) for weight in weights or [{}] * len(shards)]
     choose = choose_per_stream(sizes, given, epoch_size, seed)
     shares = proportion_per_stream(sizes, given, epoch_size, choose)
-    mixture = Mixture(tuple(choose), method, 1, mosaic_sampling=True)
+    mixture = Mixture(tuple(choose), method, 1, MosaicSampler())
     starts = np.cumsum([0, *(size for stream in shards for size in stream)], dtype=np.int64)
     streams = np.cumsum([0, *map(len, shards)]).tolist()
     shuffle = make("shuffle", algo or "none")
@@ -102,7 +105,7 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
     )
     assert choose == case["choose"]
     turns = seed + (case["epoch"] if case["shuffle"] and case["sampling"] == "balanced" else 0)
-    together = MosaicBatching("relaxed", case["ncn"], world, batch, None, turns)
+    together = MosaicBatching("relaxed", Parallelism(case["ncn"], world, batch), turns)
     epoch = together.epoch(case["batching"], parts)
     first = case["sample_in_epoch"] // (batch * world.ranks)
     found = layout(epoch, world, batch, first)
@@ -112,7 +115,7 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
 
 
 def batching(world=WORLD, *, canonical_nodes=2, batch=4, algo="orig"):
-    return MosaicBatching(algo, canonical_nodes, world, batch, None, 5)
+    return MosaicBatching(algo, Parallelism(canonical_nodes, world, batch), 5)
 
 
 def whole(epoch, world, batch):
@@ -149,20 +152,30 @@ def test_an_epoch_can_be_asked_both_ways(method):
     for sample in range(100):
         places = [Place(*place) for place in np.argwhere(ids == sample).tolist()]
         assert epoch.where(WORLD, 4, sample) == places
-    assert [epoch.length(rank) for rank in range(4)] == (ids >= 0).sum((0, 2)).tolist()
+    ranks = [World(2, 2, rank=rank) for rank in range(4)]
+    assert [epoch.length(rank, 4) for rank in ranks] == (ids >= 0).sum((0, 2)).tolist()
 
 
 def test_ranks_may_get_fewer_batches_where_they_are_made_for_each():
     epoch = batching().epoch("device_per_stream", parts_of([[50], [30], [28]])[1])
-    assert [epoch.length(rank) for rank in range(4)] == [28, 28, 24, 24]
+    ranks = [World(2, 2, rank=rank) for rank in range(4)]
+    assert [epoch.length(rank, 4) for rank in ranks] == [28, 28, 24, 24]
     assert epoch.ids(World(2, 2, rank=3), 4, np.array([epoch.steps - 1])).tolist() == [[-1] * 4]
 
 
 def test_the_order_of_the_streams_depends_on_the_seed_alone():
     parts = parts_of(SHARDS)[1]
-    first = whole(MosaicBatching("orig", 2, WORLD, 4, None, 5).epoch("per_stream", parts), WORLD, 4)
-    again = whole(MosaicBatching("relaxed", 2, WORLD, 4, 2, 5).epoch("per_stream", parts), WORLD, 4)
-    other = whole(MosaicBatching("orig", 2, WORLD, 4, None, 6).epoch("per_stream", parts), WORLD, 4)
+    first = whole(
+        MosaicBatching("orig", Parallelism(2, WORLD, 4), 5).epoch("per_stream", parts), WORLD, 4
+    )
+    again = whole(
+        MosaicBatching("relaxed", Parallelism(2, WORLD, 4, 2), 5).epoch("per_stream", parts),
+        WORLD,
+        4,
+    )
+    other = whole(
+        MosaicBatching("orig", Parallelism(2, WORLD, 4), 6).epoch("per_stream", parts), WORLD, 4
+    )
     assert first.tolist() == again.tolist()
     assert sorted(first.tolist()) == sorted(other.tolist())
     assert first.tolist() != other.tolist()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.plan.selection import HashSampledShards, MosaicSampledShards
+from streamplug.plan.mosaic_sampling import MosaicSampledShards
+from streamplug.plan.selection import HashSampledShards
 
 shards = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 90)), min_size=1, max_size=6)
 

@@ -13,7 +13,16 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
-from streamplug.plan import Curriculum, CurriculumChange, EpochConfig, Mixture, Place, Planner
+from streamplug.plan import (
+    Curriculum,
+    CurriculumChange,
+    ElasticPartitionAlgorithm,
+    EpochConfig,
+    HashSampler,
+    Mixture,
+    Place,
+    Planner,
+)
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -39,7 +48,14 @@ class Plan:
         self.streams = np.cumsum([0, *(len(stream) for stream in shards)]).tolist()
         self.firsts = self.starts[self.streams]
         algorithm = algorithm or WindowShuffle()
-        self.planner = Planner(self.starts, self.streams, mixture, algorithm, shuffled=True)
+        self.planner = Planner(
+            self.starts,
+            self.streams,
+            mixture,
+            algorithm,
+            ElasticPartitionAlgorithm(),
+            shuffled=True,
+        )
         given = {
             "seed": 5,
             "canonical_nodes": 3,
@@ -71,7 +87,7 @@ class Plan:
 
 def mixture_of(shards, factor=1.0):
     choose = tuple(int(sum(stream) * factor) for stream in shards)
-    return Mixture(choose, "balanced", 1, mosaic_sampling=False)
+    return Mixture(choose, "balanced", 1, HashSampler())
 
 
 @settings(deadline=None, max_examples=80)

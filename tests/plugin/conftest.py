@@ -79,7 +79,7 @@ import sys
 from streamplug.plugin import inventory, make, open_storage, register, resolve
 
 def rows(status=None):
-    for f in inventory().found:
+    for f in inventory().entries:
         if f.status != "disabled" and status in (None, f.status):
             print(f.provider, f.kind or "-", f.name or "-", f.status, f.reason, sep=" | ")
 """

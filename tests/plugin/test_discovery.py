@@ -7,13 +7,12 @@ import sys
 
 import pytest
 
-from streamplug.plugin import hookspecs
 from streamplug.plugin.kinds import KINDS
 
 GOOD = """
 @hookimpl
-def streamplug_encodings():
-    return [Provider("fine", "good.code:Fine", aliases=("fein",))]
+def streamplug_plugins():
+    return [Provider("encoding", "fine", "good.code:Fine", aliases=("fein",))]
 """
 FINE = """
 from streamplug import Encoding
@@ -43,20 +42,34 @@ def good(site):
     return site
 
 
-def test_every_hook_is_asked(site):
-    hooks = [name for name, each in vars(hookspecs).items() if hasattr(each, "streamplug_spec")]
-    kinds = {kind.hook: kind for kind in KINDS.values()}
-    code = [
-        f"@hookimpl\ndef {hook}(): return [Provider('mine', 'all.code:{hook}')]" for hook in hooks
+def test_every_kind_can_be_provided(site):
+    providers = [f"Provider({kind!r}, 'mine', 'all.code:Mine_{kind}')" for kind in KINDS]
+    hook = f"@hookimpl\ndef streamplug_plugins(): return [{', '.join(providers)}]"
+    classes = ["from streamplug.plugin.kinds import KINDS"]
+    classes += [
+        f"class Mine_{kind}(KINDS[{kind!r}].interface_class()): pass\n"
+        f"Mine_{kind}.__abstractmethods__ = frozenset()"  # as if it defined them all
+        for kind in KINDS
     ]
-    classes = [
-        f"class {hook}(streamplug.{kinds[hook].base}): pass\n"
-        f"{hook}.__abstractmethods__ = frozenset()"  # as if it defined them all
-        for hook in hooks
-    ]
-    site.install("all", "\n".join(code), code="\n".join(["import streamplug", *classes]))
-    asked = [f"print(resolve({kinds[hook].name!r}, 'mine').__name__)" for hook in hooks]
-    assert site.run("\n".join(asked)).split() == hooks
+    site.install("all", hook, code="\n".join(classes))
+    resolved = [f"print(resolve({kind!r}, 'mine').__name__)" for kind in KINDS]
+    assert site.run("\n".join(resolved)).split() == [f"Mine_{kind}" for kind in KINDS]
+
+
+def test_a_kind_of_another_version_is_rejected_alone(site):
+    site.install(
+        "ahead",
+        """
+        @hookimpl
+        def streamplug_plugins():
+            return [Provider("teleporter", "x", "m:X"), Provider("encoding", "y", "m:Y")]
+        """,
+    )
+    rejected, usable = site.run("rows()").splitlines()
+    assert rejected.startswith(
+        "ahead 1.0 | teleporter | x | rejected | unknown kind 'teleporter'; "
+    )
+    assert usable == "ahead 1.0 | encoding | y | ok | "
 
 
 def test_a_plugin_is_found_and_imported_only_when_its_name_is_used(good):
@@ -85,61 +98,57 @@ def test_a_plugin_is_found_and_imported_only_when_its_name_is_used(good):
         ("raise SystemExit('bye')", "-", "SystemExit: bye"),
         ("def (", "-", "SyntaxError: "),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    raise KeyError('in the hook')",
-            "encoding",
+            "@hookimpl\ndef streamplug_plugins():\n    raise KeyError('in the hook')",
+            "-",
             "KeyError: 'in the hook'",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    raise SystemExit('bye')",
-            "encoding",
+            "@hookimpl\ndef streamplug_plugins():\n    raise SystemExit('bye')",
+            "-",
             "SystemExit: bye",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    return None",
-            "encoding",
-            "TypeError: streamplug_encodings must return a list of Provider objects, got NoneType",
+            "@hookimpl\ndef streamplug_plugins():\n    return None",
+            "-",
+            "TypeError: streamplug_plugins must return a list of Provider objects, got NoneType",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    return Provider('x', 'm:X')",
-            "encoding",
-            "TypeError: streamplug_encodings must return a list of Provider objects, got Provider",
+            "@hookimpl\ndef streamplug_plugins():\n    return Provider('encoding', 'x', 'm:X')",
+            "-",
+            "TypeError: streamplug_plugins must return a list of Provider objects, got Provider",
         ),
         (
-            "@hookimpl\ndef streamplug_storages():\n    return ['s9']",
-            "storage",
-            "TypeError: streamplug_storages must return a list of Provider objects, got str",
+            "@hookimpl\ndef streamplug_plugins():\n    return ['s9']",
+            "-",
+            "TypeError: streamplug_plugins must return a list of Provider objects, got str",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('Not Lower', 'm:X')]",
-            "encoding",
+            "@hookimpl\ndef streamplug_plugins():\n    return [Provider('encoding', 'Not Lower', 'm:X')]",
+            "-",
             "PluginError: Provider name 'Not Lower': use lower-case letters, digits and . _ - + [ ]",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('a:b', 'm:X')]",
-            "encoding",
+            "@hookimpl\ndef streamplug_plugins():\n    return [Provider('encoding', 'a:b', 'm:X')]",
+            "-",
             "PluginError: Provider name 'a:b'",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('x', 'm.X')]",
-            "encoding",
+            "@hookimpl\ndef streamplug_plugins():\n    return [Provider('encoding', 'x', 'm.X')]",
+            "-",
             "PluginError: Provider target 'm.X': expected 'package.module:Class'",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings():\n    return [Provider('x', 'm:X', 'y')]",
-            "encoding",
+            "@hookimpl\ndef streamplug_plugins():\n    return [Provider('encoding', 'x', 'm:X', 'y')]",
+            "-",
             "PluginError: Provider aliases 'y': expected a tuple of names",
         ),
         (
             "@hookimpl\ndef streamplug_encodngs():\n    return []",
             "-",
-            (
-                "unknown hook streamplug_encodngs; known: streamplug_storages, "
-                "streamplug_compressions, streamplug_encodings, streamplug_formats, "
-                "streamplug_shuffles, streamplug_callbacks, streamplug_engines"
-            ),
+            "unknown hook streamplug_encodngs; expected streamplug_plugins",
         ),
         (
-            "@hookimpl\ndef streamplug_encodings(extra):\n    return []",
+            "@hookimpl\ndef streamplug_plugins(extra):\n    return []",
             "-",
             "PluginValidationError: ",
         ),
@@ -164,25 +173,6 @@ def test_a_broken_plugin_is_listed_and_stops_no_other(good, code, kind, reason):
         "good 1.0 | encoding | fein | ok | ",
     ]
     assert f"Note: bad 0.3 is installed but failed to load ({reason}" in text
-
-
-def test_one_broken_hook_leaves_the_plugins_others(site):
-    site.install(
-        "half",
-        """
-        @hookimpl
-        def streamplug_storages():
-            raise RuntimeError("no")
-
-        @hookimpl
-        def streamplug_encodings():
-            return [Provider("fine", "half.code:Fine")]
-        """,
-    )
-    assert site.run("rows()").splitlines() == [
-        "half 1.0 | encoding | fine | ok | ",
-        "half 1.0 | storage | - | broken | RuntimeError: no",
-    ]
 
 
 def test_a_hook_of_another_version_may_be_optional(site):
@@ -213,8 +203,8 @@ def test_two_distributions_with_one_entry_name_are_both_kept(site):
             name,
             f"""
             @hookimpl
-            def streamplug_encodings():
-                return [Provider("{name}-encoding", "{name}.code:X")]
+            def streamplug_plugins():
+                return [Provider("encoding", "{name}-encoding", "{name}.code:X")]
             """,
             entry="same",
         )
@@ -240,8 +230,11 @@ def test_a_built_in_name_is_refused(site):
         "greedy",
         """
         @hookimpl
-        def streamplug_compressions():
-            return [Provider("gz", "greedy.code:X"), Provider("own", "greedy.code:X", ("bz2",))]
+        def streamplug_plugins():
+            return [
+                Provider("compression", "gz", "greedy.code:X"),
+                Provider("compression", "own", "greedy.code:X", ("bz2",)),
+            ]
         """,
     )
     assert site.run("rows()").splitlines() == [
@@ -263,8 +256,8 @@ def test_a_name_given_twice_by_one_distribution_is_refused_once(site):
         "twice",
         """
         @hookimpl
-        def streamplug_encodings():
-            return [Provider("x", "m:X"), Provider("x", "m:X"), Provider("x", "m:Other")]
+        def streamplug_plugins():
+            return [Provider("encoding", "x", f"m:{name}") for name in ("X", "X", "Other")]
         """,
     )
     assert site.run("rows()").splitlines() == [
@@ -279,8 +272,8 @@ def test_the_order_does_not_depend_on_the_path(site):
             name,
             f"""
             @hookimpl
-            def streamplug_encodings():
-                return [Provider("of-{name.lower()}", "m:X")]
+            def streamplug_plugins():
+                return [Provider("encoding", "of-{name.lower()}", "m:X")]
             """,
             at=at,
         )
@@ -296,7 +289,7 @@ def test_allow_list_and_block_list(site):
             name, GOOD.replace("fine", f"of-{name.lower()}").replace("fein", f"{name[0].lower()}")
         )
     script = """
-        for f in inventory().found:
+        for f in inventory().entries:
             if f.distribution in ("aaa", "bbb", "under-score") and f.name not in ("a", "b", "u"):
                 print(f.distribution, f.status, f.reason)
         """

@@ -24,7 +24,8 @@ class Quick(FsspecStorage):
 @pytest.fixture(autouse=True)
 def no_plugins():
     with isolated_plugins(
-        storage=[Provider("far", f"{__name__}:Far"), Provider("quick+far", f"{__name__}:Quick")]
+        Provider("storage", "far", f"{__name__}:Far"),
+        Provider("storage", "quick+far", f"{__name__}:Quick"),
     ):
         yield
 

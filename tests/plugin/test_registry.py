@@ -16,8 +16,8 @@ class X(Encoding):
 def provides(name, target, kind="encoding"):
     return f"""
 @hookimpl
-def streamplug_{kind}s():
-    return [Provider("{name}", "{target}")]
+def streamplug_plugins():
+    return [Provider("{kind}", "{name}", "{target}")]
 """
 
 
@@ -77,7 +77,7 @@ def test_a_disabled_plugin_is_mentioned(rivals):
 def test_a_refused_name_is_mentioned_to_who_asks_for_it(site):
     site.install("greedy", provides("gz", "greedy.code:X", "compression"))
     assert (
-        "Note: greedy 1.0 provides it, but was refused ('gz' is a built-in compression; built-in "
+        "Note: greedy 1.0 provides it, but was rejected ('gz' is a built-in compression; built-in "
         "names are reserved)"
     ) in site.error("resolve('compression', 'greedy:gz')")
 
@@ -256,15 +256,15 @@ except Exception as error:
         (
             "register('encoding', 'x', Mine)",
             (
-                "NameTakenError: encoding 'x' is already provided by one 1.1; pass replace=True to take "
-                "its place"
+                "NameTakenError: encoding 'x' is already provided by one 1.1; pass replace=True to "
+                "replace it"
             ),
         ),
         (
             "register('encoding', 'other', Mine)",
             (
                 "NameTakenError: encoding 'other' is already provided by an earlier registration; pass "
-                "replace=True to take its place"
+                "replace=True to replace it"
             ),
         ),
         (

@@ -93,7 +93,9 @@ def test_has_licence_and_readme(folder):
 @EACH
 def test_catalog_has_exactly_its_names(folder):
     provided = {
-        (found.kind, found.name) for found in inventory().found if found.distribution == folder.name
+        (found.kind, found.name)
+        for found in inventory().entries
+        if found.distribution == folder.name
     }
     if not provided:
         pytest.skip(f"{folder.name} is not installed, or no plugin")

@@ -51,7 +51,7 @@ def test_the_catalog_names_what_the_plugins_provide():
     installed = {name for name in DISTRIBUTIONS if is_installed(name)}
     provided = {
         (f.kind, f.name, f.distribution)
-        for f in inventory().found
+        for f in inventory().entries
         if f.distribution in installed and f.name
     }
     listed = {

@@ -22,11 +22,13 @@ def epoch_of(case, world: World) -> Epoch:
     choose = choose_per_stream(sizes, weights, case["epoch_size"], case["seed"])
     assert choose == case["choose"]
     shards = [size for stream in case["samples_per_shard"] for size in stream]
+    partition = make("partition", "relaxed")
     planner = Planner(
         np.cumsum([0, *shards], dtype=np.int64),
         np.cumsum([0, *map(len, case["samples_per_shard"])]).tolist(),
-        Mixture(tuple(choose), case["sampling"], 1, mosaic_sampling=True),
+        Mixture(tuple(choose), case["sampling"], 1, partition.sampler),
         make("shuffle", case["algo"] if case["shuffle"] else "none"),
+        partition,
         shuffled=case["shuffle"],
     )
     config = EpochConfig(

@@ -25,15 +25,15 @@ class Plugin:
     __name__ = "my_plugin.hooks"
 
     @hookimpl
-    def streamplug_encodings(self):
-        return [Provider("of-plugin", TEXT)]
+    def streamplug_plugins(self):
+        return [Provider("encoding", "of-plugin", TEXT)]
 
 
 def test_nothing_but_what_is_given_exists():
     with isolated_plugins():
-        assert inventory().found == ()
-    with isolated_plugins(Plugin(), encoding=[Provider("given", TEXT)]):
-        assert [(f.distribution, f.kind, f.name, f.status) for f in inventory().found] == [
+        assert inventory().entries == ()
+    with isolated_plugins(Plugin(), Provider("encoding", "given", TEXT)):
+        assert [(f.distribution, f.kind, f.name, f.status) for f in inventory().entries] == [
             ("my-plugin", "encoding", "of-plugin", "ok"),
             ("test", "encoding", "given", "ok"),
         ]
@@ -44,7 +44,7 @@ def test_what_was_there_before_is_there_again():
     register("encoding", "mine", Mine)
     try:
         before = inventory()
-        with isolated_plugins(encoding=[Provider("mine", "no_such_module:X")]):
+        with isolated_plugins(Provider("encoding", "mine", "no_such_module:X")):
             with pytest.raises(ImportError, match="no_such_module"):
                 resolve("encoding", "mine")
             register("encoding", "inside", Mine)
@@ -67,5 +67,5 @@ def test_the_environment_does_not_count(monkeypatch):
     monkeypatch.setenv("STREAMPLUG_PLUGINS", "")
     monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "my-plugin")
     with isolated_plugins(Plugin()):
-        assert [f.status for f in inventory().found] == ["ok"]
+        assert [f.status for f in inventory().entries] == ["ok"]
     assert os.environ["STREAMPLUG_PLUGINS"] == ""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from streamplug_testing.plugin import PluginTests
 
-from streamplug.plugin.discovery import Found
+from streamplug.plugin.discovery import PluginEntry
 
 
 class Suite(PluginTests):
@@ -59,8 +59,8 @@ def test_a_distribution_without_entry_points_is_caught():
     ],
 )
 def test_what_is_wrong_with_a_name_is_caught(status, good):
-    fine = Found("encoding", "fine", "acme", "1", "m:X")
-    found = [fine, Found("encoding", "x", "acme", "1", "m:X", status, "for a reason")]
+    fine = PluginEntry("encoding", "fine", "acme", "1", "m:X")
+    found = [fine, PluginEntry("encoding", "x", "acme", "1", "m:X", status, "for a reason")]
     if good:
         Suite().test_provides_names_and_nothing_is_wrong(found)
         return
@@ -75,9 +75,9 @@ def test_providing_nothing_is_caught():
 
 def test_a_target_that_is_not_there_is_caught():
     found = [
-        Found("encoding", "good", "acme", "1", "streamplug.builtin.encodings.plain:Str"),
-        Found("encoding", "x", "acme", "1", "no_such_module:X"),
-        Found("format", "y", "acme", "1", "streamplug.builtin.encodings.plain:Str"),
+        PluginEntry("encoding", "good", "acme", "1", "streamplug.builtin.encodings.plain:Str"),
+        PluginEntry("encoding", "x", "acme", "1", "no_such_module:X"),
+        PluginEntry("format", "y", "acme", "1", "streamplug.builtin.encodings.plain:Str"),
     ]
     with pytest.raises(AssertionError) as caught:
         Suite().test_every_target_is_what_it_must_be(found)

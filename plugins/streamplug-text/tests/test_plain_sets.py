@@ -18,7 +18,7 @@ from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cli import main
 from streamplug.errors import CacheConflictError, CorruptShardError, DecodeError, NotFound
 from streamplug.interfaces import Encoding
-from streamplug.plugin.registry import known
+from streamplug.plugin.registry import is_known
 from streamplug.scan import scanner as scanning
 
 COUNT = 40
@@ -149,7 +149,7 @@ def test_files_come_from_far_away(files, kind, tmp_path, fetch):
 
 @pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
 def test_compressed_files_are_read_in_place_and_through_a_cache(files, kind, tmp_path, ending):
-    if ending == "zst" and not known("compression", "zstd"):
+    if ending == "zst" and not is_known("compression", "zstd"):
         pytest.skip("streamplug-zstandard is not installed")
     for path in list(files.rglob(f"*.{kind}")):
         data = path.read_bytes()

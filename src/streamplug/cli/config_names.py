@@ -12,7 +12,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index.hashes import new_hash
 from streamplug.interfaces import Callback
-from streamplug.plugin.location import open_storage, places_of
+from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import resolve
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
@@ -85,7 +85,7 @@ def check_writer(section: Mapping[str, Any], key: str) -> None:
             parse_bytes(given["size_limit"], "size_limit")
     with _named(f"{key}.out"):
         out = given["out"]
-        for place in places_of(tuple(out) if isinstance(out, list) else out):
+        for place in output_locations(tuple(out) if isinstance(out, list) else out):
             open_storage(place, cast("Mapping[str, Any] | None", given.get("storage_options")))
 
 

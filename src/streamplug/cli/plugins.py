@@ -1,4 +1,4 @@
-"""``streamplug plugins``: what is built in, what is installed, and what is wrong with it."""
+"""The command ``streamplug plugins``, a list of built-in and installed plugins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rich.text import Text
 import streamplug
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import PluginError
-from streamplug.plugin.discovery import BROKEN, OK, Found, inventory
+from streamplug.plugin.discovery import BROKEN, OK, PluginEntry, inventory
 from streamplug.plugin.kinds import KINDS
-from streamplug.plugin.registry import load
+from streamplug.plugin.registry import load_class
 
 INSTALLED = "installed"
-"""Status of what nobody has tried to import."""
+"""Status of an entry whose class was not imported."""
 _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 
 
@@ -29,53 +29,54 @@ _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 )
 @click.pass_context
 def plugins(context: click.Context, kind: str | None, *, as_json: bool, check: bool) -> None:
-    """List what is built in and what installed plugins provide.
+    """List built-in and installed plugins.
 
-    Without --check no class is imported, only each plugin's list of names: what is there is "installed".
-    With it, what could be imported is "ok".
+    Without --check no class is imported, and usable plugins are listed as "installed". With it, classes that
+    could be imported are "ok".
     """
-    found = sorted((*_built_in(), *inventory().found), key=_order)
+    entries = sorted((*_builtin_entries(), *inventory().entries), key=_sort_key)
     # A plugin that is broken as a whole may have had names of this kind.
-    found = [f for f in found if kind is None or f.kind in (kind, "")]
-    found = [_checked(f) if check else _unchecked(f) for f in found]
+    entries = [entry for entry in entries if kind is None or entry.kind in (kind, "")]
+    entries = [_check_entry(entry) if check else _skip_check(entry) for entry in entries]
     if as_json:
-        click.echo(json.dumps([asdict(f) for f in found], indent=2))
+        click.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
     else:
-        _show(found)
-    if check and any(f.status == BROKEN for f in found):
+        _print_table(entries)
+    if check and any(entry.status == BROKEN for entry in entries):
         context.exit(1)
 
 
-def _built_in() -> Iterator[Found]:
+def _builtin_entries() -> Iterator[PluginEntry]:
     for kind in KINDS.values():
         for name, target in kind.builtin.items():
-            yield Found(kind.name, name, "streamplug", streamplug.__version__, target)
+            yield PluginEntry(kind.name, name, "streamplug", streamplug.__version__, target)
 
 
-def _order(found: Found) -> tuple[int, str, str]:
-    kinds = [*KINDS, ""]
-    return (kinds.index(found.kind), found.name, found.distribution)
+def _sort_key(entry: PluginEntry) -> tuple[int, str, str]:
+    kinds = list(KINDS)
+    kind = kinds.index(entry.kind) if entry.kind in KINDS else len(kinds)
+    return (kind, entry.name, entry.distribution)
 
 
-def _unchecked(found: Found) -> Found:
-    return replace(found, status=INSTALLED) if found.status == OK else found
+def _skip_check(entry: PluginEntry) -> PluginEntry:
+    return replace(entry, status=INSTALLED) if entry.status == OK else entry
 
 
-def _checked(found: Found) -> Found:
-    if not found.name or found.status not in (OK, "ambiguous"):
-        return found
+def _check_entry(entry: PluginEntry) -> PluginEntry:
+    if not entry.name or not entry.is_usable:
+        return entry
     try:
-        load(found.kind, found.name, found.target, found.provider)
+        load_class(entry.kind, entry.name, entry.target, entry.provider)
     except PluginError as error:
-        return replace(found, status=BROKEN, reason=str(error))
-    return found
+        return replace(entry, status=BROKEN, reason=str(error))
+    return entry
 
 
-def _show(found: list[Found]) -> None:
+def _print_table(entries: list[PluginEntry]) -> None:
     rows = []
-    for f in found:
-        status = f"{f.status}: {f.reason}" if f.reason else f.status
-        cells = (f.kind, f.name, f.distribution, f.version)
-        rows.append((*cells, Text(status, _STYLES.get(f.status, "yellow"))))
+    for entry in entries:
+        status = f"{entry.status}: {entry.reason}" if entry.reason else entry.status
+        cells = (entry.kind, entry.name, entry.distribution, entry.version)
+        rows.append((*cells, Text(status, _STYLES.get(entry.status, "yellow"))))
     headings = ("kind", "name", "distribution", "version", "status")
     make_console().print(rows_table(headings, rows))

@@ -22,7 +22,7 @@ from rich.table import Table
 from streamplug.cli.stdlib_corpus import COLUMNS, samples, sources
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StreamplugError
-from streamplug.plugin.registry import known
+from streamplug.plugin.registry import is_known
 from streamplug.types import World
 from streamplug.write import MDSWriter
 
@@ -60,7 +60,7 @@ def quickstart(out: Path | None, *, as_json: bool) -> None:
 def write(folder: Path, *, exist_ok: bool, console: Console) -> dict[str, Any]:
     """Write the corpus as a compressed, hashed MDS set."""
     paths = sources()
-    compression = "zstd:3" if known("compression", "zstd") else "gz:6"
+    compression = "zstd:3" if is_known("compression", "zstd") else "gz:6"
     unreadable: list[Path] = []
     begin = time.perf_counter()
     with MDSWriter(

@@ -4,31 +4,41 @@ from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
-from streamplug.plan.mosaic_partition import PARTITIONS, make_partition
 from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.partition import Partition, Place, worker_steps
-from streamplug.plan.planner import BATCHINGS, EpochConfig, Planner
-from streamplug.plan.selection import AllSamples, Selection
+from streamplug.plan.partition import ElasticPartition, Partition, Place, worker_steps
+from streamplug.plan.partition_algorithm import (
+    ElasticPartitionAlgorithm,
+    Parallelism,
+    PartitionAlgorithm,
+    WeightedStream,
+)
+from streamplug.plan.planner import BATCHING_METHODS, EpochConfig, Planner
+from streamplug.plan.selection import AllSamples, HashSampler, Selection, ShardSampler
 
 __all__ = [
-    "BATCHINGS",
-    "PARTITIONS",
+    "BATCHING_METHODS",
     "AllSamples",
     "Curriculum",
     "CurriculumChange",
     "DatasetFingerprint",
+    "ElasticPartition",
+    "ElasticPartitionAlgorithm",
     "Epoch",
     "EpochConfig",
+    "HashSampler",
     "Mixture",
     "OrderedSamples",
+    "Parallelism",
     "Partition",
+    "PartitionAlgorithm",
     "PartitionedEpoch",
     "Place",
     "Planner",
     "Selection",
+    "ShardSampler",
     "Weight",
+    "WeightedStream",
     "choose_per_stream",
-    "make_partition",
     "proportion_per_stream",
     "worker_steps",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import Partition, Place
 from streamplug.types import Int64, World
@@ -34,6 +36,10 @@ class Epoch(ABC):
     @abstractmethod
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
         """Return the places at which a sample is read, in the order of steps."""
+
+    def length(self, world: World, batch: int) -> int:
+        """Return the number of samples of a rank."""
+        return int(np.count_nonzero(self.ids(world, batch, np.arange(self.steps)) >= 0))
 
 
 class PartitionedEpoch(Epoch):

@@ -11,8 +11,12 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
-from streamplug.plan.mosaic_partition import make_partition
 from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.plan.partition_algorithm import (
+    ElasticPartitionAlgorithm,
+    Parallelism,
+    PartitionAlgorithm,
+)
 from streamplug.plan.selection import AllSamples
 from streamplug.types import Int64, World
 
@@ -102,7 +106,7 @@ def make_epoch(
     block_size: int | None = None,
     seed: int = 9176,
     epoch: int = 0,
-    partition_algo: str = "elastic",
+    partition_algorithm: PartitionAlgorithm | None = None,
 ) -> Epoch:
     """Return an epoch of a data set that need not exist.
 
@@ -115,7 +119,7 @@ def make_epoch(
         block_size: Block size in samples; None for the default of the shuffle.
         seed: Seed of the shuffle.
         epoch: Number of the epoch.
-        partition_algo: Name of the partition.
+        partition_algorithm: The partition algorithm; None for the elastic one.
 
     Raises:
         ConfigError: If there are no samples, or the partition cannot serve this world.
@@ -124,13 +128,13 @@ def make_epoch(
     if total < 1:
         raise ConfigError("a data set without samples has no epoch to measure")
     canonical_nodes = canonical_nodes or algorithm.default_canonical_nodes(world.nodes)
-    if partition_algo == "elastic":
+    partition_algorithm = partition_algorithm or ElasticPartitionAlgorithm()
+    if partition_algorithm.elastic:
         canonical_nodes = min(canonical_nodes, total)
     size = block_size or algorithm.default_block_size(canonical_nodes)
-    order = algorithm.order(
-        starts, canonical_nodes=canonical_nodes, seed=seed, epoch=epoch, block_size=size
-    )
-    partition = make_partition(partition_algo, total, canonical_nodes, world, batch)
+    options = {"canonical_nodes": canonical_nodes, "seed": seed, "epoch": epoch}
+    order = algorithm.order(starts, **options, block_size=size)
+    partition = partition_algorithm.partition(total, Parallelism(canonical_nodes, world, batch))
     return PartitionedEpoch(OrderedSamples(AllSamples(starts), order, canonical_nodes), partition)
 
 

@@ -6,14 +6,15 @@ the epoch) or all absolute (repeat, choose, or each sample once).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan.selection import AllSamples, HashSampledShards, MosaicSampledShards, Selection
+from streamplug.plan.selection import AllSamples, Selection, ShardSampler
 from streamplug.types import Int64
 
 MAX_WEIGHT = 1e100
@@ -128,70 +129,6 @@ def proportion_per_stream(
     return (parts / (parts.sum() or 1)).tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 
-def choose_per_shard(sizes: Int64, choose: int, granularity: int, seed: int) -> Int64:
-    """Return the number of samples taken of each shard, bit for bit as mosaicml-streaming does.
-
-    The remainder after complete passes over the stream is picked in runs of `granularity` samples. Uses
-    memory for each run of the stream; `spread_over_shards` does not.
-
-    Args:
-        sizes: Samples of each shard, shape ``[shards]``.
-        choose: Samples of the stream to take.
-        granularity: Samples per run.
-        seed: Seed of the picks.
-    """
-    total = int(sizes.sum())
-    passes, rest = divmod(choose, max(total, 1))
-    chosen: Int64 = sizes * passes
-    if not rest:
-        return chosen
-    counts = -(-sizes // granularity)
-    shard = np.repeat(np.arange(len(sizes)), counts)
-    pick = np.full(len(shard), granularity, np.int64)
-    ends = np.cumsum(counts)
-    short = sizes > 0
-    pick[ends[short] - 1] = (sizes - (counts - 1) * granularity)[short]
-    order = np.random.default_rng(seed).permutation(len(shard))
-    taken = np.cumsum(pick[order])
-    last = int(np.searchsorted(taken, rest))
-    amounts = pick[order][: last + 1]
-    amounts[-1] -= taken[last] - rest
-    np.add.at(chosen, shard[order][: last + 1], amounts)
-    return chosen
-
-
-def spread_over_shards(sizes: Int64, choose: int, granularity: int, seed: tuple[int, ...]) -> Int64:
-    """Return the number of samples taken of each shard, in memory for the shards alone.
-
-    The remainder after complete passes is distributed over the shards in a random order, in runs of
-    `granularity` samples at equal distances: a shard gets its share of them, give or take one run.
-
-    Args:
-        sizes: Samples of each shard, shape ``[shards]``.
-        choose: Samples of the stream to take.
-        granularity: Samples per run.
-        seed: Seed of the order and of the first distance.
-    """
-    total = int(sizes.sum())
-    passes, rest = divmod(choose, max(total, 1))
-    chosen: Int64 = sizes * passes
-    if not rest:
-        return chosen
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(sizes))
-    ordered_sizes = sizes[order]
-    # Products of two large counts would not fit an int64; the sum is made exact below.
-    reached = np.cumsum(ordered_sizes) * (rest / total) / granularity + rng.random()
-    runs = np.diff(np.floor(reached).astype(np.int64), prepend=0)
-    taken = np.minimum(np.minimum(runs * granularity, ordered_sizes), rest)
-    taken -= np.clip(np.cumsum(taken) - rest, 0, taken)  # too many, at the end
-    spare = ordered_sizes - taken
-    missing = rest - int(taken.sum())
-    taken += np.clip(missing - (np.cumsum(spare) - spare), 0, spare)  # too few, at the beginning
-    chosen[order] += taken
-    return chosen
-
-
 @dataclass(frozen=True, slots=True)
 class Mixture:
     """The number of samples that an epoch takes of each stream, and how they are sampled.
@@ -200,15 +137,14 @@ class Mixture:
         choose: Samples of each stream.
         method: ``"balanced"`` chooses anew in every epoch, ``"fixed"`` once.
         granularity: Samples chosen of a shard at a time.
-        mosaic_sampling: Whether to choose bit for bit as mosaicml-streaming does, in memory for every
-            sample of a stream of which a part is chosen.
-        shares: Share of the epoch of each stream before rounding, for batches made stream by stream.
+        sampler: How a part of a stream is sampled.
+        shares: Share of the epoch of each stream before rounding, where batches depend on it.
     """
 
     choose: tuple[int, ...]
     method: str
     granularity: int
-    mosaic_sampling: bool
+    sampler: ShardSampler
     shares: tuple[float, ...] = ()
 
     @property
@@ -222,7 +158,7 @@ class Mixture:
             "choose": list(self.choose),
             "sampling_method": self.method,
             "sampling_granularity": self.granularity,
-            "shares": list(self.shares) if self.mosaic_sampling and self.shares else None,
+            "shares": list(self.shares) or None,
         }
 
     def select(
@@ -235,52 +171,47 @@ class Mixture:
             streams: First shard of each stream, and the total.
             seed: The run's seed.
             epoch: Number of the epoch.
-            shuffled: Whether the epoch is shuffled; mosaic sampling chooses shards anew only then.
+            shuffled: Whether the epoch is shuffled.
         """
         epoch = epoch if self.method == "balanced" else 0
+        bounds = list(pairwise(streams))
         if all(
             taken == starts[last] - starts[first]
-            for taken, first, last in zip(self.choose, streams, streams[1:])
+            for taken, (first, last) in zip(self.choose, bounds)
         ):
             return AllSamples(starts)
-        picks = epoch if shuffled else 0
         chosen = [
-            choose_per_shard(sizes, taken, self.granularity, seed + picks)
-            if self.mosaic_sampling
-            else spread_over_shards(sizes, taken, self.granularity, (seed, epoch, number))
-            for number, (taken, sizes) in enumerate(self._streams(starts, streams))
+            self._count_per_shard(starts[first : last + 1], stream, seed, epoch, shuffled=shuffled)
+            for stream, (first, last) in enumerate(bounds)
         ]
-        if self.mosaic_sampling:
-            return MosaicSampledShards(
-                starts, np.concatenate(chosen), np.random.default_rng(seed + epoch)
-            )
-        return HashSampledShards(starts, np.concatenate(chosen), seed, epoch)
+        return self.sampler.select(starts, np.concatenate(chosen), seed=seed, epoch=epoch, stream=0)
 
     def select_streams(
         self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
     ) -> list[Selection]:
-        """Return the samples of an epoch for each stream; see `select`.
-
-        With mosaic sampling each stream has a generator of its own, all with the same seed.
-        """
+        """Return the samples of an epoch for each stream; see `select`."""
         epoch = epoch if self.method == "balanced" else 0
-        picks = epoch if shuffled else 0
         selections: list[Selection] = []
-        for number, (taken, first, last) in enumerate(zip(self.choose, streams, streams[1:])):
-            stream_starts = starts[first : last + 1]
-            sizes, granularity = np.diff(stream_starts), self.granularity
-            if taken == stream_starts[-1] - stream_starts[0]:
-                selections.append(AllSamples(stream_starts))
-            elif self.mosaic_sampling:
-                chosen = choose_per_shard(sizes, taken, granularity, seed + picks)
-                selections.append(
-                    MosaicSampledShards(stream_starts, chosen, np.random.default_rng(seed + epoch))
-                )
-            else:
-                chosen = spread_over_shards(sizes, taken, granularity, (seed, epoch, number))
-                selections.append(HashSampledShards(stream_starts, chosen, seed, epoch, number))
+        for stream, (first, last) in enumerate(pairwise(streams)):
+            own = starts[first : last + 1]
+            if self.choose[stream] == own[-1] - own[0]:
+                selections.append(AllSamples(own))
+                continue
+            chosen = self._count_per_shard(own, stream, seed, epoch, shuffled=shuffled)
+            selections.append(
+                self.sampler.select(own, chosen, seed=seed, epoch=epoch, stream=stream)
+            )
         return selections
 
-    def _streams(self, starts: Int64, streams: Sequence[int]) -> Iterator[tuple[int, Int64]]:
-        for taken, first, last in zip(self.choose, streams, streams[1:]):
-            yield taken, np.diff(starts[first : last + 1])
+    def _count_per_shard(
+        self, starts: Int64, stream: int, seed: int, epoch: int, *, shuffled: bool
+    ) -> Int64:
+        return self.sampler.count_per_shard(
+            np.diff(starts),
+            self.choose[stream],
+            self.granularity,
+            seed=seed,
+            epoch=epoch,
+            stream=stream,
+            shuffled=shuffled,
+        )

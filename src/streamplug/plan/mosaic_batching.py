@@ -15,8 +15,8 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.mosaic_partition import make_partition
-from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import Place
+from streamplug.plan.partition_algorithm import Parallelism, WeightedStream
 from streamplug.types import Int64, World
 
 
@@ -35,23 +35,6 @@ class ArrayEpoch(Epoch):
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
         return [Place(*indices) for indices in np.argwhere(self._ids == sample).tolist()]
 
-    def length(self, rank: int) -> int:
-        """Return the number of samples of a rank; with ``device_per_stream`` some have fewer."""
-        return int(np.count_nonzero(self._ids[:, rank] >= 0))
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedStream:
-    """A stream in an epoch.
-
-    Attributes:
-        ordered: The samples that the epoch takes of it.
-        share: Its share of the epoch; all shares add up to 1.
-    """
-
-    ordered: OrderedSamples
-    share: float
-
 
 @dataclass(frozen=True, slots=True)
 class MosaicBatching:
@@ -59,19 +42,23 @@ class MosaicBatching:
 
     Attributes:
         partition_algo: Partition of each stream: ``"orig"`` or ``"relaxed"``.
-        canonical_nodes: Number of canonical nodes.
-        world: The number of nodes and ranks.
-        batch: Samples per batch of one rank.
-        initial_nodes: Number of nodes on which the run began.
+        parallelism: The processes and batches among which the epoch is split.
         seed: Seed of the sequence of streams.
     """
 
     partition_algo: str
-    canonical_nodes: int
-    world: World
-    batch: int
-    initial_nodes: int | None
+    parallelism: Parallelism
     seed: int
+
+    @property
+    def world(self) -> World:
+        """The number of nodes and ranks."""
+        return self.parallelism.world
+
+    @property
+    def batch(self) -> int:
+        """Samples per batch of one rank."""
+        return self.parallelism.batch
 
     def epoch(self, method: str, streams: Sequence[WeightedStream]) -> ArrayEpoch:
         """Return an epoch.
@@ -142,13 +129,13 @@ class MosaicBatching:
 
     def device_per_stream(self, streams: Sequence[WeightedStream]) -> Int64:
         """Return ids, shape ``[steps, ranks, batch]``: batches of one stream for each rank."""
-        nodes = self.world.nodes
-        if self.canonical_nodes % nodes:
+        nodes, canonical_nodes = self.world.nodes, self.parallelism.canonical_nodes
+        if canonical_nodes % nodes:
             raise ConfigError(
-                f"num_canonical_nodes={self.canonical_nodes} and {nodes} nodes: "
+                f"num_canonical_nodes={canonical_nodes} and {nodes} nodes: "
                 "batching_method='device_per_stream' needs a multiple of the nodes"
             )
-        canonical_world = World(self.canonical_nodes, self.world.ranks_per_node)
+        canonical_world = World(canonical_nodes, self.world.ranks_per_node)
         stream_ids = [self._partitioned_ids(stream, canonical_world, 1) for stream in streams]
         rng = np.random.default_rng(self.seed)
         per_node = []
@@ -172,10 +159,10 @@ class MosaicBatching:
         partition = make_partition(
             self.partition_algo,
             stream.ordered.size,
-            self.canonical_nodes,
+            self.parallelism.canonical_nodes,
             world,
             batch,
-            initial_nodes=self.initial_nodes,
+            initial_nodes=self.parallelism.initial_nodes,
         )
         epoch = PartitionedEpoch(stream.ordered, partition)
         steps = np.arange(epoch.steps)

@@ -8,10 +8,10 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.shuffle import canonical_node_bounds, locate_entry
-from streamplug.plan.partition import ElasticPartition, Partition, Place
+from streamplug.plan.partition import Partition, Place
 from streamplug.types import Int64, World
 
-PARTITIONS = ("elastic", "orig", "relaxed")
+PARTITIONS = ("orig", "relaxed")
 """Names of the partitions."""
 
 
@@ -209,7 +209,7 @@ def make_partition(
     drop_first: int = 0,
     initial_nodes: int | None = None,
 ) -> Partition:
-    """Return a partition by its name: ``elastic``, ``orig`` or ``relaxed``.
+    """Return a partition by its name: ``orig`` or ``relaxed``.
 
     Args:
         algo: The name.
@@ -217,14 +217,12 @@ def make_partition(
         canonical_nodes: Number of canonical nodes.
         world: The number of nodes and ranks.
         batch: Samples per batch of one rank.
-        drop_first: Positions to leave out at the beginning; not for ``elastic``.
+        drop_first: Positions to leave out at the beginning.
         initial_nodes: For ``relaxed``, the number of nodes on which the run began.
 
     Raises:
         ConfigError: If there is no such name, or it cannot serve this world.
     """
-    if algo == "elastic":
-        return ElasticPartition(size, canonical_nodes, world, batch)
     if algo not in PARTITIONS:
         raise ConfigError(f"partition_algo={algo!r}: choose one of {', '.join(PARTITIONS)}")
     divides = not (canonical_nodes % world.nodes and world.nodes % canonical_nodes)

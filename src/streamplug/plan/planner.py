@@ -14,16 +14,14 @@ from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.interleave import Interleaving
 from streamplug.plan.mixture import Mixture
-from streamplug.plan.mosaic_batching import ArrayEpoch, MosaicBatching, WeightedStream
-from streamplug.plan.mosaic_partition import make_partition
 from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.partition import Partition
+from streamplug.plan.partition_algorithm import Parallelism, PartitionAlgorithm, WeightedStream
 from streamplug.plan.selection import AllSamples, Selection
 from streamplug.plan.stream_batching import MixedEpoch, PerStreamEpoch, StreamSchedule
 from streamplug.plan.stream_samples import RepeatedPasses, SinglePass, StreamSamples
 from streamplug.types import Int64, World
 
-BATCHINGS = ("random", "per_stream", "stratified", "device_per_stream")
+BATCHING_METHODS = ("random", "per_stream", "stratified", "device_per_stream")
 """Names of the batching methods."""
 
 MIN_SAMPLES_PER_CANONICAL_NODE = 64
@@ -53,6 +51,10 @@ class EpochConfig:
     batching_method: str
     initial_batch_size: int
 
+    def parallelism(self, world: World, batch: int) -> Parallelism:
+        """Return the processes and batches among which an epoch is split."""
+        return Parallelism(self.canonical_nodes, world, batch, self.initial_nodes)
+
 
 class Planner:
     """Makes the epochs of a run over some streams.
@@ -60,6 +62,7 @@ class Planner:
     Attributes:
         mixture: What an epoch takes of each stream.
         algorithm: The shuffle algorithm.
+        partition_algorithm: The partition algorithm.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Planner:
         streams: Sequence[int],
         mixture: Mixture | Curriculum,
         algorithm: ShuffleAlgorithm,
+        partition_algorithm: PartitionAlgorithm,
         *,
         shuffled: bool,
     ) -> None:
@@ -78,15 +82,30 @@ class Planner:
             streams: First shard of each stream, and the total.
             mixture: What an epoch takes of each stream.
             algorithm: The shuffle algorithm.
+            partition_algorithm: The partition algorithm.
             shuffled: Whether the algorithm shuffles.
         """
         self.mixture, self.algorithm = mixture, algorithm
+        self.partition_algorithm = partition_algorithm
         self._mapped, self._streams, self._shuffled = starts, streams, shuffled
         self._first_ids = [int(starts[shard]) for shard in streams]
 
-    def with_algorithm(self, algorithm: ShuffleAlgorithm, *, shuffled: bool) -> Planner:
-        """Return a planner of the same data with another shuffle algorithm."""
-        return Planner(self._mapped, self._streams, self.mixture, algorithm, shuffled=shuffled)
+    def with_algorithms(
+        self,
+        algorithm: ShuffleAlgorithm,
+        partition_algorithm: PartitionAlgorithm,
+        *,
+        shuffled: bool,
+    ) -> Planner:
+        """Return a planner of the same data with other algorithms."""
+        return Planner(
+            self._mapped,
+            self._streams,
+            self.mixture,
+            algorithm,
+            partition_algorithm,
+            shuffled=shuffled,
+        )
 
     @property
     def _starts(self) -> Int64:
@@ -151,10 +170,14 @@ class Planner:
             return self._curriculum_epoch(self.mixture, number, global_batch, config)
         if config.batching_method == "random":
             selection = self.selection(number, config.seed)
-            ordered = self._order(selection, number, config)
-            return PartitionedEpoch(ordered, self._partition(world, batch, config))
-        if config.partition_algo != "elastic":
-            return self._mosaic_epoch(self.mixture, number, world, batch, config)
+            partition = self.partition_algorithm.partition(
+                self.size, config.parallelism(world, batch)
+            )
+            return PartitionedEpoch(self._order(selection, number, config), partition)
+        if not self.partition_algorithm.elastic:
+            return self._combined_epoch(
+                self.mixture, number, config.parallelism(world, batch), config
+            )
         return self._scheduled_epoch(self.mixture, number, global_batch, config)
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
@@ -167,22 +190,14 @@ class Planner:
         if isinstance(self.mixture, Curriculum):
             return -(-self.size // global_batch) * batch
         if config.batching_method == "random":
-            return self._partition(world, batch, config).per_rank
-        if config.partition_algo != "elastic":
-            return self._mosaic_epoch(self.mixture, 0, world, batch, config).length(world.rank)
+            parallelism = config.parallelism(world, batch)
+            return self.partition_algorithm.partition(self.size, parallelism).per_rank
+        if not self.partition_algorithm.elastic:
+            parallelism = config.parallelism(world, batch)
+            return self._combined_epoch(self.mixture, 0, parallelism, config).length(world, batch)
         unit = self._samples_per_slot(global_batch, config)
         slots = sum(-(-taken // unit) for taken in self.mixture.choose)
         return -(-slots // (global_batch // unit)) * batch
-
-    def _partition(self, world: World, batch: int, config: EpochConfig) -> Partition:
-        return make_partition(
-            config.partition_algo,
-            self.size,
-            config.canonical_nodes,
-            world,
-            batch,
-            initial_nodes=config.initial_nodes,
-        )
 
     def _order(self, selection: Selection, epoch: int, config: EpochConfig) -> OrderedSamples:
         order = self.algorithm.order(
@@ -280,10 +295,10 @@ class Planner:
             return config.initial_batch_size
         return global_batch if config.batching_method == "per_stream" else 1
 
-    def _mosaic_epoch(
-        self, mixture: Mixture, number: int, world: World, batch: int, config: EpochConfig
-    ) -> ArrayEpoch:
-        """Return an epoch of batches of single streams as mosaicml-streaming makes them."""
+    def _combined_epoch(
+        self, mixture: Mixture, number: int, parallelism: Parallelism, config: EpochConfig
+    ) -> Epoch:
+        """Return an epoch of batches of single streams that the partition algorithm makes."""
         streams = []
         for selection, share in zip(self._select_streams(mixture, number, config), mixture.shares):
             order = self.algorithm.order(
@@ -297,15 +312,9 @@ class Planner:
             streams.append(WeightedStream(ordered, share))
         # The sequence of streams changes with the epoch where they are shuffled and sampled anew.
         offset = number if self._shuffled and mixture.method == "balanced" else 0
-        batching = MosaicBatching(
-            config.partition_algo,
-            config.canonical_nodes,
-            world,
-            batch,
-            config.initial_nodes,
-            config.seed + offset,
+        return self.partition_algorithm.combine_streams(
+            config.batching_method, streams, parallelism, config.seed + offset
         )
-        return batching.epoch(config.batching_method, streams)
 
     def _select_streams(
         self, mixture: Mixture, number: int, config: EpochConfig

@@ -164,27 +164,97 @@ def _scale_below(bits: NDArray[np.uint64], limits: Int64) -> Int64:
     return scaled
 
 
-class MosaicSampledShards(SampledShards):
-    """Shards of which a generator draws a part, one after the other, as mosaicml-streaming does."""
+class ShardSampler(ABC):
+    """A way to sample a part of a stream; a pure function of its arguments."""
 
-    def __init__(self, starts: Int64, chosen: Int64, rng: np.random.Generator) -> None:
-        """Select samples as `SampledShards`; all partial shards are drawn from `rng`, in order."""
-        super().__init__(starts, chosen)
-        sizes, counts = np.diff(starts), np.diff(self.starts)
-        self._offsets_of_unit = {
-            unit: np.sort(
-                rng.choice(int(sizes[self._shard[unit]]), int(counts[unit]), replace=False)
-            )
-            for unit in np.flatnonzero(self._partial).tolist()
-        }
+    @abstractmethod
+    def count_per_shard(
+        self,
+        sizes: Int64,
+        choose: int,
+        granularity: int,
+        *,
+        seed: int,
+        epoch: int,
+        stream: int,
+        shuffled: bool,
+    ) -> Int64:
+        """Return the number of samples taken of each shard of a stream, shape ``[shards]``.
 
-    def _offsets(self, units: Int64, numbers: Int64) -> Int64:
-        offsets = np.empty_like(numbers)
-        for unit in np.unique(units).tolist():
-            of_unit = units == unit
-            offsets[of_unit] = self._offsets_of_unit[unit][numbers[of_unit]]
-        return offsets
+        Args:
+            sizes: Samples of each shard, shape ``[shards]``.
+            choose: Samples of the stream to take.
+            granularity: Samples chosen of a shard at a time.
+            seed: The run's seed.
+            epoch: Number of the epoch, or 0 if all epochs have the same samples.
+            stream: Number of the stream.
+            shuffled: Whether the epoch is shuffled.
+        """
 
-    def _numbers(self, unit: int, offset: int) -> list[int]:
-        numbers: list[int] = np.flatnonzero(self._offsets_of_unit[unit] == offset).tolist()
-        return numbers
+    @abstractmethod
+    def select(
+        self, starts: Int64, chosen: Int64, *, seed: int, epoch: int, stream: int
+    ) -> Selection:
+        """Select numbers of samples of shards.
+
+        Args:
+            starts: First sample id of each shard and the end, shape ``[shards + 1]``.
+            chosen: Number of samples of each shard, shape ``[shards]``.
+            seed: The run's seed.
+            epoch: Number of the epoch, or 0 if all epochs have the same samples.
+            stream: Number of the stream; 0 for all together.
+        """
+
+
+class HashSampler(ShardSampler):
+    """The built-in sampler, in memory for the shards alone."""
+
+    def count_per_shard(
+        self,
+        sizes: Int64,
+        choose: int,
+        granularity: int,
+        *,
+        seed: int,
+        epoch: int,
+        stream: int,
+        shuffled: bool,
+    ) -> Int64:
+        return spread_over_shards(sizes, choose, granularity, (seed, epoch, stream))
+
+    def select(
+        self, starts: Int64, chosen: Int64, *, seed: int, epoch: int, stream: int
+    ) -> Selection:
+        return HashSampledShards(starts, chosen, seed, epoch, stream)
+
+
+def spread_over_shards(sizes: Int64, choose: int, granularity: int, seed: tuple[int, ...]) -> Int64:
+    """Return the number of samples taken of each shard, in memory for the shards alone.
+
+    The remainder after complete passes is distributed over the shards in a random order, in runs of
+    `granularity` samples at equal distances: a shard gets its share of them, give or take one run.
+
+    Args:
+        sizes: Samples of each shard, shape ``[shards]``.
+        choose: Samples of the stream to take.
+        granularity: Samples per run.
+        seed: Seed of the order and of the first distance.
+    """
+    total = int(sizes.sum())
+    passes, rest = divmod(choose, max(total, 1))
+    chosen: Int64 = sizes * passes
+    if not rest:
+        return chosen
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(sizes))
+    ordered_sizes = sizes[order]
+    # Products of two large counts would not fit an int64; the sum is made exact below.
+    reached = np.cumsum(ordered_sizes) * (rest / total) / granularity + rng.random()
+    runs = np.diff(np.floor(reached).astype(np.int64), prepend=0)
+    taken = np.minimum(np.minimum(runs * granularity, ordered_sizes), rest)
+    taken -= np.clip(np.cumsum(taken) - rest, 0, taken)  # too many, at the end
+    spare = ordered_sizes - taken
+    missing = rest - int(taken.sum())
+    taken += np.clip(missing - (np.cumsum(spare) - spare), 0, spare)  # too few, at the beginning
+    chosen[order] += taken
+    return chosen

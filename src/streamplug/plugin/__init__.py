@@ -1,4 +1,4 @@
-"""Plugins: how they are declared, found, and looked up by name."""
+"""Declaration, discovery and lookup of plugins."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug.plugin.discovery import Found, Inventory, inventory
+    from streamplug.plugin.discovery import Inventory, PluginEntry, inventory
     from streamplug.plugin.hookspecs import hookimpl
     from streamplug.plugin.location import open_storage
     from streamplug.plugin.provider import Provider
     from streamplug.plugin.registry import make, register, resolve
 
-_HOME = {
-    "Found": "discovery",
+_MODULES = {
     "Inventory": "discovery",
+    "PluginEntry": "discovery",
     "Provider": "provider",
     "hookimpl": "hookspecs",
     "inventory": "discovery",
@@ -25,8 +25,8 @@ _HOME = {
 }
 
 __all__ = [
-    "Found",
     "Inventory",
+    "PluginEntry",
     "Provider",
     "hookimpl",
     "inventory",
@@ -40,7 +40,7 @@ __all__ = [
 if not TYPE_CHECKING:  # else any name would be one of the package
 
     def __getattr__(name: str) -> Any:
-        # pluggy and importlib.metadata are only needed where plugins are.
-        if name not in _HOME:
+        # pluggy and importlib.metadata are only imported where plugins are looked for.
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""First-party names and the distribution that provides each: hints for error texts, no more."""
+"""First-party names and the distribution that provides each, for error texts."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "py1br": "streamplug-mosaic",
         "py1e": "streamplug-mosaic",
     },
+    "partition": {},
     "callback": {
         "opentelemetry": "streamplug-opentelemetry",
     },
@@ -89,7 +90,7 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "spark": "streamplug-spark",
     },
 }
-"""Distribution by kind and name; `tests/repo` checks it against the plugins themselves."""
+"""Distribution by kind and name."""
 
 COMMANDS: Mapping[str, str] = {
     "cat": "streamplug-tools",

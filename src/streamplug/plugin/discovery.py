@@ -1,8 +1,8 @@
-"""Finds installed plugins, once per process, each one isolated from the failures of the others.
+"""Discovery of installed plugins, once per process, each isolated from the failures of the others.
 
-pluggy's own loader stops at the first plugin that fails to import, and drops a second distribution
-with the same entry name without a word; so this one loads each entry point by itself, and keeps an
-inventory of what it found and what went wrong.
+pluggy's own loader stops at the first plugin that fails to import, and silently drops a second distribution
+with the same entry name. This one loads each entry point by itself, and keeps an inventory of the entries
+and their failures.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ import pluggy
 
 from streamplug.errors import BrokenPluginError
 from streamplug.plugin import hookspecs
-from streamplug.plugin.kinds import KINDS, Kind
+from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import Provider
 
+HOOK = "streamplug_plugins"
 OK, DISABLED, BROKEN, REJECTED, AMBIGUOUS = "ok", "disabled", "broken", "rejected", "ambiguous"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PluginEntry:
     """One name that one distribution provides, or (kind and name empty) a plugin as a whole.
 
     Attributes:
         kind: Kind of plugin.
         name: The name or alias.
-        distribution: Who provides it; ``"streamplug"`` for a built-in.
-        version: That distribution's version.
+        distribution: The distribution that provides it; ``"streamplug"`` for a built-in.
+        version: The distribution's version.
         target: ``"package.module:Class"``.
         status: ``ok``, ``disabled``, ``broken``, ``rejected`` or ``ambiguous``.
-        reason: Why it is not ok.
+        reason: Why the status is not ok.
     """
 
     kind: str
@@ -51,29 +52,30 @@ class Found:
         """Distribution and version, as errors show them."""
         return f"{self.distribution} {self.version}".rstrip()
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether the entry has a name that can be resolved, perhaps with its distribution only."""
+        return self.status in (OK, AMBIGUOUS)
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All that was found among the installed plugins."""
+    """The entries of all installed plugins."""
 
-    found: tuple[Found, ...]
+    entries: tuple[PluginEntry, ...]
 
-    def providers(self, kind: str, name: str) -> list[Found]:
-        """Return the usable providers of a name: one, or several if it is ambiguous."""
-        return [
-            f
-            for f in self.found
-            if f.kind == kind and f.name == name and f.status in (OK, AMBIGUOUS)
-        ]
+    def providers(self, kind: str, name: str) -> list[PluginEntry]:
+        """Return the usable entries of a name: one, or several if it is ambiguous."""
+        return [e for e in self.entries if (e.kind, e.name) == (kind, name) and e.is_usable]
 
     def names(self, kind: str) -> set[str]:
         """Return the names that plugins provide for a kind."""
-        return {f.name for f in self.found if f.kind == kind and f.status in (OK, AMBIGUOUS)}
+        return {e.name for e in self.entries if e.kind == kind and e.is_usable}
 
     @property
-    def failures(self) -> list[Found]:
-        """The plugins that could not be loaded, or not wholly."""
-        return [f for f in self.found if f.status == BROKEN]
+    def failures(self) -> list[PluginEntry]:
+        """The plugins that could not be loaded, or not completely."""
+        return [e for e in self.entries if e.status == BROKEN]
 
 
 def normalize(distribution: str) -> str:
@@ -81,7 +83,7 @@ def normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def _listed(variable: str) -> set[str] | None:
+def _distributions_in(variable: str) -> set[str] | None:
     """Return the distributions that an environment variable lists, or None if it is not set."""
     value = os.environ.get(variable)
     if value is None:
@@ -91,39 +93,39 @@ def _listed(variable: str) -> set[str] | None:
 
 def disabled_reason(distribution: str) -> str:
     """Return why the environment disables a distribution, by its normal name; empty if it does not."""
-    allowed = _listed("STREAMPLUG_PLUGINS")
+    allowed = _distributions_in("STREAMPLUG_PLUGINS")
     if allowed is not None and distribution not in allowed:
         return "not in STREAMPLUG_PLUGINS"
-    if distribution in (_listed("STREAMPLUG_DISABLE_PLUGINS") or ()):
+    if distribution in (_distributions_in("STREAMPLUG_DISABLE_PLUGINS") or ()):
         return "in STREAMPLUG_DISABLE_PLUGINS"
     return ""
 
 
 @cache
 def inventory() -> Inventory:
-    """Return what the installed plugins provide; looks for them at the first call only.
+    """Return the entries of the installed plugins, which are loaded at the first call.
 
     Raises:
         BrokenPluginError: If a plugin fails to load and ``STREAMPLUG_STRICT_PLUGINS`` is set.
     """
-    found: list[Found] = []
+    entries: list[PluginEntry] = []
     for point in sorted(entry_points(group=hookspecs.PROJECT), key=_sort_key):
-        found += _load(point)
-    whole = Inventory(tuple(_mark_ambiguous(_without_repeats(found))))
-    if whole.failures and os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
-        failure = whole.failures[0]
+        entries += _load_entry_point(point)
+    found = Inventory(tuple(_mark_ambiguous(_reject_conflicts(entries))))
+    if found.failures and os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
+        failure = found.failures[0]
         raise BrokenPluginError(f"{failure.provider} failed to load: {failure.reason}")
-    return whole
+    return found
 
 
 def _sort_key(point: EntryPoint) -> tuple[str, str]:
-    # By name, not by place on sys.path: the order must be the same on every machine.
+    # By name, not by position on sys.path: the order must be the same on every machine.
     return (normalize(point.dist.name) if point.dist else "", point.name)
 
 
-def _load(point: EntryPoint) -> list[Found]:
+def _load_entry_point(point: EntryPoint) -> list[PluginEntry]:
     dist = normalize(point.dist.name) if point.dist else ""
-    plugin = Found("", "", dist, point.dist.version if point.dist else "", point.value)
+    plugin = PluginEntry("", "", dist, point.dist.version if point.dist else "", point.value)
     if reason := disabled_reason(dist):
         return [replace(plugin, status=DISABLED, reason=reason)]
     # A manager of its own: one for all would drop the second of two plugins of the same name, and
@@ -132,73 +134,75 @@ def _load(point: EntryPoint) -> list[Found]:
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(point.load())
+        return list(_entries_of(manager, plugin))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one plugin must not stop others
-        return [replace(plugin, status=BROKEN, reason=_describe(error))]
-    return list(_declared(manager, plugin))
+        reason = f"{type(error).__name__}: {error}"
+        return [replace(plugin, status=BROKEN, reason=reason)]
 
 
-def _declared(manager: pluggy.PluginManager, plugin: Found) -> Iterator[Found]:
-    kinds = {kind.hook: kind for kind in KINDS.values()}
+def _entries_of(manager: pluggy.PluginManager, plugin: PluginEntry) -> Iterator[PluginEntry]:
     for hook, caller in sorted(vars(manager.hook).items()):
-        for impl in caller.get_hookimpls():
-            if hook in kinds:
-                yield from _provided(kinds[hook], impl, plugin)
-            elif not impl.optionalhook:
-                reason = f"unknown hook {hook}; known: {', '.join(kinds)}"
+        for implementation in caller.get_hookimpls():
+            if hook == HOOK:
+                for provider in _check_providers(implementation.function()):
+                    yield from _entries_of_provider(provider, plugin)
+            elif not implementation.optionalhook:
+                reason = f"unknown hook {hook}; expected {HOOK}"
                 yield replace(plugin, status=BROKEN, reason=reason)
 
 
-def _provided(kind: Kind, impl: pluggy.HookImpl, plugin: Found) -> Iterator[Found]:
-    try:
-        providers = _checked(impl.function(), kind.hook)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - told, and stops no other
-        yield replace(plugin, kind=kind.name, status=BROKEN, reason=_describe(error))
-        return
-    for provider in providers:
-        for name in provider.names:
-            entry = replace(plugin, kind=kind.name, name=name, target=provider.target)
-            if name in kind.builtin:
-                reason = f"{name!r} is a built-in {kind.name}; built-in names are reserved"
-                entry = replace(entry, status=REJECTED, reason=reason)
-            yield entry
+def _entries_of_provider(provider: Provider, plugin: PluginEntry) -> Iterator[PluginEntry]:
+    kind = KINDS.get(provider.kind)
+    for name in provider.names:
+        reason = ""
+        if kind is None:
+            reason = f"unknown kind {provider.kind!r}; expected one of {', '.join(KINDS)}"
+        elif name in kind.builtin:
+            reason = f"{name!r} is a built-in {kind.name}; built-in names are reserved"
+        status = REJECTED if reason else OK
+        yield replace(
+            plugin,
+            kind=provider.kind,
+            name=name,
+            target=provider.target,
+            status=status,
+            reason=reason,
+        )
 
 
-def _checked(returned: object, hook: str) -> list[Provider]:
+def _check_providers(returned: object) -> list[Provider]:
     providers = list(returned) if isinstance(returned, Iterable) else [returned]
-    good = [provider for provider in providers if isinstance(provider, Provider)]
-    if isinstance(returned, Iterable) and len(good) == len(providers):
-        return good
-    wrong = next((p for p in providers if not isinstance(p, Provider)), returned)
-    raise TypeError(f"{hook} must return a list of Provider objects, got {type(wrong).__name__}")
+    valid = [provider for provider in providers if isinstance(provider, Provider)]
+    if isinstance(returned, Iterable) and len(valid) == len(providers):
+        return valid
+    invalid = next((p for p in providers if not isinstance(p, Provider)), returned)
+    raise TypeError(f"{HOOK} must return a list of Provider objects, got {type(invalid).__name__}")
 
 
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _without_repeats(found: list[Found]) -> list[Found]:
-    """Reject a name that a distribution gives to two classes: nobody could choose one."""
+def _reject_conflicts(entries: list[PluginEntry]) -> list[PluginEntry]:
+    """Reject a name that a distribution gives to two classes, which cannot be told apart."""
     targets: dict[tuple[str, str, str], str] = {}
-    kept: list[Found] = []
-    for entry in found:
+    checked: list[PluginEntry] = []
+    for entry in entries:
         key = (entry.distribution, entry.kind, entry.name)
         target = targets.setdefault(key, entry.target) if entry.status == OK else entry.target
         if target != entry.target:
             reason = f"{entry.name!r} is already {target} of the same distribution"
-            kept.append(replace(entry, status=REJECTED, reason=reason))
-        elif entry not in kept:
-            kept.append(entry)
-    return kept
+            checked.append(replace(entry, status=REJECTED, reason=reason))
+        elif entry not in checked:
+            checked.append(entry)
+    return checked
 
 
-def _mark_ambiguous(found: list[Found]) -> Iterator[Found]:
-    for entry in found:
-        rivals = [
-            f.provider
-            for f in found
-            if entry.status == f.status == OK and (f.kind, f.name) == (entry.kind, entry.name)
+def _mark_ambiguous(entries: list[PluginEntry]) -> Iterator[PluginEntry]:
+    for entry in entries:
+        providers = [
+            e.provider
+            for e in entries
+            if entry.status == e.status == OK and (e.kind, e.name) == (entry.kind, entry.name)
         ]
-        if len(rivals) > 1:
-            yield replace(entry, status=AMBIGUOUS, reason="provided by " + " and ".join(rivals))
+        if len(providers) > 1:
+            reason = "provided by " + " and ".join(providers)
+            yield replace(entry, status=AMBIGUOUS, reason=reason)
         else:
             yield entry

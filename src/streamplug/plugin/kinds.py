@@ -1,9 +1,11 @@
-"""The seven kinds of plugin: their hooks, their interfaces, and the built-in names of each."""
+"""The kinds of plugin: the interface and the built-in names of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,68 +13,75 @@ class Kind:
     """One kind of plugin.
 
     Attributes:
-        name: What errors call it.
-        hook: The hook that declares it.
-        base: The class of `streamplug.interfaces` that its classes derive from.
-        builtin: The built-in names and their targets; answered before any plugin is looked for.
+        name: Name of the kind.
+        interface: ``"package.module:Class"`` of which the plugins of the kind are subclasses.
+        builtin: Targets by built-in name; these are resolved before any plugin is looked for.
     """
 
     name: str
-    hook: str
-    base: str
+    interface: str
     builtin: Mapping[str, str]
 
+    def interface_class(self) -> type[Any]:
+        """Import and return the interface."""
+        module, _, name = self.interface.partition(":")
+        interface: type[Any] = getattr(import_module(module), name)
+        return interface
 
-def _table(module: str, **targets: str) -> dict[str, str]:
-    """Map ``name="file:Class"`` entries to full targets below `streamplug.builtin`."""
-    return {name: f"streamplug.builtin.{module}.{target}" for name, target in targets.items()}
+
+def _builtin(package: str, **targets: str) -> dict[str, str]:
+    """Map ``name="module:Class"`` to full targets in a package of `streamplug.builtin`."""
+    return {name: f"streamplug.builtin.{package}.{target}" for name, target in targets.items()}
 
 
-_SIZED = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_FLOATS = ("float16", "float32", "float64")
+_SIZED_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_SIZED_FLOATS = ("float16", "float32", "float64")
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(
             "storage",
-            "streamplug_storages",
-            "Storage",
-            _table("storages", file="any:AnyFsspec", memory="any:AnyFsspec")
-            | _table("storages", http="http:Http", https="http:Http"),
+            "streamplug.interfaces:Storage",
+            _builtin("storages", file="any:AnyFsspec", memory="any:AnyFsspec")
+            | _builtin("storages", http="http:Http", https="http:Http"),
         ),
         Kind(
             "compression",
-            "streamplug_compressions",
-            "Compression",
-            _table("compressions", none="none:NoCompression", gz="gzip:Gzip")
-            | _table("compressions", bz2="bzip2:Bzip2", xz="xz:Xz"),
+            "streamplug.interfaces:Compression",
+            _builtin("compressions", none="none:NoCompression", gz="gzip:Gzip")
+            | _builtin("compressions", bz2="bzip2:Bzip2", xz="xz:Xz"),
         ),
         Kind(
             "encoding",
-            "streamplug_encodings",
-            "Encoding",
-            _table("encodings", bytes="plain:Bytes", str="plain:Str", int="scalar:Int")
+            "streamplug.interfaces:Encoding",
+            _builtin("encodings", bytes="plain:Bytes", str="plain:Str", int="scalar:Int")
             | {
                 name: f"streamplug.builtin.encodings.scalar:{name.title().replace('Ui', 'UI')}"
-                for name in (*_SIZED, *_FLOATS)
+                for name in (*_SIZED_INTEGERS, *_SIZED_FLOATS)
             }
-            | _table("encodings", str_int="decimal:StrInt", str_float="decimal:StrFloat")
-            | _table("encodings", str_decimal="decimal:StrDecimal", ndarray="array:NDArrayEncoding")
-            | _table("encodings", json="json:Json", pkl="pickle:Pickle"),
+            | _builtin("encodings", str_int="decimal:StrInt", str_float="decimal:StrFloat")
+            | _builtin("encodings", str_decimal="decimal:StrDecimal")
+            | _builtin("encodings", ndarray="array:NDArrayEncoding")
+            | _builtin("encodings", json="json:Json", pkl="pickle:Pickle"),
         ),
-        Kind("format", "streamplug_formats", "Format", _table("formats", mds="mds:MDS")),
+        Kind("format", "streamplug.interfaces:Format", _builtin("formats", mds="mds:MDS")),
         Kind(
             "shuffle",
-            "streamplug_shuffles",
-            "ShuffleAlgorithm",
+            "streamplug.interfaces:ShuffleAlgorithm",
+            _builtin("shuffles", none="none:NoShuffle", window="window:WindowShuffle")
+            | {"global": "streamplug.builtin.shuffles.bijection:GlobalShuffle"},
+        ),
+        Kind(
+            "partition",
+            "streamplug.plan.partition_algorithm:PartitionAlgorithm",
             {
-                "none": "streamplug.builtin.shuffles.none:NoShuffle",
-                "window": "streamplug.builtin.shuffles.window:WindowShuffle",
-                "global": "streamplug.builtin.shuffles.bijection:GlobalShuffle",
+                "elastic": "streamplug.plan.partition_algorithm:ElasticPartitionAlgorithm",
+                "orig": "streamplug.plan.mosaic_algorithm:OrigPartitionAlgorithm",
+                "relaxed": "streamplug.plan.mosaic_algorithm:RelaxedPartitionAlgorithm",
             },
         ),
-        Kind("callback", "streamplug_callbacks", "Callback", _table("callbacks", log="log:Log")),
-        Kind("engine", "streamplug_engines", "Engine", _table("engines", local="local:Local")),
+        Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
+        Kind("engine", "streamplug.interfaces:Engine", _builtin("engines", local="local:Local")),
     )
 }

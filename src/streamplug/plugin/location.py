@@ -11,7 +11,7 @@ from typing import Any, cast
 from streamplug.errors import ConfigError
 from streamplug.interfaces.storage import Storage, public_url
 from streamplug.plugin.catalog import CATALOG
-from streamplug.plugin.registry import known, needed_by, resolve
+from streamplug.plugin.registry import is_known, needed_by, resolve
 
 _URL = re.compile(
     r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.IGNORECASE
@@ -23,10 +23,10 @@ def is_url(location: str) -> bool:
     return "::" in location or _URL.match(location) is not None
 
 
-def without_client(location: str) -> str:
+def strip_client(location: str) -> str:
     """Return a URL without the client or distribution that it asks for.
 
-    >>> without_client("obstore:S3://bucket/set")
+    >>> strip_client("obstore:S3://bucket/set")
     's3://bucket/set'
     """
     match = _URL.match(location)
@@ -47,13 +47,13 @@ def join(location: str, *parts: str) -> str:
     return "/".join([location.rstrip("/"), *(part for part in parts if part)])
 
 
-def absolute(location: str) -> str:
+def absolute_location(location: str) -> str:
     """Return a location that means the same in processes that run in other directories."""
     path = local_path(location)
     return location if path is None else str(path.absolute())
 
 
-def places_of(out: object) -> tuple[str, ...]:
+def output_locations(out: object) -> tuple[str, ...]:
     """Return the one place that a writer's `out` names, or both: the near one and the far one.
 
     Raises:
@@ -92,17 +92,17 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     if match is None:  # a chain such as simplecache::s3://…
         return _make("file", location, given)
     by, scheme = match["by"], match["scheme"].lower()
-    location = without_client(location)
+    location = strip_client(location)
     if by:
         return _make(_qualified(by.lower(), scheme), location, given)
-    if not known("storage", scheme) and _fsspec_has(scheme):
+    if not is_known("storage", scheme) and _fsspec_has(scheme):
         return _make("file", location, given)
     return _make(scheme, location, given)
 
 
 def _qualified(by: str, scheme: str) -> str:
     client = f"{by}+{scheme}"
-    named = client in CATALOG["storage"] or known("storage", client)
+    named = client in CATALOG["storage"] or is_known("storage", client)
     return client if named else f"{by}:{scheme}"
 
 

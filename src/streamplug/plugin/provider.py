@@ -1,4 +1,4 @@
-"""Provider: what a plugin says it has, as plain data."""
+"""The declaration of one name that a plugin provides."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A name and where its class is; the class is imported only when the name is used.
+    """A name and the class behind it, which is imported only when the name is used.
 
     Attributes:
-        name: What users, configs and indexes call it: lower case, no colon.
+        kind: Kind of plugin, such as ``"storage"``.
+        name: The name in configs, URLs and indexes: lower case, no colon.
         target: ``"package.module:Class"``.
         aliases: Further names of the same class.
 
@@ -24,6 +25,7 @@ class Provider:
         PluginError: If a name or the target is malformed.
     """
 
+    kind: str
     name: str
     target: str
     aliases: tuple[str, ...] = ()
@@ -31,11 +33,8 @@ class Provider:
     def __post_init__(self) -> None:
         if not isinstance(self.aliases, tuple):
             raise PluginError(f"Provider aliases {self.aliases!r}: expected a tuple of names")
-        for name in (self.name, *self.aliases):
-            if not _matches(_NAME, name):
-                raise PluginError(
-                    f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"
-                )
+        for name in (self.kind, *self.names):
+            check_name(name)
         if not _matches(_TARGET, self.target):
             raise PluginError(f"Provider target {self.target!r}: expected 'package.module:Class'")
 
@@ -43,6 +42,18 @@ class Provider:
     def names(self) -> tuple[str, ...]:
         """The name and its aliases."""
         return (self.name, *self.aliases)
+
+
+def check_name(name: object) -> None:
+    """Check the spelling of a plugin's name.
+
+    Raises:
+        PluginError: If it has characters that names cannot have.
+    """
+    if not _matches(_NAME, name):
+        raise PluginError(
+            f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"
+        )
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:

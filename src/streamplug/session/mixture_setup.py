@@ -125,8 +125,13 @@ def mix(
     weights = [stream.weight for stream in streams]
     choose = choose_per_stream(sizes, weights, size, options.shuffle_seed)
     shares = proportion_per_stream(sizes, weights, size, choose)
+    algorithm = options.partition_algorithm()
     return Mixture(
-        tuple(choose), sampling.method, sampling.granularity, not options.elastic, tuple(shares)
+        tuple(choose),
+        sampling.method,
+        sampling.granularity,
+        algorithm.sampler,
+        () if algorithm.elastic else tuple(shares),
     )
 
 
@@ -154,5 +159,12 @@ def make_run(
     """
     starts, shards = reader.starts, reader.stream_shards
     mixture = mix(sampling, streams, starts, shards, options)
-    planner = Planner(starts, shards, mixture, options.algorithm(), shuffled=options.shuffle)
+    planner = Planner(
+        starts,
+        shards,
+        mixture,
+        options.algorithm(),
+        options.partition_algorithm(),
+        shuffled=options.shuffle,
+    )
     return TrainingRun(planner, fingerprint, batch_size, options)

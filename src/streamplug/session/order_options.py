@@ -8,7 +8,7 @@ from typing import Any
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import BATCHINGS, PARTITIONS
+from streamplug.plan import BATCHING_METHODS, PartitionAlgorithm
 from streamplug.plugin.registry import make
 
 
@@ -40,8 +40,12 @@ class OrderOptions:
     batching_method: str
 
     def __post_init__(self) -> None:
-        for name, choices in (("partition_algo", PARTITIONS), ("batching_method", BATCHINGS)):
-            check_choice(name, getattr(self, name), choices)
+        check_choice("batching_method", self.batching_method, BATCHING_METHODS)
+        if not isinstance(self.partition_algo, str):
+            raise ConfigError(
+                f"partition_algo={self.partition_algo!r:.60}: expected the name of a partition"
+            )
+        self.partition_algorithm()  # fails here if there is none of that name
         for name, lowest in (
             ("shuffle_seed", 0),
             ("shuffle_block_size", 1),
@@ -62,12 +66,17 @@ class OrderOptions:
     @property
     def elastic(self) -> bool:
         """Whether the order is the same on all worlds, rather than that of mosaicml-streaming."""
-        return self.partition_algo == "elastic"
+        return self.partition_algorithm().elastic
 
     @property
     def used_shuffle(self) -> str | None:
         """Name of the shuffle algorithm; None if samples are not shuffled."""
         return self.shuffle_algo if self.shuffle else None
+
+    def partition_algorithm(self) -> PartitionAlgorithm:
+        """Return the algorithm that splits epochs among ranks."""
+        algorithm: PartitionAlgorithm = make("partition", self.partition_algo)
+        return algorithm
 
     def algorithm(self) -> ShuffleAlgorithm:
         """Return the algorithm that puts samples in order."""

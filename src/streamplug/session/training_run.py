@@ -74,7 +74,9 @@ class TrainingRun:
             PluginError: If there is no such shuffle.
         """
         options = replace(self.options, **changes)
-        planner = self._planner.with_algorithm(options.algorithm(), shuffled=options.shuffle)
+        planner = self._planner.with_algorithms(
+            options.algorithm(), options.partition_algorithm(), shuffled=options.shuffle
+        )
         return TrainingRun(planner, self._fingerprint, batch_size, options)
 
     @property

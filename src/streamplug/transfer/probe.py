@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from streamplug.errors import AccessDenied, NotFound, PluginError, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import without_client
+from streamplug.plugin.location import strip_client
 from streamplug.transfer.retry import retrying
 from streamplug.transfer.timeout import patient
 from streamplug.transfer.watchdog import StalledError
@@ -33,7 +33,7 @@ class _Unavailable(Storage):
     """A location for which the plugin lacks or fails: each operation raises the error that said so."""
 
     def __init__(self, url: str, error: PluginError) -> None:
-        super().__init__(without_client(url))
+        super().__init__(strip_client(url))
         self._error = error
 
     def _refuse(self, *_: Any, **__: Any) -> Any:

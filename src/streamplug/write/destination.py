@@ -10,7 +10,7 @@ from typing import Any
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path, open_storage, places_of
+from streamplug.plugin.location import local_path, open_storage, output_locations
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 _MAX_NAMES_IN_ERROR = 3
@@ -40,7 +40,7 @@ class Destination:
             OutputExistsError: If there is something in one of the places and not `exist_ok`.
             ConfigError: If `out` is not a path, a URL, or a pair of both.
         """
-        places = places_of(out)
+        places = output_locations(out)
         path = local_path(places[0])
         if path is None and len(places) > 1:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")

@@ -22,7 +22,13 @@ from streamplug.errors import ConfigError, NotFound, OutputExistsError, Streampl
 from streamplug.index import INDEX_NAME
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine, Storage
-from streamplug.plugin.location import absolute, join, local_path, open_storage, places_of
+from streamplug.plugin.location import (
+    absolute_location,
+    join,
+    local_path,
+    open_storage,
+    output_locations,
+)
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
 from streamplug.transfer.file_lock import lock_if_free
@@ -143,7 +149,7 @@ class _Whole:
 
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
         # The folder in which this process runs is not that of its workers.
-        self.places = tuple(map(absolute, places_of(out)))
+        self.places = tuple(map(absolute_location, output_locations(out)))
         if len(self.places) > 1 and local_path(self.places[0]) is None:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
         self._storage: Storage = open_storage(self.places[-1], options)

@@ -25,7 +25,7 @@ from streamplug.interfaces import (
     ShardWriter,
     WriteSettings,
 )
-from streamplug.plugin.location import open_storage, places_of
+from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
 from streamplug.transfer.disk_errors import partial_file
 from streamplug.types import Int64
@@ -114,7 +114,7 @@ class Writer(Configurable, section="writer"):
             )
         self._before: AppendedDataset | None = None
         if append:
-            home = open_storage(places_of(out)[-1], storage_options)
+            home = open_storage(output_locations(out)[-1], storage_options)
             self._before = AppendedDataset.read(home, retry)
             columns = self._before.columns(columns, self._format)
         made = make_columns(columns, self._format)

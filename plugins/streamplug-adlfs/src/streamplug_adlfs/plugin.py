@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_storages() -> list[Provider]:
-    """Name the storages of this distribution."""
+def streamplug_plugins() -> list[Provider]:
+    """List the storages of this distribution."""
     aliases = ("abfs", "abfss", "azure", "azure-dl")
-    return [Provider("az", "streamplug_adlfs.storage:AzureStorage", aliases=aliases)]
+    return [Provider("storage", "az", "streamplug_adlfs.storage:AzureStorage", aliases=aliases)]

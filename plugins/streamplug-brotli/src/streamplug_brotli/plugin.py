@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_compressions() -> list[Provider]:
-    """Name the compressions of this distribution."""
-    return [Provider("br", "streamplug_brotli.compression:Brotli")]
+def streamplug_plugins() -> list[Provider]:
+    """List the compressions of this distribution."""
+    return [Provider("compression", "br", "streamplug_brotli.compression:Brotli")]

@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_storages() -> list[Provider]:
-    """Name the storages of this distribution."""
-    return [Provider("hf", "streamplug_hf.storage:HfStorage")]
+def streamplug_plugins() -> list[Provider]:
+    """List the storages of this distribution."""
+    return [Provider("storage", "hf", "streamplug_hf.storage:HfStorage")]

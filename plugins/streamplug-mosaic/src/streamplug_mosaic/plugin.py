@@ -6,12 +6,12 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_shuffles() -> list[Provider]:
+def streamplug_plugins() -> list[Provider]:
     """Name the shuffles of this distribution."""
     return [
-        Provider("naive", "streamplug_mosaic.shuffles:Naive"),
-        Provider("py1s", "streamplug_mosaic.shuffles:Py1s"),
-        Provider("py2s", "streamplug_mosaic.shuffles:Py2s"),
-        Provider("py1br", "streamplug_mosaic.shuffles:Py1br"),
-        Provider("py1e", "streamplug_mosaic.shuffles:Py1e"),
+        Provider("shuffle", "naive", "streamplug_mosaic.shuffles:Naive"),
+        Provider("shuffle", "py1s", "streamplug_mosaic.shuffles:Py1s"),
+        Provider("shuffle", "py2s", "streamplug_mosaic.shuffles:Py2s"),
+        Provider("shuffle", "py1br", "streamplug_mosaic.shuffles:Py1br"),
+        Provider("shuffle", "py1e", "streamplug_mosaic.shuffles:Py1e"),
     ]

@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_encodings() -> list[Provider]:
-    """Name the encodings of this distribution."""
-    return [Provider("msgpack", "streamplug_msgpack.encoding:Msgpack")]
+def streamplug_plugins() -> list[Provider]:
+    """List the encodings of this distribution."""
+    return [Provider("encoding", "msgpack", "streamplug_msgpack.encoding:Msgpack")]

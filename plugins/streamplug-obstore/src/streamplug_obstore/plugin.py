@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _STORAGES = {
 
 
 @hookimpl
-def streamplug_storages() -> list[Provider]:
-    """Name the storages of this distribution."""
+def streamplug_plugins() -> list[Provider]:
+    """List the storages of this distribution."""
     return [
         Provider(
+            "storage",
             f"obstore+{schemes[0]}",
             f"streamplug_obstore.clouds:Obstore{name}",
             aliases=tuple(f"obstore+{scheme}" for scheme in schemes[1:]),

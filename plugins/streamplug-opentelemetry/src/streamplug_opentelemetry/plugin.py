@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_callbacks() -> list[Provider]:
-    """Name the callbacks of this distribution."""
-    return [Provider("opentelemetry", "streamplug_opentelemetry.callback:OpenTelemetry")]
+def streamplug_plugins() -> list[Provider]:
+    """List the callbacks of this distribution."""
+    return [
+        Provider("callback", "opentelemetry", "streamplug_opentelemetry.callback:OpenTelemetry")
+    ]

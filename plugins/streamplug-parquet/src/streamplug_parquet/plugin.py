@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_formats() -> list[Provider]:
-    """Name the format of this distribution."""
-    return [Provider("parquet", "streamplug_parquet.format:Parquet")]
+def streamplug_plugins() -> list[Provider]:
+    """List the format of this distribution."""
+    return [Provider("format", "parquet", "streamplug_parquet.format:Parquet")]

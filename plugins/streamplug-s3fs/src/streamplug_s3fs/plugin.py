@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_storages() -> list[Provider]:
-    """Name the storages of this distribution."""
-    return [Provider("s3", "streamplug_s3fs.storage:S3Storage", aliases=("s3a",))]
+def streamplug_plugins() -> list[Provider]:
+    """List the storages of this distribution."""
+    return [Provider("storage", "s3", "streamplug_s3fs.storage:S3Storage", aliases=("s3a",))]

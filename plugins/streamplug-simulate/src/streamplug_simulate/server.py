@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import click
 
 from streamplug.errors import StreamplugError
-from streamplug.plugin.registry import names_of
+from streamplug.plugin.registry import list_names
 from streamplug_simulate import Scenario, SimulatedDataset
 from streamplug_simulate.arguments import parse_arguments
 from streamplug_simulate.page import page
@@ -41,7 +41,7 @@ class PageServer(ThreadingHTTPServer):
     def page(self) -> str:
         """Return the page."""
         first = {"": self.run({})}
-        names = dict.fromkeys([self._scenario.shuffle or "none", *names_of("shuffle")])
+        names = dict.fromkeys([self._scenario.shuffle or "none", *list_names("shuffle")])
         return page(self._plan, self._scenario, self._offered, first, shuffles=list(names))
 
     def run(self, texts: dict[str, str]) -> dict[str, Any]:

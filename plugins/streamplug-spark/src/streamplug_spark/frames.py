@@ -13,7 +13,7 @@ from typing import Any
 from streamplug import Storage, merge_index
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.plugin import open_storage
-from streamplug.plugin.location import absolute, join, local_path, places_of
+from streamplug.plugin.location import absolute_location, join, local_path, output_locations
 from streamplug_spark.partition import MARK, PartitionWriter
 from streamplug_spark.schema import encodings_of
 
@@ -67,7 +67,9 @@ def write_dataframe(
         dataframe = dataframe.select(*names)
     elif columns is None:
         raise ConfigError("columns= is needed: only udf_iterable= knows what it makes of the rows")
-    places = tuple(map(absolute, places_of(out)))  # executors run in other directories
+    places = tuple(
+        map(absolute_location, output_locations(out))
+    )  # executors run in other directories
     home = open_storage(places[-1], storage_options)
     mark = _begin(home, exist_ok=exist_ok)
     udf = partial(udf_iterable, **(udf_kwargs or {})) if udf_iterable else None
@@ -116,7 +118,7 @@ def dataframe_to_mds(
     write_dataframe(
         dataframe, merge=merge_index, udf_iterable=udf_iterable, udf_kwargs=udf_kwargs, **given
     )
-    places = tuple(map(absolute, places_of(given["out"])))
+    places = tuple(map(absolute_location, output_locations(given["out"])))
     if len(places) > 1:
         return places[0], places[1]
     return (places[0], "") if local_path(places[0]) is not None else ("", places[0])

@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_engines() -> list[Provider]:
-    """Name the engines of this distribution."""
-    return [Provider("spark", "streamplug_spark.engine:Spark")]
+def streamplug_plugins() -> list[Provider]:
+    """List the engines of this distribution."""
+    return [Provider("engine", "spark", "streamplug_spark.engine:Spark")]

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from unittest import mock
 
 from streamplug.plugin import Provider, discovery, hookimpl, registry
-from streamplug.plugin.kinds import KINDS
 
 _VARIABLES = ("STREAMPLUG_PLUGINS", "STREAMPLUG_DISABLE_PLUGINS", "STREAMPLUG_STRICT_PLUGINS")
 
 
 @contextmanager
-def isolated_plugins(*plugins: object, **providers: Iterable[Provider]) -> Iterator[None]:
+def isolated_plugins(*plugins: object) -> Iterator[None]:
     """Hide the installed plugins and this process's registrations, and use the given ones.
 
     All is as before at the end. Processes that are started inside see the installed plugins.
 
     Args:
-        *plugins: Modules, or other objects, that implement hooks. The distribution is called after
-            the first part of the module's name.
-        **providers: By kind, names that a distribution ``test`` provides:
-            ``isolated_plugins(encoding=[Provider("x", "my_module:X")])``.
+        *plugins: Modules, or other objects, that implement the hook; the distribution is named after the
+            first part of the module's name. Or the `Provider` objects of a distribution ``test``, as in
+            ``isolated_plugins(Provider("encoding", "x", "my_module:X"))``.
     """
-    points = [Point(_name(plugin), plugin) for plugin in plugins]
-    if providers:
-        points.append(Point("test", _with_hooks(providers)))
+    points = [
+        Point(_name(plugin), plugin) for plugin in plugins if not isinstance(plugin, Provider)
+    ]
+    if providers := [plugin for plugin in plugins if isinstance(plugin, Provider)]:
+        hook = hookimpl(lambda: providers)
+        points.append(Point("test", SimpleNamespace(streamplug_plugins=hook)))
     environment = {k: v for k, v in os.environ.items() if k not in _VARIABLES}
     saved = registry.registrations()
-    registry.forget()
+    registry.clear_caches()
     try:
         with (
             mock.patch.object(discovery, "entry_points", return_value=points),
@@ -42,7 +43,7 @@ def isolated_plugins(*plugins: object, **providers: Iterable[Provider]) -> Itera
             yield
     finally:
         _set_registrations(saved)
-        registry.forget()
+        registry.clear_caches()
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,6 @@ class Point:
 def _name(plugin: object) -> str:
     name: str = getattr(plugin, "__name__", type(plugin).__name__)
     return name.partition(".")[0]
-
-
-def _with_hooks(providers: dict[str, Iterable[Provider]]) -> object:
-    def hook(given: Iterable[Provider]) -> object:
-        return hookimpl(lambda: given)
-
-    return SimpleNamespace(**{KINDS[kind].hook: hook(given) for kind, given in providers.items()})
 
 
 def _set_registrations(wanted: registry.Registrations) -> None:

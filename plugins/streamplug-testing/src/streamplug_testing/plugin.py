@@ -12,9 +12,9 @@ from typing import ClassVar
 import pytest
 
 from streamplug.errors import PluginError
-from streamplug.plugin.discovery import Found, inventory, normalize
+from streamplug.plugin.discovery import PluginEntry, inventory, normalize
 from streamplug.plugin.hookspecs import PROJECT
-from streamplug.plugin.registry import load
+from streamplug.plugin.registry import load_class
 from streamplug_testing.deviations import ConformanceBase
 
 _PIN = re.compile(r"streamplug\s*\(?([<>=~!][^;)]*|)\)?\s*(;.*)?")
@@ -50,9 +50,9 @@ class PluginTests(ConformanceBase):
         return [point for point in installed.entry_points if point.group == PROJECT]
 
     @pytest.fixture
-    def found(self) -> list[Found]:
+    def found(self) -> list[PluginEntry]:
         """What it provides, and what is wrong with it."""
-        return [f for f in inventory().found if f.distribution == normalize(self.distribution)]
+        return [f for f in inventory().entries if f.distribution == normalize(self.distribution)]
 
     def test_pins_streamplug(self, installed: Distribution) -> None:
         pins = [match[1] for r in installed.requires or () if (match := _PIN.fullmatch(r))]
@@ -64,16 +64,16 @@ class PluginTests(ConformanceBase):
     def test_has_entry_points(self, points: list[EntryPoint]) -> None:
         assert points, f"{self.distribution} has no entry point in the group {PROJECT!r}"
 
-    def test_provides_names_and_nothing_is_wrong(self, found: list[Found]) -> None:
+    def test_provides_names_and_nothing_is_wrong(self, found: list[PluginEntry]) -> None:
         assert [f for f in found if f.name], f"{self.distribution} provides no name"
-        wrong = [f"{f.kind} {f.name}: {f.status}: {f.reason}" for f in found if not _usable(f)]
+        wrong = [f"{f.kind} {f.name}: {f.status}: {f.reason}" for f in found if not f.is_usable]
         assert not wrong, "\n".join(wrong)
 
-    def test_every_target_is_what_it_must_be(self, found: list[Found]) -> None:
+    def test_every_target_is_what_it_must_be(self, found: list[PluginEntry]) -> None:
         wrong = []
-        for f in filter(_usable, found):
+        for f in (entry for entry in found if entry.is_usable):
             try:
-                load(f.kind, f.name, f.target, f.provider)
+                load_class(f.kind, f.name, f.target, f.provider)
             except PluginError as error:
                 wrong.append(str(error))
         assert not wrong, "\n".join(wrong)
@@ -93,8 +93,3 @@ class PluginTests(ConformanceBase):
                 f"{point.value} imports {', '.join(foreign)}: every user of streamplug pays for "
                 "that; import it in the target's module"
             )
-
-
-def _usable(found: Found) -> bool:
-    # That another distribution has the same name is no fault of this one.
-    return found.status in ("ok", "ambiguous")

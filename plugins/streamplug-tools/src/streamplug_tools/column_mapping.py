@@ -12,7 +12,7 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
-from streamplug.plugin.registry import known, make, names_of
+from streamplug.plugin.registry import is_known, list_names, make
 from streamplug.write.columns import format_of
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.time_values import choices, is_temporal
@@ -124,7 +124,7 @@ def _mapped(
     if spec is None and is_temporal(columns[0].spec):
         raise _no_encoding_of_time(columns[0], name, target, to)
     if spec is None:
-        has = target.encodings or names_of("encoding")
+        has = target.encodings or list_names("encoding")
         raise ConfigError(
             f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {', '.join(has)}; "
             f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
@@ -172,7 +172,7 @@ def _spec(column: Column, target: Format) -> str | None:
 def _takes(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
     """Say whether a format has an encoding, and one in which no digit of a number is lost."""
     if not target.encodings:
-        return known("encoding", name.partition(":")[0])
+        return is_known("encoding", name.partition(":")[0])
     if name not in target.encodings:
         return False
     new = target.encodings[name].dtype

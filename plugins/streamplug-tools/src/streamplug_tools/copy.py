@@ -14,7 +14,7 @@ from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Encoding
-from streamplug.plugin.location import local_path, open_storage, places_of
+from streamplug.plugin.location import local_path, open_storage, output_locations
 from streamplug.scan.index_finder import read_index
 from streamplug.stream import Stream
 from streamplug.types import Int64
@@ -273,7 +273,7 @@ def _digest(what: object) -> str:
 
 def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
     """Check that nothing is written where something is read, or above it, or among files of others."""
-    for place in places_of(output.out):
+    for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
         url = _real(storage.url)
         for stream in (stream for each in inputs for stream in each.streams):
@@ -300,6 +300,6 @@ def _real(url: str) -> str:
 
 
 def _written(output: Output) -> Written:
-    storage = open_storage(places_of(output.out)[-1], output.storage_options)
+    storage = open_storage(output_locations(output.out)[-1], output.storage_options)
     index = read_index(storage, _RETRIES)
     return Written(storage.url, len(index), index.size, stored_bytes(index))

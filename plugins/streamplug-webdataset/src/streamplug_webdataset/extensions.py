@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from streamplug.plugin.registry import known
+from streamplug.plugin.registry import is_known
 
 _TEXT = ("txt", "text", "transcript")
 _NUMBERS = ("cls", "cls2", "count", "class", "id", "index", "inx")
@@ -42,7 +42,7 @@ def encoding_of(extension: str, *, images: bool = False) -> str:
     if images and last in _IMAGES:
         return _IMAGES[last]
     spec = _ENCODINGS.get(last, "bytes")
-    if (spec == "msgpack" and not known("encoding", spec)) or (
+    if (spec == "msgpack" and not is_known("encoding", spec)) or (
         spec == "cbor" and find_spec("cbor2") is None
     ):
         return "bytes"

@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from streamplug.plugin import Provider, hookimpl
 
 
 @hookimpl
-def streamplug_formats() -> list[Provider]:
-    """Name the format of this distribution."""
-    return [Provider("webdataset", "streamplug_webdataset.format:WebDataset")]
-
-
-@hookimpl
-def streamplug_encodings() -> list[Provider]:
-    """Name the encodings of this distribution."""
+def streamplug_plugins() -> list[Provider]:
+    """List the format and the encodings of this distribution."""
     return [
-        Provider("npy", "streamplug_webdataset.arrays:Npy"),
-        Provider("npz", "streamplug_webdataset.arrays:Npz"),
-        Provider("ten", "streamplug_webdataset.tensors:Ten"),
-        Provider("cbor", "streamplug_webdataset.tensors:Cbor"),
-        Provider("pth", "streamplug_webdataset.wrapped:Pth"),
-        Provider("gzipped", "streamplug_webdataset.wrapped:Gzipped"),
+        Provider("format", "webdataset", "streamplug_webdataset.format:WebDataset"),
+        Provider("encoding", "npy", "streamplug_webdataset.arrays:Npy"),
+        Provider("encoding", "npz", "streamplug_webdataset.arrays:Npz"),
+        Provider("encoding", "ten", "streamplug_webdataset.tensors:Ten"),
+        Provider("encoding", "cbor", "streamplug_webdataset.tensors:Cbor"),
+        Provider("encoding", "pth", "streamplug_webdataset.wrapped:Pth"),
+        Provider("encoding", "gzipped", "streamplug_webdataset.wrapped:Gzipped"),
     ]

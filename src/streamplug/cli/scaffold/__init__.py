@@ -67,7 +67,6 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
     values = {
         "name": name,
         "kind": kind,
-        "hook": KINDS[kind].hook,
         "what": what,
         "use": use.format(name),
         "distribution": f"streamplug-{name.replace('_', '-')}",

@@ -10,8 +10,8 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.interfaces.shuffle import canonical_node_bounds
-from streamplug.plan import make_partition
-from streamplug.plan.mixture import choose_per_shard
+from streamplug.plan.mosaic_partition import make_partition
+from streamplug.plan.mosaic_sampling import choose_per_shard
 from streamplug.plan.selection import Selection
 from streamplug.plugin.registry import make
 from streamplug.types import Int64

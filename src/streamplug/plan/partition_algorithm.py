@@ -1,0 +1,112 @@
+"""The interface of partition algorithms, and the built-in one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamplug.errors import ConfigError
+from streamplug.plan.epoch import Epoch
+from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.plan.partition import ElasticPartition, Partition
+from streamplug.plan.selection import HashSampler, ShardSampler
+from streamplug.types import World
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedStream:
+    """A stream in an epoch.
+
+    Attributes:
+        ordered: The samples that the epoch takes of it.
+        share: Its share of the epoch; all shares add up to 1.
+    """
+
+    ordered: OrderedSamples
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """The processes and batches among which an epoch is split.
+
+    Attributes:
+        canonical_nodes: Number of canonical nodes.
+        world: The number of nodes and ranks.
+        batch: Samples per batch of one rank.
+        initial_nodes: Number of nodes on which the run began; None for those of `world`.
+    """
+
+    canonical_nodes: int
+    world: World
+    batch: int
+    initial_nodes: int | None = None
+
+
+class PartitionAlgorithm(ABC):
+    """A named way to split epochs among ranks; a pure function of its arguments.
+
+    Attributes:
+        api_version: Version of this interface that a subclass was written for.
+        elastic: Whether global batches are the same for every world. If not, the algorithm makes the batches
+            of all batching methods but ``random`` itself.
+        sampler: How a part of a stream is sampled.
+    """
+
+    api_version: ClassVar[int] = 1
+    elastic: ClassVar[bool] = False
+    sampler: ClassVar[ShardSampler] = HashSampler()
+
+    @classmethod
+    def from_spec(cls, argument: str | None) -> PartitionAlgorithm:
+        """Make the algorithm; the default accepts no argument after its name.
+
+        Raises:
+            ConfigError: If the argument is not accepted.
+        """
+        if argument is not None:
+            raise ConfigError(f"partition {cls.__name__} takes no argument, got {argument!r}")
+        return cls()
+
+    @abstractmethod
+    def partition(self, size: int, parallelism: Parallelism) -> Partition:
+        """Return the partition of an order.
+
+        Args:
+            size: Number of entries of the order.
+            parallelism: The processes and batches among which it is split.
+
+        Raises:
+            ConfigError: If the algorithm cannot serve this world.
+        """
+
+    def combine_streams(
+        self, method: str, streams: Sequence[WeightedStream], parallelism: Parallelism, seed: int
+    ) -> Epoch:
+        """Return an epoch of batches made stream by stream; only called if it is not `elastic`.
+
+        Args:
+            method: Name of the batching method.
+            streams: The streams.
+            parallelism: The processes and batches among which the epoch is split.
+            seed: Seed of the sequence of streams.
+
+        Raises:
+            ConfigError: If the algorithm does not have the method, or cannot serve this world.
+        """
+        raise ConfigError(
+            f"batching_method={method!r}: {type(self).__name__} has only batching_method='random'"
+        )
+
+
+class ElasticPartitionAlgorithm(PartitionAlgorithm):
+    """The built-in partition ``elastic``."""
+
+    elastic = True
+
+    def partition(self, size: int, parallelism: Parallelism) -> Partition:
+        return ElasticPartition(
+            size, parallelism.canonical_nodes, parallelism.world, parallelism.batch
+        )
