@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from streamplug_adlfs.storage import AzureStorage
 
-from streamplug.transfer import timeout as patient
+from streamplug.transfer.timeout import patient
 
 RATE = 4_000_000
 """Bytes in a second, of all connections together."""

@@ -14,7 +14,7 @@ from streamplug_testing.answers import recording
 from streamplug_testing.http import serving
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
-from streamplug.transfer import timeout as patient
+from streamplug.transfer.timeout import patient
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 AT_ONCE = {"retry_config": {"max_retries": 0}}
@@ -97,7 +97,7 @@ def test_a_slow_download_is_not_one_that_stalls(tmp_path):
 
 
 def test_a_body_that_is_cut_is_transient(recorder, storage):
-    recorder.headers = {**HEADERS, "Content-Length": "9"}
+    recorder.headers, recorder.missing = HEADERS, 5
     with pytest.raises(Transient, match="set/k"):
         storage.read("k")
 

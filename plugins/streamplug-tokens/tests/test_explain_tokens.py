@@ -35,8 +35,8 @@ def corpus(tmp_path):
 VIEWS = [
     TokenBlocks(column="tokens", length=32, separator=0),
     TokenBlocks(column="tokens", length=32, extras=["targets", "documents"], stride=20),
-    TokenBlocks(column="tokens", length=32, across=False, short="pad"),
-    TokenPacks(column="tokens", length=64, group=16, separator=0),
+    TokenBlocks(column="tokens", length=32, cross_documents=False, remainder="pad"),
+    TokenPacks(column="tokens", length=64, documents_per_group=16, separator=0),
 ]
 
 
@@ -103,7 +103,7 @@ def test_a_state_of_token_rows_tells_how_they_are_made(corpus, tmp_path, view):
 
 @pytest.mark.parametrize(
     ("tokens", "message"),
-    [(3, "tokens=3"), ({"view": "X"}, "says of no rows"), ({"view": "TokenPacks"}, "missing")],
+    [(3, "tokens=3"), ({"view": "X"}, "describes no rows"), ({"view": "TokenPacks"}, "missing")],
 )
 def test_a_state_whose_tokens_mean_nothing_is_refused(corpus, tmp_path, tokens, message):
     saved = tmp_path / "state.json"
@@ -117,4 +117,4 @@ def test_a_state_whose_tokens_mean_nothing_is_refused(corpus, tmp_path, tokens, 
 def test_a_row_that_does_not_exist_is_refused(corpus):
     dataset = TokenDataset(tokens=VIEWS[0], local=corpus)
     with pytest.raises(ConfigError, match=f"row={dataset.size}: there are the rows 0 to"):
-        dataset.pieces(dataset.size)
+        dataset.document_spans(dataset.size)

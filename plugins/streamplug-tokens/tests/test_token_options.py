@@ -23,7 +23,11 @@ from streamplug.plugin.registry import unregister
 BLOCKS = TokenBlocks(column="tokens", length=4)
 CALLS = [
     (lambda: TokenBlocks(column="tokens", lenght=4), "TokenBlocks(lenght", "length"),
-    (lambda: TokenPacks(column="tokens", length=4, groups=9), "TokenPacks(groups", "group"),
+    (
+        lambda: TokenPacks(column="tokens", length=4, document_per_group=9),
+        "TokenPacks(document_per_group",
+        "documents_per_group",
+    ),
     (lambda: TokenDataset(token=BLOCKS), "TokenDataset(token", "tokens"),
     (lambda: TokenDataset(tokens=BLOCKS, locl="set"), "TokenDataset(locl", "local"),
 ]
@@ -88,7 +92,7 @@ def test_configs_are_checked_without_opening_anything(tmp_path, monkeypatch):
     path = tmp_path / "train.json"
 
     def checked(**changes):
-        view = {"column": "tokens", "length": 8, "group": 4, **changes}
+        view = {"column": "tokens", "length": 8, "documents_per_group": 4, **changes}
         section = {"remote": "memory://nowhere/set", "local": "never-made", "tokens": view}
         path.write_text(json.dumps({"dataset": section}))
         return CliRunner().invoke(main, ["config", "check", str(path)])

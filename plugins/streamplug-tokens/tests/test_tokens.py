@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from streamplug_tokens.count import _Counter
 from streamplug_tokens.dataset import TokenDataset
-from streamplug_tokens.packing import packed
-from streamplug_tokens.views import TokenBlocks, TokenPacks
+from streamplug_tokens.lengths import DocumentCounter
+from streamplug_tokens.options import TokenBlocks, TokenPacks
+from streamplug_tokens.packing import pack_documents
 
 import streamplug
 from streamplug import MDSWriter, Stream, World
@@ -68,12 +68,12 @@ def closed(docs: list[np.ndarray], separator: int | None) -> list[np.ndarray]:
     return [np.append(doc, np.uint16(separator)) for doc in docs]
 
 
-def windows(tokens: np.ndarray, width: int, stride: int, short: str) -> list[np.ndarray]:
+def windows(tokens: np.ndarray, width: int, stride: int, remainder: str) -> list[np.ndarray]:
     found, at = [], 0
     while at + width <= len(tokens):
         found.append(tokens[at : at + width])
         at += stride
-    if short == "pad" and len(tokens) > (at - stride + width if at else 0):
+    if remainder == "pad" and len(tokens) > (at - stride + width if at else 0):
         found.append(tokens[at:])
     return found
 
@@ -92,8 +92,8 @@ def test_blocks_are_windows_over_the_concatenation(tmp_path, data):
     length = data.draw(st.integers(1, 50))
     stride = data.draw(st.none() | st.integers(1, length))
     separator = data.draw(st.none() | st.just(0))
-    across = data.draw(st.booleans())
-    short = data.draw(st.sampled_from(["drop", "pad"]))
+    cross_documents = data.draw(st.booleans())
+    remainder = data.draw(st.sampled_from(["drop", "pad"]))
     targets = data.draw(st.booleans())
     spec = data.draw(st.sampled_from(["ndarray:uint16", "ndarray", "bytes"]))
     more = data.draw(st.booleans())
@@ -103,17 +103,17 @@ def test_blocks_are_windows_over_the_concatenation(tmp_path, data):
         length=length,
         stride=stride,
         separator=separator,
-        across=across,
-        short=short,
+        cross_documents=cross_documents,
+        remainder=remainder,
         padding=60_001,
         dtype="uint16",
         extras=("targets",) if targets else (),
     )
     dataset = TokenDataset(tokens=view, local=write(tmp_path / "set", docs, spec, more))
     ended = closed(docs, separator)
-    sequences = [np.concatenate(ended)] if across else ended
+    sequences = [np.concatenate(ended)] if cross_documents else ended
     width = length + targets
-    expected = list(chain(*(windows(s, width, stride or length, short) for s in sequences)))
+    expected = list(chain(*(windows(s, width, stride or length, remainder) for s in sequences)))
     assert dataset.size == len(expected) == dataset._reader.starts[-1]
     found = dataset[:]
     for row, tokens in zip(found, expected, strict=True):
@@ -130,7 +130,7 @@ def test_blocks_are_windows_over_the_concatenation(tmp_path, data):
 def test_rows_know_their_documents_and_positions(tmp_path):
     docs = [np.array(doc, np.uint16) for doc in ([10, 11, 12], [], [20, 21, 22, 23, 24], [30])]
     view = TokenBlocks(
-        column="tokens", length=4, extras=EXTRAS, short="pad", separator=9, padding=7
+        column="tokens", length=4, extras=EXTRAS, remainder="pad", separator=9, padding=7
     )
     dataset = TokenDataset(tokens=view, local=write(tmp_path / "set", docs))
     first, second, third = dataset[:]
@@ -151,7 +151,12 @@ def test_rows_know_their_documents_and_positions(tmp_path):
 def test_padding_belongs_to_no_document(tmp_path):
     docs = documents([3, 6])
     view = TokenBlocks(
-        column="tokens", length=4, extras=EXTRAS[1:], short="pad", across=False, padding=5
+        column="tokens",
+        length=4,
+        extras=EXTRAS[1:],
+        remainder="pad",
+        cross_documents=False,
+        padding=5,
     )
     first, second, third = TokenDataset(tokens=view, local=write(tmp_path / "set", docs))[:]
     assert first["tokens"].tolist() == [*docs[0].tolist(), 5]
@@ -178,7 +183,7 @@ def test_documents_of_one_length_are_not_counted(tmp_path):
 def test_only_heads_are_read_to_count(tmp_path, monkeypatch):
     docs = lognormal(60)
     folder = write(tmp_path / "set", docs)
-    monkeypatch.setattr(_Counter, "_read", None)
+    monkeypatch.setattr(DocumentCounter, "_count", None)
     view = TokenBlocks(column="tokens", length=16)
     dataset = TokenDataset(tokens=view, remote=folder, local=str(tmp_path / "cache"))
     assert not list((tmp_path / "cache").glob("*.mds"))
@@ -199,8 +204,10 @@ def test_what_was_counted_is_kept_and_checked(tmp_path, monkeypatch):
     view = TokenPacks(column="tokens", length=64)
     options = {"tokens": view, "remote": folder, "local": str(tmp_path / "cache")}
     first = TokenDataset(**options)[3]["tokens"]
-    counted, ends = [], _Counter.ends
-    monkeypatch.setattr(_Counter, "ends", lambda counter: counted.append(1) or ends(counter))
+    counted, offsets = [], DocumentCounter.offsets
+    monkeypatch.setattr(
+        DocumentCounter, "offsets", lambda counter: counted.append(1) or offsets(counter)
+    )
     assert np.array_equal(TokenDataset(**options)[3]["tokens"], first)
     assert not counted
     for path in (tmp_path / "cache").rglob("tokens/*"):
@@ -275,8 +282,8 @@ def test_a_mixture_of_two_streams(tmp_path):
 
 VIEWS = [
     TokenBlocks(column="tokens", length=32, separator=0),
-    TokenBlocks(column="tokens", length=32, across=False, short="pad"),
-    TokenPacks(column="tokens", length=96, group=20),
+    TokenBlocks(column="tokens", length=32, cross_documents=False, remainder="pad"),
+    TokenPacks(column="tokens", length=96, documents_per_group=20),
 ]
 
 
@@ -312,9 +319,13 @@ def test_a_state_of_other_rows_is_refused(tmp_path):
         tokens=TokenBlocks(column="tokens", length=32), local=folder, batch_size=2
     ).state_dict()
     other = TokenDataset(
-        tokens=TokenBlocks(column="tokens", length=32, across=False), local=folder, batch_size=2
+        tokens=TokenBlocks(column="tokens", length=32, cross_documents=False),
+        local=folder,
+        batch_size=2,
     )
-    with pytest.raises(StateError, match=r"another run: tokens.across: saved True, now False$"):
+    with pytest.raises(
+        StateError, match=r"another run: tokens.cross_documents: saved True, now False$"
+    ):
         other.load_state_dict(state)
 
 
@@ -372,11 +383,11 @@ def test_workers_map_what_was_counted_rather_than_get_it(tmp_path, view):
 @given(
     lengths=st.lists(st.integers(0, 70), max_size=60),
     width=st.integers(1, 40),
-    group=st.integers(1, 20),
+    documents_per_group=st.integers(1, 20),
 )
-def test_packing_loses_no_token_and_overfills_no_row(lengths, width, group):
+def test_packing_loses_no_token_and_overfills_no_row(lengths, width, documents_per_group):
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    found = packed(ends, width, group)
+    found = pack_documents(ends, width, documents_per_group)
     rows, bounds = int(found[0]), found[1 : found[0] + 2]
     places = found[rows + 2 :]
     assert len(bounds) == rows + 1
@@ -393,7 +404,7 @@ def test_packing_loses_no_token_and_overfills_no_row(lengths, width, group):
         assert start < stop
         assert sizes[start:stop].sum() <= width
         assert (np.diff(places[start:stop]) > 0).all()
-        assert len(set((documents[start:stop] // group).tolist())) == 1
+        assert len(set((documents[start:stop] // documents_per_group).tolist())) == 1
     assert (np.diff(places[bounds[:-1]]) > 0).all()
 
 
@@ -510,7 +521,7 @@ def test_what_holds_no_tokens_is_refused(tmp_path, spec, value, options, match):
     [
         ({"length": 0}, "length=0"),
         ({"stride": 9}, "stride=9"),
-        ({"short": "keep"}, "short='keep'"),
+        ({"remainder": "keep"}, "remainder='keep'"),
         ({"extras": "targets"}, "extras='targets'"),
         ({"extras": ["labels"]}, "labels"),
         ({"column": "mask", "extras": ["mask"]}, "mask"),
@@ -521,8 +532,8 @@ def test_options_without_meaning_are_refused(options, match):
         TokenDataset(tokens="tokens")
     with pytest.raises(ConfigError, match=match):
         TokenBlocks(**{"column": "tokens", "length": 8, **options})
-    with pytest.raises(ConfigError, match="group=0"):
-        TokenPacks(column="tokens", length=8, group=0)
+    with pytest.raises(ConfigError, match="documents_per_group=0"):
+        TokenPacks(column="tokens", length=8, documents_per_group=0)
 
 
 def test_streams_of_different_dtypes_and_columns_are_refused(tmp_path):

@@ -36,7 +36,7 @@ _OF_LOCATIONS = frozenset(
 class _RowsOfDocuments(Protocol):
     """Data set whose samples are made of parts of documents, such as `TokenDataset`."""
 
-    def pieces(self, row: int) -> Sequence[Any]: ...
+    def document_spans(self, row: int) -> Sequence[Any]: ...
 
 
 @click.command()
@@ -126,7 +126,7 @@ def _as_dict(use: SampleUse, dataset: StreamingDataset) -> dict[str, Any]:
     """Return a use as JSON values; that of a row of tokens has its documents."""
     if not isinstance(dataset, _RowsOfDocuments):
         return asdict(use)
-    pieces = [asdict(piece) for piece in dataset.pieces(use.sample)]
+    pieces = [asdict(piece) for piece in dataset.document_spans(use.sample)]
     return {**asdict(use), "documents": pieces}
 
 

@@ -59,7 +59,7 @@ def dataset_of(
     }
     if state.get("tokens") is None:
         return StreamingDataset(**arguments)
-    return token_dataset_class().from_state_view(state["tokens"], **arguments)
+    return token_dataset_class().from_state_tokens(state["tokens"], **arguments)
 
 
 def is_config(locations: Sequence[str]) -> bool:

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug_tokens.options import TokenBlocks, TokenPacks
     from streamplug_tokens.torch_dataset import TokenDataset
-    from streamplug_tokens.views import TokenBlocks, TokenPacks
 
 __all__ = ["TokenBlocks", "TokenDataset", "TokenPacks"]
 
@@ -17,7 +17,7 @@ if not TYPE_CHECKING:  # else any name would be one of the package
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'streamplug_tokens' has no attribute {name!r}")
-        module = "views"
+        module = "options"
         if name == "TokenDataset":
             # The same class, less being a torch dataset.
             module = "dataset" if find_spec("torch") is None else "torch_dataset"

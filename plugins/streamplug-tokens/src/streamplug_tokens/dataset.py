@@ -1,4 +1,4 @@
-"""TokenDataset: a StreamingDataset whose samples are rows of tokens."""
+"""The data set of token rows."""
 
 from __future__ import annotations
 
@@ -15,27 +15,32 @@ from streamplug.index import shards_digest
 from streamplug.plan import DatasetFingerprint
 from streamplug.read import Reader, SampleReader
 from streamplug.session.open_stream import OpenStream
-from streamplug_tokens.count import dtype_of, ends_of
-from streamplug_tokens.ends import Ends
-from streamplug_tokens.kept import Kept
-from streamplug_tokens.reader import RowPiece, TokenReader
-from streamplug_tokens.rows import Across, Packed, Rows, Within
-from streamplug_tokens.views import TokenBlocks, TokenPacks, view_from_state
+from streamplug_tokens.document_offsets import DocumentOffsets
+from streamplug_tokens.length_cache import ArrayCache
+from streamplug_tokens.lengths import read_document_offsets, token_dtype
+from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state
+from streamplug_tokens.row_layout import (
+    CrossDocumentLayout,
+    PackedLayout,
+    RowLayout,
+    SingleDocumentLayout,
+)
+from streamplug_tokens.row_reader import DocumentSpan, RowReader
 
 
 @suggest_keywords
 class TokenDataset(StreamingDataset):
     """Rows of tokens of one length, made of the documents of a data set while it is read.
 
-    A row is what a sample is elsewhere: rows are shuffled, mixed, dealt to ranks, counted by `batch_size`
-    and by states, and explained. Each is a dict of arrays of shape ``[length]``, each batch one of shape
-    ``[batch, length]``: the tokens by the name of their column, and the extras of the view by theirs.
+    A row takes the place of a sample: rows are shuffled, mixed, partitioned among ranks, counted by
+    `batch_size` and by states, and explained. Each is a dict of arrays of shape ``[length]``, each batch one
+    of shape ``[batch, length]``: the tokens by the name of their column, and the extra columns by theirs.
 
-    When it is made, the tokens of each document are counted, once for a cache: of the shards' heads where
-    these tell, else by reading all of them.
+    The constructor counts the tokens of each document, once for a cache: from shard headers where these
+    have the lengths, else by decoding all documents.
 
     Args:
-        tokens: How documents become rows.
+        tokens: What rows consist of.
         **kwargs: As for `StreamingDataset`, but `columns`.
 
     Raises:
@@ -53,66 +58,71 @@ class TokenDataset(StreamingDataset):
         super().__init__(**{**kwargs, "columns": [tokens.column]})
 
     @classmethod
-    def from_state_view(cls, view: Any, **kwargs: Any) -> TokenDataset:
-        """Return a data set with the rows of a run, as its state describes them.
+    def from_state_tokens(cls, saved: Any, **kwargs: Any) -> TokenDataset:
+        """Return a data set with the rows of the run that saved a state.
 
         Args:
-            view: What the state has under ``tokens``.
+            saved: What the state has under ``tokens``.
             **kwargs: As for the class.
 
         Raises:
             StateError: If it describes no rows of tokens.
         """
-        return cls(tokens=view_from_state(view), **kwargs)
+        return cls(tokens=options_from_state(saved), **kwargs)
 
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
-        """Return what reads rows of the documents of some streams."""
-        view = self.tokens
-        dtypes = [dtype_of(stream, view.column, view.dtype) for stream in opened]
+        """Return the reader of rows of the documents of some streams."""
+        options = self.tokens
+        dtypes = [token_dtype(stream, options.column, options.dtype) for stream in opened]
         if len(set(dtypes)) > 1:
             names = [dtype.name for dtype in dtypes]
             raise ConfigError(
                 f"the streams have tokens of different dtypes, {names}: write them alike"
             )
-        view.check(dtypes[0])
-        ends, rows = [], []
-        for stream, dtype in zip(opened, dtypes):
-            kept, extra = Kept(stream), int(view.separator is not None)
-            ends.append(ends_of(stream, kept, view.column, dtype, extra))
-            rows.append(_rows(view, ends[-1], kept, f"{view.column!r} {dtype.str} {extra}"))
+        dtype, extra = dtypes[0], int(options.separator is not None)
+        options.check(dtype)
+        offsets, layouts = [], []
+        for stream in opened:
+            cache, key = ArrayCache(stream), f"{options.column!r} {dtype.str} {extra}"
+            offsets.append(read_document_offsets(stream, cache, options.column, dtype, extra))
+            layouts.append(_row_layout(options, offsets[-1], cache, key))
         # After the counting, which opens shards of its own.
         documents = Reader(
             [stream.index.starts for stream in opened],
             [stream.shards(columns) for stream in opened],
         )
-        return TokenReader(documents, view, dtypes[0], rows, ends)
+        return RowReader(documents, options, dtype, layouts, offsets)
 
-    def pieces(self, row: int) -> list[RowPiece]:
-        """Return which parts of which documents make up a row, from the left on, without reading them.
+    def document_spans(self, row: int) -> list[DocumentSpan]:
+        """Return the parts of documents that a row consists of, from the left, without reading them.
 
         Args:
-            row: Which row of the data set, from 0: what `explain` calls a sample.
+            row: Number of the row, which `explain` calls a sample.
 
         Raises:
             ConfigError: If there is no such row.
         """
         if not 0 <= row < self.size:
             raise ConfigError(f"row={row}: there are the rows 0 to {self.size - 1}")
-        return cast(TokenReader, self.session.reader).pieces(row)
+        return cast(RowReader, self.session.reader).document_spans(row)
 
     def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
         """Return what tells these rows from others in states."""
         documents = super().make_fingerprint(opened)
         rows = shards_digest(self._reader.starts)
         digest = xxh64(f"{documents.digest} {rows} {self.tokens!r}".encode()).hexdigest()
-        view = asdict(self.tokens)
-        view["extras"] = list(self.tokens.extras)  # as it comes back from JSON
-        return documents.with_tokens(digest, {"view": type(self.tokens).__name__, **view})
+        saved = asdict(self.tokens)
+        saved["extras"] = list(self.tokens.extras)  # as JSON gives it back
+        return documents.with_tokens(digest, {"view": type(self.tokens).__name__, **saved})
 
 
-def _rows(view: TokenBlocks | TokenPacks, ends: Ends, kept: Kept, what: str) -> Rows:
-    if isinstance(view, TokenPacks):
-        return Packed(ends, view, kept, what)
-    return Across(ends, view) if view.across else Within(ends, view, kept, what)
+def _row_layout(
+    options: TokenBlocks | TokenPacks, offsets: DocumentOffsets, cache: ArrayCache, key: str
+) -> RowLayout:
+    if isinstance(options, TokenPacks):
+        return PackedLayout(offsets, options, cache, key)
+    if options.cross_documents:
+        return CrossDocumentLayout(offsets, options)
+    return SingleDocumentLayout(offsets, options, cache, key)

@@ -1,4 +1,4 @@
-"""Packs documents into rows: best fit, the longest first, group by group."""
+"""Bin packing of documents into rows: best fit, longest first, in groups of documents."""
 
 from __future__ import annotations
 
@@ -9,63 +9,63 @@ import numpy as np
 from streamplug.types import Int64
 
 
-def packed(ends: Int64, width: int, group: int) -> Int64:
+def pack_documents(offsets: Int64, length: int, documents_per_group: int) -> Int64:
     """Pack documents into rows.
 
     Args:
-        ends: Where each document begins in their concatenation, and the end, shape ``[documents + 1]``.
-        width: Tokens of a row.
-        group: Documents that are packed together, one after the other.
+        offsets: Offset of each document in their concatenation, and the total, shape ``[documents + 1]``.
+        length: Tokens of a row.
+        documents_per_group: Consecutive documents that are packed together.
 
     Returns:
-        The number of rows; where the pieces of each begin among all, and their number, shape
-        ``[rows + 1]``; and where each piece begins in the concatenation. Rows are in the order of their first
-        pieces, pieces of a row in that of the documents. A piece ends with its document or after `width`.
+        Three arrays in one: the number of rows; the first span of each row and the number of spans, shape
+        ``[rows + 1]``; and the offset of each span. Rows are in the order of their first spans, the spans of
+        a row in that of the documents. A span ends with its document or after `length` tokens.
     """
-    bounds, places, before = [np.zeros(1, np.int64)], [], 0
-    for first in range(0, len(ends) - 1, group):
-        counts, found = _pack(np.asarray(ends[first : first + group + 1]), width)
-        bounds.append(before + np.cumsum(counts))
-        places.append(found)
-        before += len(found)
+    bounds, spans, span_count = [np.zeros(1, np.int64)], [], 0
+    for first in range(0, len(offsets) - 1, documents_per_group):
+        group = np.asarray(offsets[first : first + documents_per_group + 1])
+        spans_per_row, span_offsets = _pack_group(group, length)
+        bounds.append(span_count + np.cumsum(spans_per_row))
+        spans.append(span_offsets)
+        span_count += len(span_offsets)
     all_bounds = np.concatenate(bounds)
-    return np.concatenate([[len(all_bounds) - 1], all_bounds, *places]).astype(np.int64)
+    return np.concatenate([[len(all_bounds) - 1], all_bounds, *spans]).astype(np.int64)
 
 
-def _pack(ends: Int64, width: int) -> tuple[Int64, Int64]:
-    """Pack one group; returns the number of pieces of each row, and where each piece begins."""
-    lengths = np.diff(ends)
-    whole, rest = np.divmod(lengths, width)
-    # Whole rows of long documents, each a piece of its own.
-    document = np.repeat(np.arange(len(whole)), whole)
-    among = np.arange(len(document)) - (np.cumsum(whole) - whole)[document]
-    long = ends[document] + among * width
+def _pack_group(offsets: Int64, length: int) -> tuple[Int64, Int64]:
+    """Return the number of spans of each row, and the offset of each span."""
+    full_rows, rest = np.divmod(np.diff(offsets), length)
+    # Full rows of long documents are one span each.
+    document = np.repeat(np.arange(len(full_rows)), full_rows)
+    row_in_document = np.arange(len(document)) - (np.cumsum(full_rows) - full_rows)[document]
+    full = offsets[document] + row_in_document * length
     short = np.flatnonzero(rest)
-    places = ends[short] + whole[short] * width
-    rows = _best_fit(rest[short], width) + len(long)
-    place, row = np.concatenate([long, places]), np.concatenate([np.arange(len(long)), rows])
-    if not len(place):
+    shared = offsets[short] + full_rows[short] * length
+    shared_rows = _best_fit(rest[short], length) + len(full)
+    span, row = np.concatenate([full, shared]), np.concatenate([np.arange(len(full)), shared_rows])
+    if not len(span):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     first = np.full(int(row.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, row, place)
-    order = np.lexsort((place, first[row]))
-    return np.bincount(row)[np.argsort(first)], place[order]
+    np.minimum.at(first, row, span)
+    order = np.lexsort((span, first[row]))
+    return np.bincount(row)[np.argsort(first)], span[order]
 
 
-def _best_fit(sizes: Int64, width: int) -> Int64:
-    """Return the row of each size, of at most `width`: the fullest one that has room for it."""
+def _best_fit(sizes: Int64, length: int) -> Int64:
+    """Return the row of each size of at most `length`: the fullest row that has space for it."""
     order = np.argsort(-sizes, kind="stable")
-    found = np.empty(len(sizes), np.int64)
+    row_of = np.empty(len(sizes), np.int64)
     shift = len(sizes) + 1
-    open_rows: list[int] = []  # room * shift + row, ascending
-    rows = 0
-    for at, size in zip(order.tolist(), sizes[order].tolist()):
+    open_rows: list[int] = []  # space * shift + row, ascending
+    row_count = 0
+    for index, size in zip(order.tolist(), sizes[order].tolist()):
         fit = bisect_left(open_rows, size * shift)
         if fit < len(open_rows):
-            room, row = divmod(open_rows.pop(fit), shift)
+            space, row = divmod(open_rows.pop(fit), shift)
         else:
-            room, row, rows = width, rows, rows + 1
-        found[at] = row
-        if room > size:
-            insort(open_rows, (room - size) * shift + row)
-    return found
+            space, row, row_count = length, row_count, row_count + 1
+        row_of[index] = row
+        if space > size:
+            insort(open_rows, (space - size) * shift + row)
+    return row_of

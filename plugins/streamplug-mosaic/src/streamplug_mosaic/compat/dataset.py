@@ -133,12 +133,12 @@ class StreamingDataset(streamplug.StreamingDataset):
         """Note in the streams, those here and those that were given, what is taken of them."""
         identity = self.session.run.identity(self.session.world)
         sizes, shares = identity.streams, identity.shares or [0.0] * len(identity.streams)
-        for number, chosen in enumerate(identity.choose or ()):
+        for number, resolve_indices in enumerate(identity.choose or ()):
             used = self.streams[number]
             weights = {
-                "proportion": shares[number] or chosen / max(self.epoch_size, 1),
-                "repeat": chosen / max(sizes[number], 1),
-                "choose": chosen,
+                "proportion": shares[number] or resolve_indices / max(self.epoch_size, 1),
+                "repeat": resolve_indices / max(sizes[number], 1),
+                "choose": resolve_indices,
             }
             for stream in (used, given[number] if given else None):
                 if isinstance(stream, Stream):

@@ -1,0 +1,201 @@
+"""Lengths of the documents of a stream, from shard headers where these have them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError, CorruptShardError, DataError
+from streamplug.index import Schema
+from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
+from streamplug.session.open_stream import OpenStream
+from streamplug.transfer.pool import run_all
+from streamplug.types import Int64
+from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets
+from streamplug_tokens.length_cache import ArrayCache
+
+MAX_HEADERS_IN_FLIGHT = 32
+"""Shard headers that are read at the same time."""
+MAX_SHARDS_IN_FLIGHT = 4
+"""Shards that are decoded at the same time."""
+ROWS_PER_READ = 1024
+_LOG = logging.getLogger("streamplug_tokens")
+
+
+def token_dtype(stream: OpenStream, name: str, given: str | None) -> np.dtype[Any]:
+    """Return the dtype of the tokens of a column.
+
+    Raises:
+        ConfigError: If there is no such column, it has no tokens, or their dtype is unknown.
+    """
+    dtypes = {_schema_dtype(stream, schema, name, given) for schema in stream.index.schemas}
+    if len(dtypes) != 1:
+        raise ConfigError(
+            f"{stream.where}: column {name!r} has the dtypes {sorted(map(str, dtypes))}"
+        )
+    return dtypes.pop()
+
+
+def _schema_dtype(
+    stream: OpenStream, schema: Schema, name: str, given: str | None
+) -> np.dtype[Any]:
+    column = _column(stream, schema, name)
+    what = f"{stream.where}: column {name!r}, {column.spec!r}"
+    if not isinstance(column.encoding, VectorColumn):
+        raise ConfigError(
+            f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns"
+        )
+    if given is None and column.encoding.item is None:
+        raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
+    try:
+        given_dtype = np.dtype(given).newbyteorder("<") if given is not None else None
+    except TypeError:
+        raise ConfigError(f"dtype={given!r}: expected the name of one, such as 'uint16'") from None
+    dtype = column.encoding.item or given_dtype
+    if dtype is None or (given_dtype is not None and given_dtype != dtype):
+        raise ConfigError(f"{what}, has tokens of {dtype}, not dtype={given!r}")
+    if dtype.kind not in "iu":
+        raise ConfigError(f"{what}: tokens are whole numbers, not {dtype}")
+    return dtype
+
+
+def _column(stream: OpenStream, schema: Schema, name: str) -> Column:
+    column = schema.column(name)
+    if column is None:
+        raise ConfigError(f"{stream.where} has no column {name!r}")
+    return column
+
+
+def read_document_offsets(
+    stream: OpenStream, cache: ArrayCache, name: str, dtype: np.dtype[Any], extra: int
+) -> DocumentOffsets:
+    """Return the offsets of the documents of a stream.
+
+    Args:
+        stream: The stream.
+        cache: Where lengths are kept.
+        name: Name of the column of tokens.
+        dtype: Of the tokens.
+        extra: Tokens that are added to each document.
+
+    Raises:
+        StreamplugError: If the shards cannot be fetched, or are damaged.
+    """
+    fixed = {_fixed_length(schema, name, dtype) for schema in stream.index.schemas}
+    if len(fixed) == 1 and None not in fixed:
+        return EqualLengths(int(fixed.pop() or 0) + extra, stream.index.size)
+    key = f"offsets of {name!r} as {dtype.str}"
+    offsets = cache.array(key, lambda: DocumentCounter(stream, name, dtype).offsets())
+    if extra:
+        extended = lambda: offsets + extra * np.arange(len(offsets))  # noqa: E731
+        offsets = cache.array(f"{key} plus {extra}", extended)
+    return ListedOffsets(offsets)
+
+
+def _fixed_length(schema: Schema, name: str, dtype: np.dtype[Any]) -> int | None:
+    column = schema.column(name)
+    if column is None or column.encoding.size is None:
+        return None
+    length = int(_vectors(column).lengths(np.array([column.encoding.size]), dtype)[0])
+    if length < 0:
+        raise ConfigError(f"column {name!r}, {column.spec!r}: tokens are one-dimensional arrays")
+    return length
+
+
+def _vectors(column: Column) -> VectorColumn:
+    if not isinstance(column.encoding, VectorColumn):
+        raise ConfigError(f"column {column.name!r}, {column.spec!r}, has no tokens")
+    return column.encoding
+
+
+class DocumentCounter:
+    """Counts the tokens of documents, shard by shard."""
+
+    def __init__(self, stream: OpenStream, name: str, dtype: np.dtype[Any]) -> None:
+        self._stream, self._name, self._dtype = stream, name, dtype
+        self._shards = stream.shards([name])
+
+    def offsets(self) -> Int64:
+        """Return the offset of each document and the total, shape ``[documents + 1]``."""
+        index = self._stream.index
+        _LOG.info("%s: counting the tokens of %d shards", self._stream.where, len(index))
+        offsets = np.zeros(index.size + 1, np.int64)
+        starts = index.starts.tolist()
+        lengths = [offsets[start + 1 : stop + 1] for start, stop in pairwise(starts)]
+        without_sizes: list[int] = []
+        jobs: list[Callable[[], object]] = [
+            partial(self._count_header, shard, lengths[shard], without_sizes)
+            for shard in range(len(index))
+        ]
+        run_all(jobs, MAX_HEADERS_IN_FLIGHT)
+        # Within a cache limit, several shards would evict one another.
+        in_flight = 1 if self._stream.stream.cache_limit is not None else MAX_SHARDS_IN_FLIGHT
+        jobs = [partial(self._count, shard, lengths[shard]) for shard in sorted(without_sizes)]
+        run_all(jobs, in_flight)
+        return np.cumsum(offsets, out=offsets)
+
+    def _count_header(self, shard: int, lengths: Int64, without_sizes: list[int]) -> None:
+        """Fill in lengths from the header of a shard; append the shard if its header has no sizes."""
+        if not len(lengths):
+            return
+        schema = self._stream.index.schema(shard)
+        column = _column(self._stream, schema, self._name)
+        sizes = self._header_sizes(shard, schema, column)
+        if sizes is None:
+            without_sizes.append(shard)
+            return
+        lengths[:] = _vectors(column).lengths(sizes, self._dtype)
+        if (lengths < 0).any():
+            row = int((lengths < 0).argmax())
+            raise CorruptShardError(
+                f"{self._stream.where}: shard {shard}: sample {row}, column {self._name!r}: a value of "
+                f"{sizes[row]} bytes is no array of {self._dtype.name} tokens"
+            )
+
+    def _header_sizes(self, shard: int, schema: Schema, column: Column) -> Int64 | None:
+        """Return the bytes of the values of a shard, or None if its header does not have them."""
+        info, format_ = self._stream.index.shard(shard), schema.format
+        if not isinstance(format_, RangeReadableFormat) or schema.compression is not None:
+            return None
+        span = format_.header_range(info)
+        if span is None:
+            return None
+        file = info.files[format_.header_role].raw
+        [header] = self._stream.ranges.read(file, np.array([span], np.int64))
+        try:
+            return format_.open_header(info, header, schema.columns).sizes(column)
+        except DataError as error:
+            raise type(error)(f"{self._stream.where}: shard {shard}: {error}") from error
+
+    def _count(self, shard: int, lengths: Int64) -> None:
+        """Fill in lengths by decoding all documents of a shard."""
+        column = _column(self._stream, self._stream.index.schema(shard), self._name)
+        opened = self._shards.get(shard)
+        for start in range(0, len(lengths), ROWS_PER_READ):
+            rows = np.arange(start, min(start + ROWS_PER_READ, len(lengths)))
+            try:
+                (values,) = opened.reader.take(rows, [column])
+                lengths[rows] = [
+                    len(as_tokens(v, self._dtype)) for v in column.encoding.unbatch(values)
+                ]
+            except DataError as error:
+                raise opened.located(error) from error
+
+
+def as_tokens(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return a decoded value as an array of tokens.
+
+    Raises:
+        DataError: If it is not one.
+    """
+    if isinstance(value, (bytes, memoryview)) and len(value) % dtype.itemsize == 0:
+        return np.frombuffer(value, dtype)
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype == dtype:
+        return value
+    what = f"{len(value)} bytes" if isinstance(value, bytes) else f"{value.dtype} {value.shape}"
+    raise DataError(f"{what} where a one-dimensional array of {dtype.name} tokens was expected")

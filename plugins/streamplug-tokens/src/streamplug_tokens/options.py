@@ -1,0 +1,139 @@
+"""Options of rows of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamplug.config import suggest_keywords, whole_number
+from streamplug.errors import ConfigError, StateError
+
+EXTRAS = ("targets", "documents", "positions", "mask")
+"""Names of the extra columns of rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRowOptions:
+    """Options that blocks and packs share.
+
+    Attributes:
+        column: Name of the column that holds the tokens of a document.
+        length: Tokens of a row.
+        separator: Token that is added after each document; None for none.
+        padding: Token that fills a row up.
+        dtype: Dtype of the tokens, such as ``"uint16"``, for columns without one: ``bytes`` and ``ndarray``.
+        extras: Extra columns, each of shape ``[batch, length]``:
+            ``"targets"``, the next tokens;
+            ``"documents"``, int64, the sample of the data set that a token is from, -1 for padding;
+            ``"positions"``, int32, counted from 0 at the start of the row, of each document in it, and
+            of the padding;
+            ``"mask"``, bool, whether the target, or without targets the token itself, can be predicted
+            from the same document: neither padding nor the first token of its document in the row.
+    """
+
+    column: str
+    length: int
+    separator: int | None = None
+    padding: int = 0
+    dtype: str | None = None
+    extras: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        whole_number("length", self.length, 1)
+        if isinstance(self.extras, str) or not set(self.extras) <= set(EXTRAS):
+            raise ConfigError(f"extras={self.extras!r}: a list of some of {', '.join(EXTRAS)}")
+        if self.column in self.extras:
+            raise ConfigError(f"extras: the tokens' own column is named {self.column!r}")
+        object.__setattr__(self, "extras", tuple(self.extras))
+
+    def check(self, dtype: np.dtype[Any]) -> None:
+        """Check that a dtype holds the separator and the padding.
+
+        Raises:
+            ConfigError: If it does not.
+        """
+        bounds = np.iinfo(dtype)
+        for name in ("separator", "padding"):
+            token = getattr(self, name)
+            if token is not None and not bounds.min <= token <= bounds.max:
+                raise ConfigError(
+                    f"{name}={token}: tokens of {dtype.name} are {bounds.min} to {bounds.max}"
+                )
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens after the row that are read for its last target."""
+        return 0
+
+
+@suggest_keywords
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBlocks(TokenRowOptions):
+    """Rows of one length over the concatenation of the documents, in stored order.
+
+    Attributes:
+        stride: Tokens from the start of a row to the start of the next, at most `length`; None is `length`.
+        cross_documents: Whether rows continue into the next document; else each document has its own rows.
+        remainder: Tokens after the last full row, of the stream or else of each document: ``"drop"`` leaves
+            them out, ``"pad"`` pads them to a row.
+    """
+
+    stride: int | None = None
+    cross_documents: bool = True
+    remainder: str = "drop"
+
+    def __post_init__(self) -> None:
+        TokenRowOptions.__post_init__(self)
+        stride = whole_number("stride", self.stride, 1)
+        if stride is not None and stride > self.length:
+            raise ConfigError(
+                f"stride={stride}: more than length={self.length} would leave out tokens"
+            )
+        if self.remainder not in ("drop", "pad"):
+            raise ConfigError(f"remainder={self.remainder!r}: choose 'drop' or 'pad'")
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens after the row that are read for its last target."""
+        return int("targets" in self.extras)
+
+
+@suggest_keywords
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPacks(TokenRowOptions):
+    """Rows of whole documents, packed with little padding.
+
+    Of each group of consecutive documents, the longest is placed first, and each into the row that it
+    fills best. Documents longer than a row are cut into full rows and a rest.
+
+    Attributes:
+        documents_per_group: Documents that are packed together.
+        extras: As for `TokenRowOptions`; by default all but the targets, which are a row's own tokens.
+    """
+
+    documents_per_group: int = 1024
+    extras: Sequence[str] = ("documents", "positions", "mask")
+
+    def __post_init__(self) -> None:
+        TokenRowOptions.__post_init__(self)
+        whole_number("documents_per_group", self.documents_per_group, 1)
+
+
+def options_from_state(saved: Any) -> TokenBlocks | TokenPacks:
+    """Return the options that a state has under ``tokens``.
+
+    Raises:
+        StateError: If it has none of rows of tokens.
+    """
+    classes: Mapping[Any, type[TokenBlocks | TokenPacks]]
+    classes = {"TokenBlocks": TokenBlocks, "TokenPacks": TokenPacks}
+    cls = classes.get(saved.get("view")) if isinstance(saved, Mapping) else None
+    if cls is None:
+        raise StateError(f"the state has tokens={saved!r:.200}, which describes no rows of tokens")
+    try:
+        return cls(**{name: value for name, value in saved.items() if name != "view"})
+    except TypeError as error:
+        raise StateError(f"the state has tokens={saved!r:.200}: {error}") from None
