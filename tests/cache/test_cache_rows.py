@@ -134,9 +134,9 @@ def test_of_several_threads_that_find_damage_each_reads_what_one_has_fetched(pla
     _, shard, _, _ = dataset._reader.locate(12)
     shards = dataset._reader._streams[0]
     damaged = shards.get(shard)
-    healed = shards.heal(shard, damaged, DecodeError("by one thread"))
-    assert shards.heal(shard, damaged, DecodeError("by another")) is healed
-    assert shards.heal(shard, healed, DecodeError("still")) is None
+    healed = shards.repair(shard, damaged, DecodeError("by one thread"))
+    assert shards.repair(shard, damaged, DecodeError("by another")) is healed
+    assert shards.repair(shard, healed, DecodeError("still")) is None
     assert dataset[12]["text"] == text(12)
     assert place.gets(1) == 2
 

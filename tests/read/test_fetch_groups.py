@@ -47,7 +47,7 @@ class Joining(AnyFsspec):
 @pytest.fixture(autouse=True)
 def neither_pauses_nor_guesses(monkeypatch):
     monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
-    monkeypatch.setattr("streamplug.read.shard_headers._LUCK", 0)
+    monkeypatch.setattr("streamplug.read.shard_headers._MAX_WRONG_GUESSES", 0)
 
 
 def opened(folder, storage=None, retries=0, observer=None):
@@ -100,7 +100,7 @@ def test_needs_come_in_order_and_together(many):
     assert storage.counts == before
     for need in needs:
         reader.release(need)
-    assert not reader._streams[0]._memory.pieces
+    assert not reader._streams[0]._process_state.ranges
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -229,9 +229,9 @@ def test_a_head_that_two_threads_need_is_fetched_once(many):
         thread.join(30)
     assert found == {0: None, 1: None}
     check(reader.rows(ids[:6]), ids[:6])
-    heads = reader._streams[0]._memory.heads
-    assert sorted(heads._kept) == list(range(9))
-    assert not heads._claims
+    headers = reader._streams[0]._process_state.headers
+    assert sorted(headers._cached) == list(range(9))
+    assert not headers._in_flight
     # 6 heads and 3 more, 12 samples, of which none came twice
     sizes = sum(path.stat().st_size for path in sorted(many.glob("*.mds"))[:9])
     assert storage.bytes_read < sizes / 4
@@ -242,7 +242,7 @@ def test_whoever_fails_leaves_heads_to_others(many):
     need = reader.needs(one_of_each(reader)[:4])[0]
     with pytest.raises(Transient):
         reader.ensure(need)
-    assert not reader._streams[0]._memory.heads._claims
+    assert not reader._streams[0]._process_state.headers._in_flight
     reader.ensure(need)
 
 
@@ -268,17 +268,17 @@ def test_the_head_of_another_is_not_waited_for(many, monkeypatch):
             reader.ensure(*reader.needs(ids[1:2]))
     over.set()
     thread.join(30)
-    assert not reader._streams[0]._memory.heads._claims
+    assert not reader._streams[0]._process_state.headers._in_flight
 
 
 def test_guesses_that_did_not_come_cost_nothing(many, monkeypatch):
-    monkeypatch.setattr("streamplug.read.shard_headers._LUCK", 16)
+    monkeypatch.setattr("streamplug.read.shard_headers._MAX_WRONG_GUESSES", 16)
     reader, _ = opened(many, Joining(str(many), ("shard.00001.mds",), 5))
-    heads = reader._streams[0]._memory.heads
+    headers = reader._streams[0]._process_state.headers
     for _ in range(5):
         with pytest.raises(Transient):
             reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
-        assert heads._luck == 16
+        assert headers._num_wrong == 0
     reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
 
 

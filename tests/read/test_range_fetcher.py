@@ -12,7 +12,7 @@ from streamplug import MDSWriter, Stream
 from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import StorageError, Transient
 from streamplug.read import RangeShards, Reader
-from streamplug.read.range_fetcher import _PREPARED
+from streamplug.read.range_fetcher import _PREPARED_GROUPS
 from streamplug.transfer.pool import Workers
 from streamplug.transfer.range_reader import RangeStore
 
@@ -49,21 +49,21 @@ def reader_of(folder, **how):
 
 def test_the_first_are_decoded_while_others_are_on_their_way(folder):
     reader, storage, shards = reader_of(folder, kept="shard.00001.mds")
-    values = reader._taken(np.arange(10))
+    values = reader._gather(np.arange(10))
     assert list(next(values).values[1]) == [0, 1, 2, 3, 4]  # the second is still kept back
     storage.gate.set()
     assert list(next(values).values[1]) == [5, 6, 7, 8, 9]
     assert list(values) == []
-    assert not shards._memory.pieces
+    assert not shards._process_state.ranges
 
 
 def test_what_could_not_be_fetched_is_the_error_of_those_who_need_it(folder):
     reader, _, shards = reader_of(folder, lost="shard.00001.mds")
-    values = reader._taken(np.arange(20))
+    values = reader._gather(np.arange(20))
     next(values)
     with pytest.raises(StorageError, match=r"shard\.00001\.mds is lost"):
         next(values)
-    assert not shards._memory.pieces
+    assert not shards._process_state.ranges
     with pytest.raises(StorageError, match=r"shard\.00001\.mds is lost"):
         reader.rows(np.array([6, 40]))
     assert [row["n"] for row in reader.rows(np.array([40, 3]))] == [40, 3]
@@ -82,16 +82,16 @@ def test_whoever_is_interrupted_at_the_start_leaves_nothing(folder, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         reader.rows(np.arange(60))
     assert not [t for t in threading.enumerate() if t.name == "streamplug-prefetch"]
-    assert not shards._memory.pieces
+    assert not shards._process_state.ranges
 
 
 def test_whoever_stops_early_leaves_nothing(folder):
     reader, storage, shards = reader_of(folder, kept="shard.00003.mds")
-    values = reader._taken(np.arange(60))
+    values = reader._gather(np.arange(60))
     next(values)
     storage.gate.set()
     values.close()
-    assert not shards._memory.pieces
+    assert not shards._process_state.ranges
     assert not [t for t in threading.enumerate() if t.name == "streamplug-prefetch"]
 
 
@@ -121,13 +121,13 @@ def test_heads_come_ahead_of_samples_and_once(many):
     reader, storage = counting(many)
     shards = len(reader.starts) - 1
     ids = np.concatenate([reader.starts[:-1] + 3, reader.starts[1:] - 2])
-    assert shards > 2 * _PREPARED
+    assert shards > 2 * _PREPARED_GROUPS
     for id_, row in zip(ids, reader.rows(ids)):
         assert set(row["b"]) == {id_ % 251}
     heads = [key for key, start in storage.asked if start < 100]
     assert len(heads) == len(set(heads)) == shards
     first = next(at for at, (_, start) in enumerate(storage.asked) if start >= 100)
-    assert first >= _PREPARED // 2  # all are begun before; which of them asks first is open
+    assert first >= _PREPARED_GROUPS // 2  # all are begun before; which of them asks first is open
 
 
 def test_a_head_that_is_lost_is_tried_as_often_as_was_said(many, monkeypatch):

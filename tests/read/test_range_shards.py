@@ -63,8 +63,8 @@ def opened(folder, storage=None, columns=None):
 
 
 def set_gap(patch, gap):
-    patch.setattr(shard_headers, "GAP", gap)
-    patch.setattr(range_shards, "GAP", gap)
+    patch.setattr(shard_headers, "MAX_GAP_BYTES", gap)
+    patch.setattr(range_shards, "MAX_GAP_BYTES", gap)
 
 
 def same(one, other):
@@ -80,7 +80,7 @@ def same(one, other):
     st.integers(1, 60),
     st.integers(600, 3000),
     st.sampled_from([COLUMNS, FIXED, {"text": "str"}]),
-    st.sampled_from([0, 10, range_shards.GAP]),
+    st.sampled_from([0, 10, range_shards.MAX_GAP_BYTES]),
     st.sampled_from([0, 20, 300, mds_guess._SLACK]),
     st.sampled_from([0, mds_guess._WHOLE]),
     st.sampled_from([AnyFsspec, Joining]),
@@ -98,7 +98,7 @@ def test_values_are_those_of_whole_shards(
         set_gap(patch, gap)
         patch.setattr(mds_guess, "_SLACK", slack)
         patch.setattr(mds_guess, "_WHOLE", small)
-        patch.setattr(sample_range, "_ROWS", together)
+        patch.setattr(sample_range, "MAX_GROUP_SAMPLES", together)
         parts, _ = opened(folder, kind(str(folder)))
         assert same(parts.rows(wanted), whole.rows(wanted))
         assert same([parts.row(i) for i in wanted[:5]], [whole.row(i) for i in wanted[:5]])
@@ -183,7 +183,7 @@ def test_a_piece_that_comes_after_the_end_of_its_loop_is_not_kept(tmp_path):
 
 
 def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(shard_headers, "HEAD_BYTES", 200)
+    monkeypatch.setattr(shard_headers, "MAX_CACHED_HEADER_BYTES", 200)
     reader, counting = opened(write(tmp_path, 100, FIXED, 300))
     shards = len(reader.starts) - 1
     assert shards > 5
@@ -191,7 +191,7 @@ def test_the_memory_for_heads_is_bounded(tmp_path, monkeypatch):
         for shard in range(shards):
             reader.row(int(reader.starts[shard]))
     assert counting.counts["read_ranges"] == 2 * shards  # with its first sample
-    assert reader._streams[0]._memory.heads._bytes <= 200
+    assert reader._streams[0]._process_state.headers._cached_bytes <= 200
 
 
 def test_columns_can_be_left_out(tmp_path):
@@ -203,9 +203,9 @@ def test_a_copy_in_another_process_starts_anew(tmp_path):
     reader, _ = opened(write(tmp_path))
     reader.row(3)
     copy = pickle.loads(pickle.dumps(reader))
-    assert not copy._streams[0]._memory.heads._kept
+    assert not copy._streams[0]._process_state.headers._cached
     assert same([copy.row(3)], [reader.row(3)])
-    memory = reader._streams[0]._memory
+    memory = reader._streams[0]._process_state
     memory.lock.acquire()  # as a fork finds it while another thread reads
     memory.pid = os.getpid() + 1
     assert reader.row(3)["id"] == 3
@@ -311,23 +311,23 @@ def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
     assert shards > 8
     guessing(monkeypatch, lambda info, row: (0, 0))
     needed = first_of_each(reader)
-    monkeypatch.setattr(shard_headers, "_LUCK", 3)
+    monkeypatch.setattr(shard_headers, "_MAX_WRONG_GUESSES", 3)
     set_gap(monkeypatch, 0)
     guessing(monkeypatch, lambda info, row: (400, 401))
     reader = opened(tmp_path)[0]
     assert first_of_each(reader) == needed + 3  # bytes in vain
-    assert reader._streams[0]._memory.heads._luck == 0
+    assert reader._streams[0]._process_state.headers._num_wrong == 3
 
 
 def test_guesses_go_on_where_they_help(tmp_path, monkeypatch):
     reader, _ = opened(write(tmp_path, 100, COLUMNS, 600))
     shards = len(reader.starts) - 1
-    monkeypatch.setattr(shard_headers, "_LUCK", 3)
+    monkeypatch.setattr(shard_headers, "_MAX_WRONG_GUESSES", 3)
     guessing(monkeypatch, lambda info, row: (0, info.files["data"].raw.bytes))
     reader = opened(tmp_path)[0]
     first_of_each(reader)
     assert reader._streams[0]._store.storage.counts["read_ranges"] == shards
-    assert reader._streams[0]._memory.heads._luck == 3
+    assert reader._streams[0]._process_state.headers._num_wrong == 0
 
 
 def test_much_is_not_guessed_at_once(tmp_path):
@@ -367,7 +367,7 @@ def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
 def test_a_head_keeps_nothing_else_in_memory(tmp_path):
     reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
     reader.row(50)
-    offsets = reader._streams[0]._memory.heads._kept[0][0].offsets
+    offsets = reader._streams[0]._process_state.headers._cached[0][0].offsets
     while offsets.base is not None:
         offsets = offsets.base
     assert offsets.nbytes == 4 * 102 < counting.bytes_read
@@ -477,7 +477,7 @@ def test_a_file_that_is_gone_is_named(tmp_path):
 def test_a_damaged_sample_is_named(tmp_path):
     reader, _ = opened(write(tmp_path))
     shards, rows = reader._streams[0], np.array([2])
-    ((head, _),) = shards._memory.heads.of([(reader.open(0).reader._info, rows)])
+    ((head, _),) = shards._process_state.headers.get_many([(reader.open(0).reader._info, rows)])
     start, _ = head.byte_ranges(rows)[0]
     path = tmp_path / shard_of(reader, 0)
     data = bytearray(path.read_bytes())
@@ -536,6 +536,6 @@ def test_streams_read_by_ranges_and_whole_mix(tmp_path):
         shuffle=True,
     )
     assert sorted(s["id"] for s in dataset) == sorted([*range(100), *range(100)])
-    assert not dataset._reader._streams[0]._memory.pieces
+    assert not dataset._reader._streams[0]._process_state.ranges
     assert {p.name for p in Path(kept).glob("*.mds")} == {p.name for p in two.glob("*.mds")}
     assert re.search("range", str(dataset.streams[0].fetch))

@@ -378,7 +378,7 @@ def test_batches_are_those_of_the_samples(two):
     order = np.random.default_rng(0).permutation(150)
     parts = [slice(0, 40), slice(40, 80), slice(80, 81), slice(81, 150)]
     found = list(two.batches(order, parts))
-    assert two.in_turn
+    assert two.decodes_lazily
     for part, batch in zip(parts, found, strict=True):
         expected = two.batch(order[part])
         assert list(batch) == list(expected)
@@ -391,7 +391,7 @@ def test_batches_of_streams_that_differ_are_read_at_once(tmp_path):
     one = write(tmp_path / "one", range(10))
     other = write(tmp_path / "two", range(10, 20), columns={"id": "int32", "text": "str"})
     it = reader(one, other, columns=["id", "text"])
-    assert not it.in_turn
+    assert not it.decodes_lazily
     found = list(it.batches(np.arange(20), [slice(0, 15), slice(15, 20)]))
     assert [len(batch["id"]) for batch in found] == [15, 5]
     assert found[0]["text"] + found[1]["text"] == [f"sample {n}" for n in range(20)]

@@ -1,4 +1,4 @@
-"""Keeps the shards that are being read open: mapped, checked, a bounded number at a time."""
+"""Open shards: memory mapped and validated, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -25,24 +25,23 @@ MAX_OPEN = 512
 """Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
 
 PART_OPEN = 4
-"""Of a cache with a limit, one part in so many may be open in a process, and at least one shard."""
+"""A process keeps open at most the cache limit divided by this number, and at least one shard."""
 
-USED_SECONDS = 1.0  # how often a cache is told that a shard is still in use
-SWEEP_SECONDS = 0.1  # how often evicted ones are looked for while others are opened
-_ATTEMPTS = 10
+USED_SECONDS = 1.0  # interval between touches of a cached shard in use
+SWEEP_SECONDS = 0.1  # interval between searches for evicted shards
+_MAX_OPEN_ATTEMPTS = 10
 _LOG = logging.getLogger("streamplug.read")
 
 _EMPTY = np.empty(0, np.uint8)
 
 
 class ColumnSelection:
-    """What is read of the shards of one schema.
+    """The columns to read of the shards of one schema.
 
     Attributes:
-        columns: Those that were asked for, in stored order.
+        columns: The selected columns, in stored order.
         layout: Reads many shards at once, or None.
-        kind: What shards have in common that can be read at once, also of several streams; None if they
-            cannot.
+        kind: Equal for shards, also of several streams, that can be read at once; None if they cannot.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
@@ -59,17 +58,18 @@ class OpenShard:
 
     Attributes:
         reader: Reads its samples.
-        columns: Those of its columns that were asked for, in stored order.
+        columns: The selected columns, in stored order.
         where: What errors call it.
         populated: Whether all of it was mapped at once.
-        bytes: What its files take.
+        bytes: Size of its files.
         data: Its file, to be read together with others.
-        kind: What it has in common with others that can be read together with it; None if it cannot.
-        layout: What reads them.
-        inode_of: Which file each of its roles is read from.
-        recent: Whether it was used since it was last considered to be closed.
-        row: Reads one of its samples, once that was asked for.
-        used: When the cache was told last that it is in use, on the clock of `time.monotonic`.
+        kind: Equal for shards that can be read together with it; None if it cannot.
+        layout: Reads such shards at once.
+        paths: The inode of each of its files.
+        inode_of: The inode of the file of each role.
+        recent: Whether it was used since it was last considered for closing.
+        row: Reads one sample; set at first use.
+        used: When it was last touched in the cache, by `time.monotonic`.
     """
 
     __slots__ = (
@@ -90,13 +90,13 @@ class OpenShard:
     )
 
     def __init__(
-        self, reader: ShardReader, wanted: ColumnSelection, where: str, files: MappedFiles
+        self, reader: ShardReader, selection: ColumnSelection, where: str, files: MappedFiles
     ) -> None:
         self.reader = reader
-        self.columns = wanted.columns
+        self.columns = selection.columns
         self.data = next(iter(files.data.values()), _EMPTY)
-        self.layout = wanted.layout
-        self.kind = wanted.kind if len(self.data) else None
+        self.layout = selection.layout
+        self.kind = selection.kind if len(self.data) else None
         self.where = where
         self.populated = False
         self.paths, self.inode_of = files.inodes, files.inode_of
@@ -107,7 +107,7 @@ class OpenShard:
         self._files = files
 
     def populate(self) -> None:
-        """Map its files as a whole, as most of their samples are going to be read."""
+        """Map all pages of its files, as most of their samples are going to be read."""
         self.populated = True
         self._files.populate()
 
@@ -116,7 +116,7 @@ class OpenShard:
         return type(error)(f"{self.where}: {error}")
 
     def evicted(self) -> bool:
-        """Say whether its files are gone, or others, so that only this keeps their room on the disk."""
+        """Say whether its files were deleted or replaced: then only the mapping keeps them on the disk."""
         try:
             return any(path.stat().st_ino != inode for path, inode in self.paths.items())
         except OSError:
@@ -124,69 +124,69 @@ class OpenShard:
 
 
 class OpenShards:
-    """Opens shards of one stream when they are first read, and closes those not used for long.
+    """The open shards of one stream: opened at first use, closed by CLOCK, a second-chance LRU.
 
-    If the cache has a limit, also those that were evicted from it, whose room on the disk is free
-    only when nobody has them open, and those beyond a quarter of the limit.
+    If the cache has a limit, shards that were evicted are closed, too, because their disk space is free
+    only then, and open shards take at most a quarter of the limit.
     """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
-        """Read the shards of `index`, whose files `store` makes ready.
+        """Open none yet.
 
         Args:
-            index: Describes them.
-            store: Brings their files.
+            index: The shards.
+            store: Provides their files.
             columns: Names of the columns to decode; None for all.
         """
         self._index = index
         self._store = store
         self._open: dict[int, OpenShard] = {}
-        # Where there is no limit, whoever marks a shard as recent may take it from here.
-        self.at_hand: Mapping[int, OpenShard] = self._open if store.limit is None else {}
-        self._locks()
+        # Without a limit a caller that marks a shard as recent may take it from here without the lock.
+        self.lock_free: Mapping[int, OpenShard] = self._open if store.limit is None else {}
+        self._new_locks()
         self._bytes = 0
-        self._healed: set[int] = set()
-        self._kept: Counter[int] = Counter()
+        self._repaired: set[int] = set()
+        self._claims: Counter[int] = Counter()
         self._limit = None if store.limit is None else store.limit // PART_OPEN
         self._swept = 0.0
-        store.when_full = WeakMethod(self._let_go_of_all)
-        self.wanted = [ColumnSelection(schema, columns) for schema in index.schemas]
+        store.when_full = WeakMethod(self._close_all_evicted)
+        self.selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         _all.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         none: dict[int, OpenShard] = {}
-        empty = {"_open": none, "at_hand": none if self._limit is None else {}}
-        none_held = {"_lock": None, "_healing": None}
-        return {**self.__dict__, **empty, "_kept": Counter(), "_bytes": 0, **none_held}
+        empty = {"_open": none, "lock_free": none if self._limit is None else {}}
+        no_locks = {"_lock": None, "_repair_lock": None}
+        return {**self.__dict__, **empty, "_claims": Counter(), "_bytes": 0, **no_locks}
 
-    def _locks(self) -> None:
-        # The collector may end a loop, which lets go of shards, while its thread holds this.
+    def _new_locks(self) -> None:
+        # Reentrant: the collector may end a loop, which releases shards, while this thread holds it.
         self._lock = RLock()
-        self._healing = Lock()
+        self._repair_lock = Lock()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._locks()
-        self._store.when_full = WeakMethod(self._let_go_of_all)
+        self._new_locks()
+        self._store.when_full = WeakMethod(self._close_all_evicted)
         _all.add(self)
 
     def free_in_child(self) -> None:
-        """Begin anew in a fork, if it was made while another thread, which it lacks, changed this."""
+        """Drop what another thread, which a fork lacks, was changing, and make new locks."""
         if not self._lock.acquire(blocking=False):
             self._open.clear()
             self._bytes = 0
-        self._locks()  # in any case: a thread that was just about to have it does not show
+        self._new_locks()  # in any case: a thread may have been about to acquire them
 
     def get(self, shard: int) -> OpenShard:
         """Return an open shard.
 
         Raises:
-            StorageError: If its files cannot be had.
+            StorageError: If its files cannot be fetched.
             DataError: If they are damaged.
         """
-        found = self.if_open(shard)
-        if found is not None:
-            return found
+        cached = self.if_open(shard)
+        if cached is not None:
+            return cached
         opened = self._open_shard(shard)
         with self._lock:
             self._close(shard)
@@ -198,45 +198,45 @@ class OpenShards:
 
     def if_open(self, shard: int) -> OpenShard | None:
         """Return a shard if it is open."""
-        found = self._open.get(shard)  # without the lock, which takes longer than all the rest
-        if found is None:
+        cached = self._open.get(shard)  # without the lock, which takes longer than all the rest
+        if cached is None:
             return None
-        found.recent = True
-        if self._limit is not None and time.monotonic() - found.used > USED_SECONDS:
-            self._use(found)
-        return found
+        cached.recent = True
+        if self._limit is not None and time.monotonic() - cached.used > USED_SECONDS:
+            self._touch(cached)
+        return cached
 
     def keep(self, shard: int, times: int) -> None:
-        """Have a shard stay open, once it is, for so many times more; less if negative.
+        """Change by `times` how often a shard, once open, is claimed to stay open.
 
-        Only where a limit would close it: there, opening it again might mean to fetch it again.
+        Matters only with a limit: there, opening a shard again may mean to fetch it again.
         """
         if self._limit is not None:
             with self._lock:
-                self._kept[shard] += times
-                if not self._kept[shard]:
-                    del self._kept[shard]
+                self._claims[shard] += times
+                if not self._claims[shard]:
+                    del self._claims[shard]
 
-    def heal(self, shard: int, damaged: OpenShard, error: DataError) -> OpenShard | None:
-        """Fetch a shard again, once in a process, in which a sample turned out to be damaged.
+    def repair(self, shard: int, damaged: OpenShard, error: DataError) -> OpenShard | None:
+        """Fetch a shard in which a sample is damaged again, once in a process.
 
         Args:
-            shard: Which one.
-            damaged: It, as it was opened.
-            error: What is wrong with it.
+            shard: Its number in the stream.
+            damaged: The open shard.
+            error: What is damaged.
 
         Returns:
-            It, opened anew; None if that has been tried before, or it is read where it lies.
+            The shard, opened anew; None if that was tried before, or it is read in place.
 
         Raises:
-            StorageError: If its files cannot be had.
+            StorageError: If its files cannot be fetched.
             DataError: If they are damaged.
         """
-        with self._healing:  # what several threads find damaged, one of them fetches
+        with self._repair_lock:  # of threads that find the same damage one fetches
             if not damaged.evicted():
-                if shard in self._healed:
+                if shard in self._repaired:
                     return None
-                self._healed.add(shard)
+                self._repaired.add(shard)
                 if not self._store.discard(shard, damaged.inode_of):
                     return None
                 _LOG.warning("%s: fetching it again", error)
@@ -264,71 +264,71 @@ class OpenShards:
         return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
 
     def _close_some(self, newest: int) -> None:
-        """Close some of those that were not used since they were last passed over, or else of all."""
-        for shard in 2 * list(self._open):
+        """Close shards that were not used since the previous call, or else any, until few enough are open."""
+        for number in 2 * list(self._open):
             if not self._too_many():
                 break
-            found = self._open.get(shard)
-            if found is None or shard == newest or shard in self._kept:
+            candidate = self._open.get(number)
+            if candidate is None or number == newest or number in self._claims:
                 continue
-            if not found.recent:
-                self._close(shard)
-            found.recent = False
+            if not candidate.recent:
+                self._close(number)
+            candidate.recent = False
 
     def _close(self, shard: int) -> None:
-        # The mapping goes when nobody reads from it any more.
+        # The mapping lives on while somebody reads from it.
         closed = self._open.pop(shard, None)
         if closed is not None:
             self._bytes -= closed.bytes
 
-    def _use(self, found: OpenShard) -> None:
-        """Tell the cache that a shard is in use, lest it is evicted; it may be used in any case."""
-        found.used = time.monotonic()
-        if not self._store.touch(list(found.paths)):
-            self._let_go()
+    def _touch(self, shard: OpenShard) -> None:
+        """Mark a shard as used in the cache, lest it is evicted."""
+        shard.used = time.monotonic()
+        if not self._store.touch(list(shard.paths)):
+            self._close_evicted()
 
-    def _let_go(self, kept: Container[int] | None = None) -> None:
-        """Close the shards that were evicted, but those that are about to be read."""
+    def _close_evicted(self, kept: Container[int] | None = None) -> None:
+        """Close the shards that were evicted, but for those in `kept`, by default the claimed ones."""
         with self._lock:
-            kept = self._kept if kept is None else kept
-            gone = [number for number, each in self._open.items() if each.evicted()]
-            for shard in gone:
-                if shard not in kept:
-                    self._close(shard)
+            kept = self._claims if kept is None else kept
+            evicted = [number for number, shard in self._open.items() if shard.evicted()]
+            for number in evicted:
+                if number not in kept:
+                    self._close(number)
             self._swept = time.monotonic()
 
-    def _let_go_of_all(self) -> None:
-        """Close all shards that were evicted: the disk is full."""
-        self._let_go(())
+    def _close_all_evicted(self) -> None:
+        """Close all shards that were evicted, because the disk is full."""
+        self._close_evicted(())
 
     # -- opening ----------------------------------------------------------------------
 
     def _open_shard(self, shard: int) -> OpenShard:
         if self._limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:
-            self._let_go()
-        healed = False
-        for _ in range(_ATTEMPTS):
-            files = self._mapped(shard)
+            self._close_evicted()
+        is_repaired = False
+        for _ in range(_MAX_OPEN_ATTEMPTS):
+            files = self._map_files(shard)
             if files is None:
                 continue
             try:
-                opened = self._opened(shard, files)
+                opened = self._open_files(shard, files)
             except DataError as error:
-                # Fetched anew, it may be whole. If not it goes too, so that nobody takes it for that.
-                if not self._store.discard(shard, files.inode_of) or healed:
+                # A new copy may be intact. If not, it is discarded, too, so that nobody uses it.
+                if not self._store.discard(shard, files.inode_of) or is_repaired:
                     raise
                 _LOG.warning("%s: fetching it again", error)
-                healed = True
+                is_repaired = True
                 continue
             self._store.touch(list(files.inodes))
             return opened
         raise StorageError(
-            f"shard {shard} was evicted {_ATTEMPTS} times before it could be opened; "
+            f"shard {shard} was evicted {_MAX_OPEN_ATTEMPTS} times before it could be opened; "
             f"raise cache_limit={self._store.limit}, or lower the number of workers"
         )
 
-    def _mapped(self, shard: int) -> MappedFiles | None:
-        """Return the files of a shard, or None if they were evicted just now."""
+    def _map_files(self, shard: int) -> MappedFiles | None:
+        """Return the mapped files of a shard; None if they were evicted in the meantime."""
         fetched: dict[str, BinaryIO] = {}
         try:
             paths = self._store.ensure(shard, fetched)
@@ -341,7 +341,7 @@ class OpenShards:
             for file in fetched.values():
                 file.close()
 
-    def _opened(self, shard: int, files: MappedFiles) -> OpenShard:
+    def _open_files(self, shard: int, files: MappedFiles) -> OpenShard:
         info = self._index.shard(shard)
         schema = self._index.schema(shard)
         where = f"shard {shard} ({', '.join(map(str, files.inodes))})"
@@ -356,7 +356,7 @@ class OpenShards:
             raise type(error)(
                 f"{where}: {error}; the file is damaged, write or copy it again"
             ) from error
-        return OpenShard(reader, self.wanted[self._index.schema_of[shard]], where, files)
+        return OpenShard(reader, self.selections[self._index.schema_of[shard]], where, files)
 
 
 _all: WeakSet[OpenShards] = WeakSet()

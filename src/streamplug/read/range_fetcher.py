@@ -1,4 +1,4 @@
-"""Pieces of shards that arrive while samples of others are decoded."""
+"""Fetching sample ranges while samples of others are decoded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from functools import partial
 from streamplug.read.sample_range import FetchGroup, SampleRange
 from streamplug.transfer.pool import Job, Workers
 
-_AT_ONCE = 64
-"""Pieces that are fetched at once."""
-
-_BYTES_AT_ONCE = 16 << 20
-"""Bytes that are fetched at once. With more, all pieces arrive late instead of some early, and memory that
-one has left is not there yet for the next."""
-
-_PREPARED = 16
-"""Hauls that are prepared ahead, while the bytes of others come."""
+_MAX_RANGES_IN_FLIGHT = 64
+# With more, all ranges arrive late instead of some early, and freed memory is not yet there for the next.
+_MAX_BYTES_IN_FLIGHT = 16 << 20
+_PREPARED_GROUPS = 16
 
 
 class RangeFetcher:
-    """Fetches pieces, the first ones first, and keeps each until its samples are decoded."""
+    """Fetches sample ranges in the order of need, and keeps each until its samples are decoded."""
 
     def __init__(
         self,
@@ -31,76 +26,79 @@ class RangeFetcher:
         release: Callable[[SampleRange], object],
         prepare: Callable[[FetchGroup], object],
     ) -> None:
-        """Begin to fetch them; a single haul is fetched when one of its pieces is asked for.
+        """Start fetching; a single group is fetched when one of its ranges is waited for.
 
         Args:
-            groups: Pieces of shards that all differ.
-            fetch: Fetches one.
-            release: Forgets one of its pieces.
-            prepare: Called some time before, so that `fetch` has nothing to wait for first.
+            groups: Sample ranges of distinct shards.
+            fetch: Fetches a group.
+            release: Frees a sample range.
+            prepare: Called some time before `fetch`, to fetch the headers that it needs.
         """
         self._fetch, self._release = fetch, release
-        self._pieces: dict[int, tuple[SampleRange, Job | None]] = {
-            piece.number: (piece, None) for haul in groups for piece in haul
+        self._ranges: dict[int, tuple[SampleRange, Job | None]] = {
+            each.number: (each, None) for group in groups for each in group
         }
-        self._alone = groups[0] if len(groups) == 1 else None
-        at_once = max(_AT_ONCE // max(map(len, groups), default=1), 1)
-        self._workers = Workers(at_once, _BYTES_AT_ONCE) if len(groups) > 1 else None
-        if self._workers is not None:
+        self._single = groups[0] if len(groups) == 1 else None
+        num_threads = max(_MAX_RANGES_IN_FLIGHT // max(map(len, groups), default=1), 1)
+        self._queue = Workers(num_threads, _MAX_BYTES_IN_FLIGHT) if len(groups) > 1 else None
+        if self._queue is not None:
             try:
-                self._submit(self._workers, groups, prepare)
+                self._submit(self._queue, groups, prepare)
             except BaseException:
                 self.stop()
                 raise
 
     def _submit(
         self,
-        workers: Workers,
+        queue: Workers,
         groups: Sequence[FetchGroup],
         prepare: Callable[[FetchGroup], object],
     ) -> None:
-        prepared = deque(workers.submit(partial(prepare, haul)) for haul in groups[:_PREPARED])
-        for at, haul in enumerate(groups, _PREPARED):
-            work = partial(self._fetch_prepared, haul, prepared.popleft())
-            job = workers.submit(work, sum(piece.weight for piece in haul))
-            self._pieces.update((piece.number, (piece, job)) for piece in haul)
-            for later in groups[at : at + 1]:
-                prepared.append(workers.submit(partial(prepare, later)))
+        prepared = deque(
+            queue.submit(partial(prepare, group)) for group in groups[:_PREPARED_GROUPS]
+        )
+        for ahead, group in enumerate(groups, _PREPARED_GROUPS):
+            fetch = partial(self._fetch_prepared, group, prepared.popleft())
+            job = queue.submit(fetch, sum(each.weight for each in group))
+            self._ranges.update((each.number, (each, job)) for each in group)
+            prepared.extend(
+                queue.submit(partial(prepare, later)) for later in groups[ahead : ahead + 1]
+            )
 
-    def _fetch_prepared(self, haul: FetchGroup, prepared: Job) -> None:
-        prepared.wait()  # it began before
+    def _fetch_prepared(self, group: FetchGroup, prepared: Job) -> None:
+        prepared.wait()  # the queue started it first
         if prepared.error is not None:
             raise prepared.error
-        self._fetch(haul)
+        self._fetch(group)
 
     @contextmanager
-    def held(self, number: int) -> Iterator[None]:
-        """Have the piece of a shard, if there is one, during a block; afterwards it is forgotten.
+    def hold(self, number: int) -> Iterator[None]:
+        """Wait for the sample range of a shard, if there is one, and release it after the block.
 
         Args:
             number: The shard, over all streams.
 
         Raises:
-            StreamplugError: If it cannot be had.
+            StreamplugError: If it cannot be fetched.
         """
-        if number not in self._pieces:
+        if number not in self._ranges:
             yield
             return
-        if self._alone is not None:
-            self._fetch(self._alone)
-            self._alone = None
-        piece, job = self._pieces[number]
+        if self._single is not None:
+            self._fetch(self._single)
+            self._single = None
+        sample_range, job = self._ranges[number]
         if job is not None:
             job.wait()
             if job.error is not None:
                 raise job.error
         yield
-        del self._pieces[number]
-        self._release(piece)
+        del self._ranges[number]
+        self._release(sample_range)
 
     def stop(self) -> None:
-        """Fetch no more, and forget what was not used."""
-        if self._workers is not None:
-            self._workers.stop(for_now=True)
-        for piece, _ in self._pieces.values():
-            self._release(piece)
+        """Cancel what is not fetched yet, and release all sample ranges."""
+        if self._queue is not None:
+            self._queue.stop(for_now=True)
+        for sample_range, _ in self._ranges.values():
+            self._release(sample_range)

@@ -1,10 +1,10 @@
-"""Reads samples by fetching their bytes alone, rather than their shards."""
+"""Reading samples by range requests, rather than by downloading their shards."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -25,27 +25,33 @@ from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.mapped import MappedFiles
 from streamplug.read.open_shards import ColumnSelection, OpenShard
 from streamplug.read.sample_range import FetchGroup, SampleRange
-from streamplug.read.shard_headers import GAP, NO_ROWS, Naming, ShardHeaders, unnamed
-from streamplug.read.speculative_read import SpeculativeRead
+from streamplug.read.shard_headers import (
+    MAX_GAP_BYTES,
+    NO_ROWS,
+    ErrorContext,
+    ShardHeaders,
+    SpeculativeRead,
+)
 from streamplug.transfer.disk_errors import errors_of
 from streamplug.transfer.range_reader import RangeStore
 from streamplug.transfer.ranges import CutShortError
 from streamplug.transfer.spans import coalesced
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
-_KNOWN = 1024
-"""Shards of which is kept what the index says."""
+_MAX_CACHED_INFOS = 1024
+"""Shards whose entry in the index is cached."""
 
 
-class _Memory:
-    """What one process holds: heads that were read, and pieces about to be."""
+class _ProcessState:
+    """What one process holds: headers that were read, and sample ranges whose samples will be."""
 
-    def __init__(self, heads: ShardHeaders) -> None:
+    def __init__(self, headers: ShardHeaders) -> None:
         self.pid = os.getpid()
-        self.heads = heads
-        self.lock = RLock()  # the collector may end a loop, which releases pieces, while it is held
-        self.pieces: dict[int, list[SampleRange]] = {}
-        self.known: dict[int, tuple[ShardInfo, str]] = {}
+        self.headers = headers
+        # Reentrant: the collector may end a loop, which releases ranges, while this thread holds it.
+        self.lock = RLock()
+        self.ranges: dict[int, list[SampleRange]] = {}
+        self.infos: dict[int, tuple[ShardInfo, str]] = {}
 
 
 class RangeShards:
@@ -56,11 +62,11 @@ class RangeShards:
     """
 
     def __init__(self, index: Index, store: RangeStore, columns: Sequence[str] | None) -> None:
-        """Read the shards of `index`.
+        """Check that the shards of `index` can be read by ranges.
 
         Args:
-            index: Describes them.
-            store: Fetches parts of them.
+            index: The shards.
+            store: Reads parts of their files.
             columns: Names of the columns to decode; None for all.
 
         Raises:
@@ -69,20 +75,20 @@ class RangeShards:
         self._index = index
         self._store = store
         self.supports_read_many = store.supports_read_many
-        self._memory = self._new_memory()
-        self._wanted = [ColumnSelection(schema, columns) for schema in index.schemas]
+        self._process_state = self._new_state()
+        self._selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
             self._check(number)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_memory": None}
+        return {**self.__dict__, "_process_state": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._memory = self._new_memory()
+        self._process_state = self._new_state()
 
-    def _new_memory(self) -> _Memory:
-        return _Memory(ShardHeaders(self._index, self._store))
+    def _new_state(self) -> _ProcessState:
+        return _ProcessState(ShardHeaders(self._index, self._store))
 
     def _check(self, number: int) -> None:
         """Check that the shards of one schema can be read by ranges."""
@@ -106,187 +112,190 @@ class RangeShards:
 
     def get(self, shard: int) -> OpenShard:
         """Return a shard that fetches what is read of it."""
-        info, where = self._known(shard)
-        wanted = self._wanted[self._index.schema_of[shard]]
-        return OpenShard(_RangeReader(self, info), wanted, where, MappedFiles({}, {}))
+        info, where = self._info(shard)
+        selection = self._selections[self._index.schema_of[shard]]
+        return OpenShard(_RangeReader(self, info), selection, where, MappedFiles({}, {}))
 
     def keep(self, shard: int, times: int) -> None:
-        """Do nothing: an open shard holds nothing that could go."""
+        """Do nothing: an open shard holds no resources."""
 
-    def heal(self, shard: int, damaged: OpenShard, error: DataError) -> None:
-        """Do nothing: no copy is kept that could be another than what lies far away."""
+    def repair(self, shard: int, damaged: OpenShard, error: DataError) -> None:
+        """Do nothing: there is no local copy that could differ from the remote file."""
 
     def basename(self, shard: int) -> str:
         """Return the name of a shard's first raw file."""
-        return next(iter(self._known(shard)[0].files.values())).raw.basename
+        return next(iter(self._info(shard)[0].files.values())).raw.basename
 
     def nbytes(self, shard: int) -> int:
         """Return the bytes of a shard's raw files."""
-        return sum(file.raw.bytes for file in self._known(shard)[0].files.values())
+        return sum(file.raw.bytes for file in self._info(shard)[0].files.values())
 
-    def _known(self, shard: int) -> tuple[ShardInfo, str]:
-        """Return what the index says of a shard, and what errors call that."""
-        known = self._mine().known
-        found = known.get(shard)
-        if found is None:
-            if len(known) >= _KNOWN:
-                known.clear()
+    def _info(self, shard: int) -> tuple[ShardInfo, str]:
+        """Return a shard's entry in the index, and what errors call the shard."""
+        infos = self._state().infos
+        cached = infos.get(shard)
+        if cached is None:
+            if len(infos) >= _MAX_CACHED_INFOS:
+                infos.clear()
             info = self._index.shard(shard)
-            found = known[shard] = info, self._where(info)
-        return found
+            cached = infos[shard] = info, self._where(info)
+        return cached
 
     def _where(self, info: ShardInfo) -> str:
         names = (self._store.storage.url_of((f.zip or f.raw).basename) for f in info.files.values())
         return f"shard {info.number} ({', '.join(names)})"
 
-    # -- pieces -----------------------------------------------------------------------
+    # -- sample ranges ----------------------------------------------------------------
 
-    def piece(self, number: int, shard: int, rows: Int64) -> SampleRange:
-        """Return a piece that is still to be fetched; `number` is the shard's over all streams."""
+    def new_range(self, number: int, shard: int, rows: Int64) -> SampleRange:
+        """Return a sample range that is still to be fetched; `number` is the shard's over all streams."""
         samples = int(self._index.starts[shard + 1] - self._index.starts[shard])
         return SampleRange(number, shard, rows, len(rows) * self.nbytes(shard) // max(samples, 1))
 
-    def missing(self, shard: int, rows: Int64) -> bool:
+    def is_missing(self, shard: int, rows: Int64) -> bool:
         """Say whether samples have to be fetched before they are read."""
         return self._find(shard, rows) is None
 
-    def fetch(self, haul: FetchGroup) -> None:
-        """Fetch some pieces, and keep them until they are released.
+    def fetch(self, group: FetchGroup) -> None:
+        """Fetch sample ranges, and keep them until they are released.
 
         Raises:
-            StorageError: If one cannot be had.
-            DataError: If what comes is damaged.
+            StorageError: If one cannot be read.
+            DataError: If its bytes are damaged.
         """
-        self._fill(haul, self._named)
-        memory = self._mine()
-        with memory.lock:
-            for piece in haul:
-                memory.pieces.setdefault(piece.shard, []).append(piece)
+        self._fill(group, self._error_context)
+        state = self._state()
+        with state.lock:
+            for each in group:
+                state.ranges.setdefault(each.shard, []).append(each)
         try:
             check()
-        except (
-            Cancelled
-        ):  # it may have come after the end of its loop, which has released the others
-            for piece in haul:
-                self.release(piece)
+        except Cancelled:
+            # The loop may have ended, and released all, before this group was kept.
+            for each in group:
+                self.release(each)
             raise
 
-    def prepare(self, haul: FetchGroup) -> None:
-        """Fetch the heads of the shards of some pieces, but for those that come with samples.
+    def prepare(self, group: FetchGroup) -> None:
+        """Fetch the headers that sample ranges need, but for those that come with the samples.
 
         Raises:
-            StorageError: If one cannot be had.
+            StorageError: If one cannot be read.
             DataError: If one is damaged.
         """
-        heads = self._mine().heads
-        infos = [(self._known(piece.shard)[0], piece.rows) for piece in haul]
-        alone = [info for info, rows in infos if not heads.comes_with_samples(info, rows)]
-        heads.of([(info, NO_ROWS) for info in alone], self._named)
+        headers = self._state().headers
+        infos = [(self._info(each.shard)[0], each.rows) for each in group]
+        alone = [info for info, rows in infos if not headers.comes_with_samples(info, rows)]
+        headers.get_many([(info, NO_ROWS) for info in alone], self._error_context)
 
-    def _named(self, info: ShardInfo) -> AbstractContextManager[None]:
-        return errors_of(self._known(info.number)[1])
+    def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
+        return errors_of(self._info(info.number)[1])
 
-    def release(self, piece: SampleRange) -> None:
-        """Forget a piece."""
-        memory = self._mine()
-        with memory.lock:
-            kept = [other for other in memory.pieces.get(piece.shard, ()) if other is not piece]
+    def release(self, released: SampleRange) -> None:
+        """Free a sample range."""
+        state = self._state()
+        with state.lock:
+            kept = [each for each in state.ranges.get(released.shard, ()) if each is not released]
             if kept:
-                memory.pieces[piece.shard] = kept
+                state.ranges[released.shard] = kept
             else:
-                memory.pieces.pop(piece.shard, None)
+                state.ranges.pop(released.shard, None)
 
     def take(self, info: ShardInfo, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         """Decode samples of a shard, fetching them if need be; as `ShardReader.take`."""
         found = self._find(info.number, rows)
         if found is None:
-            piece = self.piece(0, info.number, rows)
-            self._fill((piece,), unnamed)
-            found = piece, np.searchsorted(piece.rows, rows)
-        piece, places = found
-        [(head, _)] = self._mine().heads.of([(info, NO_ROWS)])
-        return head.take(rows, piece.data, piece.starts[places], columns)
+            fetched = self.new_range(0, info.number, rows)
+            self._fill((fetched,), nullcontext)
+            found = fetched, np.searchsorted(fetched.rows, rows)
+        sample_range, places = found
+        [(header, _)] = self._state().headers.get_many([(info, NO_ROWS)])
+        return header.take(rows, sample_range.data, sample_range.starts[places], columns)
 
     def _find(self, shard: int, rows: Int64) -> tuple[SampleRange, Int64] | None:
-        memory = self._mine()
-        with memory.lock:
-            pieces = list(memory.pieces.get(shard, ()))
-        for piece in pieces:
-            places = piece.places(rows)
+        state = self._state()
+        with state.lock:
+            ranges = list(state.ranges.get(shard, ()))
+        for each in ranges:
+            places = each.find(rows)
             if places is not None:
-                return piece, places
+                return each, places
         return None
 
-    def _fill(self, haul: FetchGroup, naming: Naming) -> None:
-        """Fetch the bytes of pieces."""
-        wanted = [(self._known(piece.shard)[0], piece) for piece in haul if len(piece.rows)]
-        heads = self._mine().heads.of([(info, piece.rows) for info, piece in wanted], naming)
+    def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
+        """Read the bytes of sample ranges."""
+        requests = [(self._info(each.shard)[0], each) for each in group if len(each.rows)]
+        rows = [(info, each.rows) for info, each in requests]
+        headers = self._state().headers.get_many(rows, error_context)
         missing = []
-        for (info, piece), (head, early) in zip(wanted, heads):
-            with naming(info):
-                left = self._taken_early(info, piece, head, early)
-            if left.spans.size:
-                missing.append((info, piece, left))
-        files = [(info.files["data"].raw, left.spans) for info, _, left in missing]
-        for place, parts in self._store.read_many(files):
-            info, piece, left = missing[place]
-            with naming(info):
-                piece.add(left.some, left.ranges, left.spans, _parts(parts, piece, left))
+        for (info, each), (header, read) in zip(requests, headers):
+            with error_context(info):
+                rest = self._add_speculative(info, each, header, read)
+            if rest.spans.size:
+                missing.append((info, each, rest))
+        files = [(info.files["data"].raw, rest.spans) for info, _, rest in missing]
+        for place, read_parts in self._store.read_many(files):
+            info, each, rest = missing[place]
+            with error_context(info):
+                each.add(rest.is_missing, rest.ranges, rest.spans, _read(read_parts, each, rest))
 
-    def _taken_early(
-        self, info: ShardInfo, piece: SampleRange, head: ShardHeader, early: SpeculativeRead
-    ) -> _Left:
-        """Take what came with the head of a piece's shard; return what is still to be had."""
-        ranges = head.byte_ranges(piece.rows)
-        self._check_bounds(piece, ranges, info.files["data"].raw.bytes)
-        missing = ranges[:, 0] < ranges[:, 1]  # a sample without bytes is there
-        if len(early.spans):
-            here = early.has(ranges)
-            self._mine().heads.judge(early, float(here.mean()))
-            if (some := here & missing).any():
-                spans = coalesced(ranges[some], 0)
-                piece.add(some, ranges[some], spans, early.cut(spans))
-            missing &= ~here
-        apart = isinstance(self._index.schema(piece.shard).format, MultiFileFormat)
-        ranges = ranges[missing]
-        spans = coalesced(ranges, 0 if apart else GAP) if len(ranges) else ranges
-        return _Left(missing, ranges, spans)
+    def _add_speculative(
+        self, info: ShardInfo, added: SampleRange, header: ShardHeader, read: SpeculativeRead
+    ) -> _Rest:
+        """Take the samples that came with the header; return what is still to be read."""
+        ranges = header.byte_ranges(added.rows)
+        _check_bounds(added, ranges, info.files["data"].raw.bytes)
+        is_missing = ranges[:, 0] < ranges[:, 1]  # nothing is to be read of an empty sample
+        if len(read.spans):
+            came = read.contains(ranges)
+            self._state().headers.record_guess(read, float(came.mean()))
+            if (taken := came & is_missing).any():
+                spans = coalesced(ranges[taken], 0)
+                added.add(taken, ranges[taken], spans, read.copy_ranges(spans))
+            is_missing &= ~came
+        is_multifile = isinstance(self._index.schema(added.shard).format, MultiFileFormat)
+        ranges = ranges[is_missing]
+        spans = coalesced(ranges, 0 if is_multifile else MAX_GAP_BYTES) if len(ranges) else ranges
+        return _Rest(is_missing, ranges, spans)
 
-    def _check_bounds(self, piece: SampleRange, ranges: Int64, size: int) -> None:
-        wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0]) | (ranges[:, 1] > size)
-        if wrong.any():
-            at = int(wrong.argmax())
-            raise CorruptShardError(
-                f"sample {piece.rows[at]}: it lies at bytes {ranges[at, 0]} to {ranges[at, 1]} of a file "
-                f"of {size}; the file is damaged, write or copy it again"
-            )
-
-    def _mine(self) -> _Memory:
-        # A fork's copy may have been made while another thread held a lock of it.
-        if self._memory.pid != os.getpid():
-            self._memory = self._new_memory()
-        return self._memory
+    def _state(self) -> _ProcessState:
+        # A fork's copy may have been made while another thread held one of its locks.
+        if self._process_state.pid != os.getpid():
+            self._process_state = self._new_state()
+        return self._process_state
 
 
-class _Left(NamedTuple):
-    """What of a piece did not come with the head of its shard.
+class _Rest(NamedTuple):
+    """What of a sample range did not come with the header of its shard.
 
     Attributes:
-        some: Which of its rows, shape ``[rows]``.
+        is_missing: Which of its rows, shape ``[rows]``.
         ranges: Where in the file they lie, shape ``[n, 2]``.
-        spans: What to ask for, shape ``[m, 2]``.
+        spans: What to read, shape ``[m, 2]``.
     """
 
-    some: NDArray[np.bool_]
+    is_missing: NDArray[np.bool_]
     ranges: Int64
     spans: Int64
 
 
-def _parts(parts: Callable[[], list[Bytes1D]], piece: SampleRange, left: _Left) -> list[Bytes1D]:
+def _check_bounds(checked: SampleRange, ranges: Int64, size: int) -> None:
+    wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0]) | (ranges[:, 1] > size)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise CorruptShardError(
+            f"sample {checked.rows[at]}: it lies at bytes {ranges[at, 0]} to {ranges[at, 1]} of a file "
+            f"of {size}; the file is damaged, write or copy it again"
+        )
+
+
+def _read(
+    read_parts: Callable[[], list[Bytes1D]], sample_range: SampleRange, rest: _Rest
+) -> list[Bytes1D]:
     try:
-        return parts()
+        return read_parts()
     except CutShortError as error:
-        row = int(piece.rows[left.some][(left.ranges[:, 1] > error.at).argmax()])
+        row = int(sample_range.rows[rest.is_missing][(rest.ranges[:, 1] > error.at).argmax()])
         raise CorruptShardError(f"sample {row}: {error}") from error
 
 

@@ -39,8 +39,8 @@ class Reader:
     Attributes:
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
-        ranged: Whether all streams are read by ranges.
-        in_turn: Whether `batches` decodes each when it is asked for, rather than all at once.
+        reads_ranges: Whether all streams are read by ranges.
+        decodes_lazily: Whether `batches` decodes each when it is asked for, rather than all at once.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
@@ -48,34 +48,35 @@ class Reader:
         """Read from the shards of some streams.
 
         Args:
-            starts: First sample id of each shard in its stream and the total, for each stream. That of
-                a single stream is taken as it is, mapped or not.
+            starts: First sample id of each shard in its stream and the total, for each stream.
             shards: Opens the shards of each stream.
         """
-        self.starts = starts[0] if len(starts) == 1 else _joined(starts)
+        self.starts = starts[0] if len(starts) == 1 else _concatenate_starts(starts)
         self._streams = list(shards)
         self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
-        self._look_up()
+        self._index_shards()
         keep_freed_memory()
         self._any_ranged = any(isinstance(each, RangeShards) for each in shards)
-        self.ranged = all(isinstance(each, RangeShards) for each in shards)
+        self.reads_ranges = all(isinstance(each, RangeShards) for each in shards)
         limits = [each.limit for each in shards if isinstance(each, OpenShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
-        # With a limit, shards that were evicted are let go soon: those before are used up meanwhile.
-        self.in_turn = self.cache_limit is None and not self._any_ranged and _alike(shards)
+        # With a limit, evicted shards are closed soon; batches that were read before are used up meanwhile.
+        self.decodes_lazily = (
+            self.cache_limit is None and not self._any_ranged and _are_uniform(shards)
+        )
 
-    def _look_up(self) -> None:
-        """Have at hand what finds a single sample quickly, without a Python number for every shard."""
+    def _index_shards(self) -> None:
+        """Set up the fast lookup of a single sample, without a Python number for every shard."""
         self._bounds = memoryview(self.starts)  # type: ignore[arg-type]  # an array is a buffer
-        alone = self._streams[0] if len(self._streams) == 1 else None
-        self._open = alone.at_hand if isinstance(alone, OpenShards) else {}
+        single = self._streams[0] if len(self._streams) == 1 else None
+        self._open = single.lock_free if isinstance(single, OpenShards) else {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bounds": None, "_open": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._look_up()
+        self._index_shards()
         keep_freed_memory()
 
     def shards_of(self, ids: Int64) -> list[int]:
@@ -95,9 +96,9 @@ class Reader:
     # -- fetching ahead ---------------------------------------------------------------
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
-        """Return what must be there to read some samples: shards by number, or pieces of shards.
+        """Return what must be fetched to read some samples, in the order of first need.
 
-        They come in the order of first need.
+        Shards by number over all streams, or groups of sample ranges.
         """
         if not self._any_ranged:
             return self.shards_of(ids)  # type: ignore[return-value]  # lists are invariant
@@ -106,81 +107,83 @@ class Reader:
         for number, places in groups:
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards):
-                order[shards.piece(number, shard, groups.rows[places])] = int(places[0])
+                order[shards.new_range(number, shard, groups.rows[places])] = int(places[0])
             else:
                 order[number] = int(places[0])
-        needs = sorted(order, key=order.__getitem__)
-        found: list[int | FetchGroup] = [need for need in needs if isinstance(need, int)]
-        found += self._hauls(need for need in needs if isinstance(need, SampleRange))
-        return sorted(found, key=lambda need: order[need[0] if isinstance(need, tuple) else need])
+        ordered = sorted(order, key=order.__getitem__)
+        needs: list[int | FetchGroup] = [need for need in ordered if isinstance(need, int)]
+        needs += self._group(need for need in ordered if isinstance(need, SampleRange))
+        return sorted(needs, key=lambda need: order[need[0] if isinstance(need, tuple) else need])
 
-    def _hauls(self, pieces: Iterable[SampleRange]) -> list[FetchGroup]:
-        each = ((self._pieces_of(piece), piece) for piece in pieces)
+    def _group(self, ranges: Iterable[SampleRange]) -> list[FetchGroup]:
+        keyed = ((self._shards_of_range(each), each) for each in ranges)
         return group_ranges(
-            (shards if shards.supports_read_many else piece, piece) for shards, piece in each
+            (shards if shards.supports_read_many else each, each) for shards, each in keyed
         )
 
     def weight(self, need: int | FetchGroup) -> int:
         """Return about how many bytes a need has."""
         if isinstance(need, tuple):
-            return sum(piece.weight for piece in need)
+            return sum(each.weight for each in need)
         shards, shard = self._find(need)
         return shards.nbytes(shard)
 
     def ensure(self, need: int | FetchGroup) -> None:
-        """Fetch a shard or pieces, unless it is there; whoever waits for a shard keeps it not open.
+        """Fetch a shard or a group, unless it is there.
 
         Raises:
-            StreamplugError: If it cannot be had or is damaged.
+            StreamplugError: If it cannot be fetched, or is damaged.
         """
         if isinstance(need, tuple):
-            self._pieces_of(need[0]).fetch(need)
+            self._shards_of_range(need[0]).fetch(need)
         else:
             self.open(need)
 
     def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
-        """Return which shard a need is, or begins with, and the name of that one's first file."""
+        """Return the number of a need's first shard, and the name of that shard's first file."""
         number = need[0].number if isinstance(need, tuple) else need
         shards, shard = self._find(number)
         return number, shards.basename(shard)
 
     def claim(self, need: int | FetchGroup) -> None:
-        """Have a shard stay open, once it is, until it is released as often."""
+        """Keep a shard open, once it is, until it is released as often as it was claimed."""
         if not isinstance(need, tuple):
             shards, shard = self._find(need)
             shards.keep(shard, 1)
 
     def release(self, need: int | FetchGroup) -> None:
-        """Forget pieces; a shard stays as long as there is room."""
+        """Free a group; a shard stays as long as there is room."""
         if isinstance(need, tuple):
-            for piece in need:
-                self._forget(piece)
+            for each in need:
+                self._release_range(each)
         else:
             shards, shard = self._find(need)
             shards.keep(shard, -1)
 
-    def _pieces_of(self, piece: SampleRange) -> RangeShards:
-        return self._find(piece.number)[0]  # type: ignore[return-value]  # only theirs give pieces
+    def _shards_of_range(self, sample_range: SampleRange) -> RangeShards:
+        return self._find(sample_range.number)[0]  # type: ignore[return-value]  # only they make ranges
 
-    def _prepare(self, haul: FetchGroup) -> None:
-        self._pieces_of(haul[0]).prepare(haul)
+    def _prepare(self, group: FetchGroup) -> None:
+        self._shards_of_range(group[0]).prepare(group)
 
-    def _forget(self, piece: SampleRange) -> None:
-        self._pieces_of(piece).release(piece)
+    def _release_range(self, sample_range: SampleRange) -> None:
+        self._shards_of_range(sample_range).release(sample_range)
 
     @contextmanager
-    def _arriving(self, groups: ShardGroups) -> Iterator[RangeFetcher]:
-        """Fetch the pieces that some samples need and that are not there."""
-        pieces = []
+    def _fetching(self, groups: ShardGroups) -> Iterator[RangeFetcher]:
+        """Fetch the sample ranges that are needed and not there."""
+        missing = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
-            if isinstance(shards, RangeShards) and shards.missing(shard, groups.rows[places]):
-                pieces.append(shards.piece(number, shard, groups.rows[places]))
-        arriving = RangeFetcher(self._hauls(pieces), self.ensure, self._forget, self._prepare)
+            if isinstance(shards, RangeShards) and shards.is_missing(shard, groups.rows[places]):
+                missing.append(shards.new_range(number, shard, groups.rows[places]))
+        fetcher = RangeFetcher(
+            self._group(missing), self.ensure, self._release_range, self._prepare
+        )
         try:
-            yield arriving
+            yield fetcher
         finally:
-            arriving.stop()
+            fetcher.stop()
 
     # -- reading ----------------------------------------------------------------------
 
@@ -196,7 +199,7 @@ class Reader:
         """Return one sample.
 
         Raises:
-            StreamplugError: If its shard cannot be had or is damaged.
+            StreamplugError: If its shard cannot be fetched, or is damaged.
         """
         number = bisect_right(self._bounds, sample_id) - 1
         shard = self._open.get(number)
@@ -210,8 +213,8 @@ class Reader:
                 read = shard.row = shard.reader.row_reader(shard.columns)
             return read(row)
         except DataError as error:
-            return self._again(
-                number, shard, error, lambda healed: healed.reader.row(row, healed.columns)
+            return self._read_repaired(
+                number, shard, error, lambda repaired: repaired.reader.row(row, repaired.columns)
             )[1]
 
     def rows(self, ids: Int64) -> list[Sample]:
@@ -221,7 +224,7 @@ class Reader:
             StreamplugError: As for `row`.
         """
         out: list[Sample] = [{}] * len(ids)
-        for shard, places, values in self._taken(ids):
+        for shard, places, values in self._gather(ids):
             names = [column.name for column in shard.columns]
             split = [c.encoding.unbatch(v) for c, v in zip(shard.columns, values)]
             samples = make_samples(names, split)
@@ -238,7 +241,7 @@ class Reader:
             StreamplugError: As for `row`.
             DataError: If the samples do not all have the same columns.
         """
-        parts = list(self._taken(ids))
+        parts = list(self._gather(ids))
         columns = parts[0][0].columns if parts else ()
         names = [column.name for column in columns]
         for shard, places, values in parts:
@@ -258,7 +261,7 @@ class Reader:
         }
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[Batch]:
-        """Return batches of samples that are found at once; see `in_turn`.
+        """Return batches of samples that are found at once; see `decodes_lazily`.
 
         Args:
             ids: Those of all.
@@ -267,10 +270,10 @@ class Reader:
         Raises:
             StreamplugError: As for `row`, here or when a batch is asked for.
         """
-        if not (self.in_turn and len(ids)):
+        if not (self.decodes_lazily and len(ids)):
             return slice_columns(self.batch(ids), parts)
         groups = ShardGroups(np.asarray(self.starts), ids)
-        shards = self._open_alike(groups.shards, 0)
+        shards = self._open_uniform(groups.shards, 0)
         return gather_batches(shards, groups, parts, lambda part: self.batch(ids[part]))
 
     def encoded(self, ids: Int64, name: str) -> Iterator[EncodedValues]:
@@ -288,32 +291,30 @@ class Reader:
         groups = ShardGroups(np.asarray(self.starts), ids)
         stop = 0
         while stop < len(groups.shards):
-            shards = self._open_alike(groups.shards, stop)
+            shards = self._open_uniform(groups.shards, stop)
             part = slice(stop, stop + len(shards))
             stop = part.stop
-            found = EncodedValues.of(shards, groups, part, name)
-            if found is not None:
-                yield found
+            encoded = EncodedValues.of(shards, groups, part, name)
+            if encoded is not None:
+                yield encoded
 
-    def _taken(self, ids: Int64) -> Iterator[GatheredValues]:
+    def _gather(self, ids: Int64) -> Iterator[GatheredValues]:
         """Yield the values of some samples, in parts."""
-        groups = ShardGroups(
-            np.asarray(self.starts), ids
-        )  # a mapped array would make all others mapped
-        with self._arriving(groups) as arriving:
+        groups = ShardGroups(np.asarray(self.starts), ids)
+        with self._fetching(groups) as fetcher:
             stop = 0
             while stop < len(groups.shards):
-                shards = self._open_alike(groups.shards, stop)
+                shards = self._open_uniform(groups.shards, stop)
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
-                with arriving.held(groups.shards[part.start]):  # pieces are read one by one
+                with fetcher.hold(groups.shards[part.start]):  # sample ranges are read one by one
                     try:
-                        taken: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
+                        gathered: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
                     except Exception:  # noqa: BLE001 - one by one they tell which sample it is
-                        taken = self._one_by_one(shards, groups, part)
-                    yield from taken
+                        gathered = self._gather_one_by_one(shards, groups, part)
+                    yield from gathered
 
-    def _open_alike(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
+    def _open_uniform(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
         """Open one of some shards, and those after it that can be read together with it."""
         shards = [self.open(numbers[first])]
         kind = shards[0].kind
@@ -329,7 +330,7 @@ class Reader:
         shards, shard = self._find(number)
         return shards.if_open(shard) if isinstance(shards, OpenShards) else None
 
-    def _one_by_one(
+    def _gather_one_by_one(
         self, shards: Sequence[OpenShard], groups: ShardGroups, part: slice
     ) -> Iterable[GatheredValues]:
         """Read the same shard by shard.
@@ -343,37 +344,37 @@ class Reader:
             try:
                 yield GatheredValues(shard, places, shard.reader.take(rows, shard.columns))
             except DataError as error:
-                healed, values = self._again(
+                repaired, values = self._read_repaired(
                     groups.shards[at], shard, error, partial(_take, rows=rows)
                 )
-                yield GatheredValues(healed, places, values)
+                yield GatheredValues(repaired, places, values)
 
-    def _again(
+    def _read_repaired(
         self, number: int, shard: OpenShard, error: DataError, read: Callable[[OpenShard], T]
     ) -> tuple[OpenShard, T]:
         """Read once more from a shard in which something is damaged, if it can be fetched again."""
         located = shard.located(error)
         shards, of_stream = self._find(number)
-        healed = shards.heal(of_stream, shard, located)
-        if healed is None:
+        repaired = shards.repair(of_stream, shard, located)
+        if repaired is None:
             raise located from error
         try:
-            return healed, read(healed)
+            return repaired, read(repaired)
         except DataError as still:
-            raise healed.located(still) from still
+            raise repaired.located(still) from still
 
 
 def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
     return shard.reader.take(rows, shard.columns)
 
 
-def _alike(shards: Iterable[OpenShards | RangeShards]) -> bool:
+def _are_uniform(shards: Iterable[OpenShards | RangeShards]) -> bool:
     """Say whether all shards can be read together."""
-    kinds = [w.kind for each in shards if isinstance(each, OpenShards) for w in each.wanted]
+    kinds = [s.kind for each in shards if isinstance(each, OpenShards) for s in each.selections]
     return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
 
 
-def _joined(starts: Sequence[Int64]) -> Int64:
+def _concatenate_starts(starts: Sequence[Int64]) -> Int64:
     """Return the starts of streams one after the other."""
     before = [0, *accumulate(int(each[-1]) for each in starts)]
     parts = [each[:-1] + first for each, first in zip(starts, before)]

@@ -1,4 +1,4 @@
-"""Samples of a shard that are fetched together."""
+"""Samples of a shard whose bytes are fetched together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from streamplug.types import Bytes1D, Int64
 
 _FIRST = np.zeros(1, np.int64)
 
+# A sample waits for all of its group: larger groups delay the samples that are needed first.
+MAX_GROUP_SAMPLES = 8
+MAX_GROUP_BYTES = 4 << 20
+
 
 class SampleRange:
     """Some samples of one shard, fetched together.
@@ -23,14 +27,14 @@ class SampleRange:
         shard: The shard, in its stream.
         rows: Which samples of it, ascending.
         weight: About how many bytes they have.
-        data: A buffer in which all their bytes lie; what lies between must not be touched.
+        data: A buffer in which all their bytes lie; the gaps between them must not be read.
         starts: Where in `data` each begins.
     """
 
     __slots__ = (
+        "_offsets",
         "_part_of",
         "_parts",
-        "_places",
         "data",
         "number",
         "rows",
@@ -44,28 +48,28 @@ class SampleRange:
         self.rows: Int64 = np.unique(rows) if len(rows) > 1 else rows
         self.data: Bytes1D = np.empty(0, np.uint8)
         self._parts: list[Bytes1D] = []  # `data` does not keep them alive
-        self._part_of, self._places = np.zeros((2, len(self.rows)), np.int64)
-        self.starts = self._places
+        self._part_of, self._offsets = np.zeros((2, len(self.rows)), np.int64)
+        self.starts = self._offsets
 
     def add(
-        self, some: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]
+        self, is_added: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]
     ) -> None:
         """Take the bytes of some of the samples, without copying.
 
         Args:
-            some: Which of the rows, shape ``[rows]``.
+            is_added: Which of the rows, shape ``[rows]``.
             ranges: Where in the file these lie, shape ``[n, 2]``.
-            spans: Parts of the file in which they lie, shape ``[m, 2]``; ascending, and none is empty.
-            parts: The bytes of those.
+            spans: Parts of the file in which they lie, shape ``[m, 2]``; ascending, none empty.
+            parts: The bytes of the spans.
         """
-        number, self._places[some] = located(ranges, spans)
-        self._part_of[some] = len(self._parts) + number
+        part, self._offsets[is_added] = located(ranges, spans)
+        self._part_of[is_added] = len(self._parts) + part
         self._parts += parts
-        self.data, begins = spanned(self._parts)
-        self.starts = begins[self._part_of] + self._places
+        self.data, part_starts = spanned(self._parts)
+        self.starts = part_starts[self._part_of] + self._offsets
 
-    def places(self, rows: Int64) -> Int64 | None:
-        """Return where each of some rows is among those of this piece, or None if one is not."""
+    def find(self, rows: Int64) -> Int64 | None:
+        """Return the places of some rows among those of this range; None if one is not in it."""
         if len(rows) == len(self.rows) == 1:
             return _FIRST if rows[0] == self.rows[0] else None
         places = np.searchsorted(self.rows, rows)
@@ -74,30 +78,27 @@ class SampleRange:
 
 
 FetchGroup: TypeAlias = "tuple[SampleRange, ...]"
-"""Pieces of different shards of one stream, fetched together."""
-
-_ROWS, _BYTES = 8, 4 << 20
-"""Samples, and bytes, of a haul: with more, what is needed first waits for what is needed later."""
+"""Sample ranges of different shards of one stream, fetched together."""
 
 
-def group_ranges(pieces: Iterable[tuple[Hashable, SampleRange]]) -> list[FetchGroup]:
-    """Put pieces together.
+def group_ranges(keyed_ranges: Iterable[tuple[Hashable, SampleRange]]) -> list[FetchGroup]:
+    """Group sample ranges that may be fetched together.
 
     Args:
-        pieces: Each with what says which others it may be fetched with; in the order of need.
+        keyed_ranges: Sample ranges in the order of need; those with equal keys may share a group.
 
     Returns:
-        The hauls, in the order of the need of the first piece of each.
+        The groups, in the order of need of the first sample range of each.
     """
-    found: list[list[SampleRange]] = []
+    groups: list[list[SampleRange]] = []
     filling: dict[Hashable, tuple[list[SampleRange], int, int]] = {}
-    for kind, piece in pieces:
-        haul, rows, size = filling.get(kind, ([], 0, 0))
-        rows, size = rows + len(piece.rows), size + piece.weight
-        if haul and (rows > _ROWS or size > _BYTES):
-            haul, rows, size = [], len(piece.rows), piece.weight
-        if not haul:
-            found.append(haul)
-        haul.append(piece)
-        filling[kind] = haul, rows, size
-    return [tuple(haul) for haul in found]
+    for key, each in keyed_ranges:
+        group, num_rows, num_bytes = filling.get(key, ([], 0, 0))
+        num_rows, num_bytes = num_rows + len(each.rows), num_bytes + each.weight
+        if group and (num_rows > MAX_GROUP_SAMPLES or num_bytes > MAX_GROUP_BYTES):
+            group, num_rows, num_bytes = [], len(each.rows), each.weight
+        if not group:
+            groups.append(group)
+        group.append(each)
+        filling[key] = group, num_rows, num_bytes
+    return [tuple(group) for group in groups]

@@ -15,15 +15,15 @@ class SampleReader(Protocol):
     Attributes:
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
-        ranged: Whether all streams are read by ranges.
-        in_turn: Whether `batches` decodes one when it is asked for, rather than all.
+        reads_ranges: Whether all streams are read by ranges.
+        decodes_lazily: Whether `batches` decodes one when it is asked for, rather than all.
         cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
     """
 
     starts: Int64
     stream_shards: list[int]
-    ranged: bool
-    in_turn: bool
+    reads_ranges: bool
+    decodes_lazily: bool
     cache_limit: int | None
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:

@@ -1,4 +1,4 @@
-"""The heads of shards, which say where their samples lie, and what comes with them."""
+"""Headers of shards, which say where their samples lie, and the bytes that come in the same request."""
 
 from __future__ import annotations
 
@@ -6,223 +6,253 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event, RLock
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
-from streamplug.read.speculative_read import SpeculativeRead
 from streamplug.transfer.range_reader import RangeStore
 from streamplug.transfer.ranges import CutShortError
-from streamplug.transfer.spans import coalesced
+from streamplug.transfer.spans import coalesced, located
 from streamplug.types import Bytes1D, Int64
 
-GAP = 32 << 10
-"""Bytes between two samples up to which they are asked for in one request."""
+MAX_GAP_BYTES = 32 << 10
+"""Gap between two samples up to which they are read in one request."""
 
-HEAD_BYTES = 64 << 20
-"""Bytes of the heads of shards that are kept."""
+MAX_CACHED_HEADER_BYTES = 64 << 20
 
-_LUCK = 16
-"""How many more guessed spans may be wrong than right before none are guessed."""
+_MAX_WRONG_GUESSES = 16
+"""Guessed ranges that may be wrong in excess of those that are right before no more are guessed.
 
-_GUESSED_BYTES = 1 << 20
-"""Bytes up to which a guess is made: about what comes in the round trip that it saves if it is right."""
+Without this limit, and without guesses, see ``tests/benchmarks/bench_remote.py``, "ranges".
+"""
 
-_GLANCE = 1.0
-"""Seconds between two looks at whether a head is still waited for."""
+_MAX_GUESSED_BYTES = 1 << 20
+"""Bytes of a guess: about what arrives during the round trip that a right guess saves."""
+
+_CANCEL_POLL_SECONDS = 1.0
 
 NO_ROWS = np.empty(0, np.int64)
+_NO_SPANS = np.empty((0, 2), np.int64)
 
-Naming: TypeAlias = Callable[[ShardInfo], AbstractContextManager[None]]
-"""Entered while a shard is looked at, to say in errors which one that is."""
+ErrorContext: TypeAlias = Callable[[ShardInfo], AbstractContextManager[Any]]
+"""Entered while a shard is read, to name it in errors."""
 
-
-_Wanted: TypeAlias = "tuple[ShardInfo, Int64]"
-_Found: TypeAlias = "dict[int, tuple[ShardHeader, SpeculativeRead]]"
-
-
-def unnamed(_: ShardInfo) -> AbstractContextManager[None]:
-    """Leave it to others to say which shard it is."""
-    return nullcontext()
+_Request: TypeAlias = "tuple[ShardInfo, Int64]"
 
 
-def _range_format(index: Index, info: ShardInfo) -> RangeReadableFormat:
-    format_ = index.schema(info.number).format
-    if not isinstance(format_, RangeReadableFormat):
-        raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
-    return format_
-
-
-class _Asked(NamedTuple):
-    """What is asked for of a shard whose head is missing.
+class SpeculativeRead:
+    """Bytes of a shard that came in the same request as its header.
 
     Attributes:
-        info: Which shard.
-        role: In which of its files the head lies.
-        place: Where in that, shape ``[1, 2]``.
-        spans: What is asked for; shape ``[n, 2]``.
-        staked: How many spans of these are guessed.
+        spans: Where in the file they lie, shape ``[n, 2]``; ascending and disjoint.
+        parts: The bytes of each span.
+        num_guessed: How many of the spans were requested only because samples may lie there.
+    """
+
+    __slots__ = ("num_guessed", "parts", "spans")
+
+    def __init__(
+        self, spans: Int64 = _NO_SPANS, parts: Sequence[Bytes1D] = (), num_guessed: int = 0
+    ) -> None:
+        self.spans, self.parts, self.num_guessed = spans, parts, num_guessed
+
+    def contains(self, ranges: Int64) -> NDArray[np.bool_]:
+        """Say of each range of the file, shape ``[n, 2]``, whether its bytes are here."""
+        return located(ranges, self.spans)[0] >= 0
+
+    def copy_ranges(self, ranges: Int64) -> list[Bytes1D]:
+        """Return the bytes of ranges that are here."""
+        parts, offsets = located(ranges, self.spans)
+        sizes = (ranges[:, 1] - ranges[:, 0]).tolist()
+        # Copies, lest the bytes beside them stay in memory.
+        return [
+            self.parts[part]
+            if size == len(self.parts[part])
+            else self.parts[part][at : at + size].copy()
+            for part, at, size in zip(parts.tolist(), offsets.tolist(), sizes)
+        ]
+
+
+class _HeaderRequest(NamedTuple):
+    """The ranges to read for a header that is missing.
+
+    Attributes:
+        info: The shard.
+        role: The file of the shard in which the header lies.
+        header: Where in the file, shape ``[1, 2]``.
+        spans: The ranges to read, shape ``[n, 2]``.
+        num_guessed: How many of these are guessed.
     """
 
     info: ShardInfo
     role: str
-    place: Int64
+    header: Int64
     spans: Int64
-    staked: int
+    num_guessed: int
 
 
 class ShardHeaders:
-    """The heads of the shards of one stream, as one process keeps them."""
+    """LRU cache of the headers of the shards of one stream, in one process."""
 
     def __init__(self, index: Index, store: RangeStore) -> None:
         self._index, self._store = index, store
-        self._lock = RLock()  # the collector may end a loop, which asks for more, while it is held
-        self._kept: OrderedDict[int, tuple[ShardHeader, int]] = OrderedDict()
-        self._claims: dict[int, Event] = {}
-        self._bytes = 0
-        self._luck = _LUCK
+        # Reentrant: the collector may end a loop, which asks for headers, while this thread holds it.
+        self._lock = RLock()
+        self._cached: OrderedDict[int, tuple[ShardHeader, int]] = OrderedDict()
+        self._cached_bytes = 0
+        self._in_flight: dict[int, Event] = {}
+        self._num_wrong = 0
 
-    def of(
-        self, wanted: Sequence[_Wanted], naming: Naming = unnamed
+    def get_many(
+        self, requests: Sequence[_Request], error_context: ErrorContext = nullcontext
     ) -> list[tuple[ShardHeader, SpeculativeRead]]:
-        """Return heads, and what came with each: that may be bytes of samples.
+        """Return headers, and what came with each: that may be bytes of samples.
 
         Args:
-            wanted: Of which shards, all different, and of which rows of each to guess the place.
-            naming: Names a shard in errors.
+            requests: Distinct shards, each with the rows whose bytes may come with the header.
+            error_context: Names a shard in errors.
 
         Raises:
-            StorageError: If one cannot be had.
+            StorageError: If one cannot be read.
             DataError: If one is damaged.
         """
-        found: _Found = {}
-        while len(found) < len(wanted):
-            mine: list[_Wanted] = []
+        results: dict[int, tuple[ShardHeader, SpeculativeRead]] = {}
+        while len(results) < len(requests):
+            missing: list[_Request] = []
             try:
-                others = self._claim(wanted, found, mine)
-                if mine:
-                    self._read(mine, found, naming)
-                elif others:
-                    while not others[0].wait(_GLANCE):  # what several threads need, one fetches
+                others = self._claim(requests, results, missing)
+                if missing:
+                    self._fetch(missing, results, error_context)
+                elif others:  # another thread is fetching it
+                    while not others[0].wait(_CANCEL_POLL_SECONDS):
                         check()
             finally:
-                self._release(info.number for info, _ in mine)
-        return [found[info.number] for info, _ in wanted]
+                self._unclaim(info.number for info, _ in missing)
+        return [results[info.number] for info, _ in requests]
 
     def comes_with_samples(self, info: ShardInfo, rows: Int64) -> bool:
-        """Say whether the head of a shard need not be fetched before samples are: it will come with these."""
+        """Say whether the header is best read together with these samples."""
         return self._guess(info, rows) is not None
 
-    def judge(self, early: SpeculativeRead, right: float) -> None:
-        """Note which share of a guess was right, so that little is guessed where most is wrong."""
+    def record_guess(self, read: SpeculativeRead, hit_ratio: float) -> None:
+        """Count guessed ranges as right or wrong."""
+        wrong = round(read.num_guessed * (1 - 2 * hit_ratio))
         with self._lock:
-            self._luck = min(self._luck + round(2 * early.staked * right), _LUCK)
+            self._num_wrong = max(self._num_wrong + wrong, 0)
 
-    def _claim(self, wanted: Sequence[_Wanted], found: _Found, mine: list[_Wanted]) -> list[Event]:
-        """Find heads that are there; note which others are this thread's to fetch, and whom to wait for."""
+    def _claim(
+        self,
+        requests: Sequence[_Request],
+        results: dict[int, tuple[ShardHeader, SpeculativeRead]],
+        missing: list[_Request],
+    ) -> list[Event]:
+        """Take cached headers; claim those that nobody fetches; return what to wait for the others by."""
         others = []
         with self._lock:
-            for info, rows in wanted:
+            for info, rows in requests:
                 number = info.number
-                if number in found:
+                if number in results:
                     continue
-                if number in self._kept:
-                    self._kept.move_to_end(number)
-                    found[number] = self._kept[number][0], SpeculativeRead()
-                elif number in self._claims:
-                    others.append(self._claims[number])
+                if number in self._cached:
+                    self._cached.move_to_end(number)
+                    results[number] = self._cached[number][0], SpeculativeRead()
+                elif number in self._in_flight:
+                    others.append(self._in_flight[number])
                 else:
-                    mine.append((info, rows))
-                    self._claims[number] = Event()
+                    missing.append((info, rows))
+                    self._in_flight[number] = Event()
         return others
 
-    def _release(self, shards: Iterable[int]) -> None:
+    def _unclaim(self, shards: Iterable[int]) -> None:
         with self._lock:
             for number in shards:
-                if number in self._claims:
-                    self._claims.pop(number).set()
+                if number in self._in_flight:
+                    self._in_flight.pop(number).set()
 
-    def _read(self, wanted: Sequence[_Wanted], found: _Found, naming: Naming) -> None:
-        asked: list[_Asked] = []
-        try:
-            for info, rows in wanted:
-                with naming(info):
-                    asked.append(self._asked(info, rows))
-            files = [(each.info.files[each.role].raw, each.spans) for each in asked]
-            for place, parts in self._store.read_many(files):
-                each = asked[place]
-                with naming(each.info):
-                    early = self._arrived(each, parts)
-                    head = self._open(each.info, early, each)
-                found[each.info.number] = head, early if each.role == "data" else SpeculativeRead()
-                self._release([each.info.number])
-        finally:
-            lost = sum(each.staked for each in asked if each.info.number not in found)
-            with self._lock:  # what did not come was not wrong
-                self._luck += lost
+    def _fetch(
+        self,
+        missing: Sequence[_Request],
+        results: dict[int, tuple[ShardHeader, SpeculativeRead]],
+        error_context: ErrorContext,
+    ) -> None:
+        requests = []
+        for info, rows in missing:
+            with error_context(info):
+                requests.append(self._request(info, rows))
+        files = [(request.info.files[request.role].raw, request.spans) for request in requests]
+        for place, read_parts in self._store.read_many(files):
+            request = requests[place]
+            number = request.info.number
+            with error_context(request.info):
+                read = self._receive(request, read_parts)
+                header = self._open(request.info, read, request)
+            results[number] = header, read if request.role == "data" else SpeculativeRead()
+            self._unclaim([number])
 
-    def _asked(self, info: ShardInfo, rows: Int64) -> _Asked:
-        format_ = _range_format(self._index, info)
-        wanted = format_.header_range(info)
-        if wanted is None:
+    def _request(self, info: ShardInfo, rows: Int64) -> _HeaderRequest:
+        format_ = self._format(info)
+        header_range = format_.header_range(info)
+        if header_range is None:
             raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
-        place = np.array([wanted], np.int64)
+        header = np.array([header_range], np.int64)
         guess = self._guess(info, rows) if format_.header_role == "data" else None
-        if guess is None or not self._stake(guess[1]):
-            return _Asked(info, format_.header_role, place, place, 0)
-        spans = coalesced(np.concatenate([place, guess[0]]), GAP)
-        return _Asked(info, format_.header_role, place, spans, guess[1])
+        if guess is None:
+            return _HeaderRequest(info, format_.header_role, header, header, 0)
+        spans = coalesced(np.concatenate([header, guess[0]]), MAX_GAP_BYTES)
+        return _HeaderRequest(info, format_.header_role, header, spans, guess[1])
 
-    def _arrived(self, asked: _Asked, parts: Callable[[], list[Bytes1D]]) -> SpeculativeRead:
+    def _receive(
+        self, request: _HeaderRequest, read_parts: Callable[[], list[Bytes1D]]
+    ) -> SpeculativeRead:
         try:
-            return SpeculativeRead(asked.spans, parts(), staked=asked.staked)
+            return SpeculativeRead(request.spans, read_parts(), request.num_guessed)
         except CutShortError:
-            if asked.spans is asked.place:
+            if request.spans is request.header:
                 raise
-        # The head alone may do, or tell what is wrong.
-        return SpeculativeRead(
-            asked.place, self._store.read(asked.info.files[asked.role].raw, asked.place)
-        )
+        # The header alone may do, or tell what is wrong.
+        file = request.info.files[request.role].raw
+        return SpeculativeRead(request.header, self._store.read(file, request.header))
 
-    def _open(self, info: ShardInfo, early: SpeculativeRead, asked: _Asked) -> ShardHeader:
+    def _open(self, info: ShardInfo, read: SpeculativeRead, request: _HeaderRequest) -> ShardHeader:
         schema = self._index.schema(info.number)
-        [data] = early.cut(asked.place)
+        [data] = read.copy_ranges(request.header)
         try:
-            head = _range_format(self._index, info).open_header(info, data, schema.columns)
+            header = self._format(info).open_header(info, data, schema.columns)
         except DataError as error:
             raise type(error)(f"{error}; the file is damaged, write or copy it again") from error
         with self._lock:
-            self._kept[info.number] = head, len(data)
-            self._bytes += len(data)
-            while self._bytes > HEAD_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
-        return head
+            self._cached[info.number] = header, len(data)
+            self._cached_bytes += len(data)
+            while self._cached_bytes > MAX_CACHED_HEADER_BYTES and len(self._cached) > 1:
+                self._cached_bytes -= self._cached.popitem(last=False)[1][1]
+        return header
+
+    def _format(self, info: ShardInfo) -> RangeReadableFormat:
+        format_ = self._index.schema(info.number).format
+        if not isinstance(format_, RangeReadableFormat):
+            raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
+        return format_
 
     def _guess(self, info: ShardInfo, rows: Int64) -> tuple[Int64, int] | None:
-        """Return where some samples are likely to lie, and what is staked on that.
+        """Return where some samples are likely to lie, shape ``[n, 2]``, and how many ranges are guessed.
 
-        None if that is not worth a guess: where it is wrong, all was fetched in vain.
+        None if that is not worth a guess: the bytes of a wrong one are read in vain.
         """
         schema = self._index.schema(info.number)
-        format_ = _range_format(self._index, info)
+        format_ = self._format(info)
         likely = format_.estimate_ranges(info, rows, schema.columns) if len(rows) else None
         if likely is None:
             return None
         likely = np.clip(likely, 0, info.files["data"].raw.bytes)
-        likely = likely[likely[:, 0] < likely[:, 1]]  # it is a guess: it may be of no bytes
+        likely = likely[likely[:, 0] < likely[:, 1]]  # an estimate may be empty
         if all(column.encoding.size is not None for column in schema.columns):
-            return likely, 0  # it is known
-        spans = coalesced(likely, GAP) if len(likely) else likely
-        worth = (spans[:, 1] - spans[:, 0]).sum() <= _GUESSED_BYTES
-        return (spans, len(spans)) if worth and len(spans) <= self._luck else None
-
-    def _stake(self, spans: int) -> bool:
-        """Say whether so many spans may be guessed, which `judge` must then be told of."""
-        with self._lock:
-            may = spans <= self._luck
-            self._luck -= spans * may
-            return may
+            return likely, 0  # not a guess
+        spans = coalesced(likely, MAX_GAP_BYTES) if len(likely) else likely
+        is_small = (spans[:, 1] - spans[:, 0]).sum() <= _MAX_GUESSED_BYTES
+        is_likely = self._num_wrong + len(spans) <= _MAX_WRONG_GUESSES
+        return (spans, len(spans)) if is_small and is_likely else None

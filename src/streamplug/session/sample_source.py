@@ -181,14 +181,14 @@ class SampleSource:
         """About how many to read at once where only some columns become Python objects."""
         if self.remote and (threads or not self._together):
             return self.rows  # what all of them need would be waited for
-        if self.reader.in_turn and not threads:
+        if self.reader.decodes_lazily and not threads:
             return _ROWS_OF_BATCHES
         return self._rows(_ROWS_OF_BATCHES, self.objects)
 
     @property
     def _together(self) -> bool:
         """Whether all that needs the same is one block: not if it is said how far ahead of one to fetch."""
-        return self.reader.in_turn and self.predownload is None
+        return self.reader.decodes_lazily and self.predownload is None
 
     def _rows(self, most: int, columns: int) -> int:
         fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
@@ -232,7 +232,7 @@ class SampleSource:
     def bounded(self, blocks: Iterator[Block], place: World) -> tuple[Iterator[Block], Limits]:
         """Return the blocks of a worker, cut to what a limited cache holds, and how far ahead to fetch."""
         reader = self.reader
-        limits = _OF_RANGES if reader.ranged else Limits()
+        limits = _OF_RANGES if reader.reads_ranges else Limits()
         if reader.cache_limit is not None:
             share = _Share(reader, reader.cache_limit, self.row_bytes, place)
             limits = replace(

@@ -53,8 +53,8 @@ class RowReader:
         starts: First row of each shard over all streams, and the total; a row belongs to the shard of its
             first token.
         stream_shards: First shard of each stream, and the total.
-        ranged: Whether all streams are read by ranges.
-        in_turn: Whether batches are decoded one by one.
+        reads_ranges: Whether all streams are read by ranges.
+        decodes_lazily: Whether batches are decoded one by one.
         cache_limit: Bytes of the smallest cache limit; None is unlimited.
     """
 
@@ -75,11 +75,11 @@ class RowReader:
             layouts: Rows of each stream.
             offsets: Document offsets of each stream.
         """
-        self._documents, self._options, self.in_turn = documents, options, False
+        self._documents, self._options, self.decodes_lazily = documents, options, False
         self._copier = TokenCopier(documents, options.column, dtype, options.padding)
         self._layouts, self._offsets = list(layouts), list(offsets)
         self.stream_shards = documents.stream_shards
-        self.ranged, self.cache_limit = documents.ranged, documents.cache_limit
+        self.reads_ranges, self.cache_limit = documents.reads_ranges, documents.cache_limit
         first_documents = np.asarray(documents.starts)
         self._first_documents = first_documents[self.stream_shards]
         counts = [layout.count for layout in self._layouts]

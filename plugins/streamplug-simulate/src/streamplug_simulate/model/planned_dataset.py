@@ -173,16 +173,16 @@ class WeighedReader:
 
     Attributes:
         cache_limit: Cache limit in bytes, or None.
-        ranged: False: whole shards are downloaded.
-        in_turn: As `SampleReader.in_turn`.
+        reads_ranges: False: whole shards are downloaded.
+        decodes_lazily: As `SampleReader.decodes_lazily`.
         need_count: Number of needs so far.
     """
 
-    ranged = False
+    reads_ranges = False
 
     def __init__(self, reader: SampleReader, weights: Int64, cache_limit: int | None) -> None:
         self._reader, self._weights, self.cache_limit = reader, weights.tolist(), cache_limit
-        self.in_turn = reader.in_turn and cache_limit is None
+        self.decodes_lazily = reader.decodes_lazily and cache_limit is None
         self.need_count = 0
 
     def needs(self, ids: Int64) -> list[int]:
