@@ -10,11 +10,12 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.cache.identity import take_into_use
-from streamplug.cache.limit import limit_bytes
-from streamplug.cache.offline import has_index, open_copy, report_offline, selection_of
+from streamplug.cache.identity import claim_directory
+from streamplug.cache.limit import parse_cache_limit
+from streamplug.cache.offline import has_index, open_local_copy, selection_key, warn_offline
+from streamplug.cache.options import CacheOptions
 from streamplug.cache.store import ShardStore
-from streamplug.cache.user_cache import source_cache_dir, unnamed_cache_dir
+from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
 from streamplug.config import Configurable, check_flags, check_seconds, whole_number
 from streamplug.display.object_summary import StreamRepr
 from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
@@ -25,20 +26,19 @@ from streamplug.plan import Weight
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import make, needed_by
 from streamplug.read import apply_decoders
-from streamplug.scan.file_lists import ListInsteadError
-from streamplug.scan.glob import FileSet, file_set
+from streamplug.scan.file_lists import FileListFoundError
+from streamplug.scan.glob import FileSet, parse_locations
 from streamplug.scan.index_finder import open_index, read_index
-from streamplug.scan.index_import import translation
-from streamplug.scan.listing import is_file
-from streamplug.scan.multifile_storage import source_of
+from streamplug.scan.index_import import make_index_importer
+from streamplug.scan.listing import is_data_file
+from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.scan.progress import ScanProgress
-from streamplug.scan.scan_cache import Deriver
+from streamplug.scan.scan_cache import ScanCache
 from streamplug.session.open_stream import OpenStream, read_all
-from streamplug.transfer.observer import Observer, observing
-from streamplug.transfer.options import DOWNLOAD_TIMEOUT, FetchOptions
-from streamplug.transfer.probe import PROBE_RETRIES, probed, unavailable
-from streamplug.transfer.range_reader import RangeStore
-from streamplug.transfer.timeout import patient
+from streamplug.transfer.observer import Observer, observer_context
+from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage, UnavailableStorage
+from streamplug.transfer.range_reader import RangeReader
+from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 
 __all__ = ["Stream", "read_all"]
 
@@ -114,7 +114,7 @@ class Stream(StreamRepr, Configurable):
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
         if self.cache_limit is not None:
-            limit_bytes(self.cache_limit, self._root())
+            parse_cache_limit(self.cache_limit, self._root())
         self._check_fetch()
 
     def _check_fetch(self) -> None:
@@ -163,16 +163,16 @@ class Stream(StreamRepr, Configurable):
         storage, directory, in_place = self.storage, self.directory, self._in_place()
         retries = self.download_retry or 0
         if self.local is None and not in_place:
-            unnamed_cache_dir()
-        timeout = self.download_timeout or DOWNLOAD_TIMEOUT
+            default_cache_dir()
+        timeout = self.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
         offline = False
-        with observing(observer, storage.url):
+        with observer_context(observer, storage.url):
             if in_place:
                 index, derived = self.find_index(storage, retries)
             elif self._may_be_offline():
                 index, derived, offline = self._find_index_or_copy(storage, retries, timeout)
             else:
-                index, derived = self.find_index(patient(storage, timeout), retries)
+                index, derived = self.find_index(TimeoutStorage(storage, timeout), retries)
         index = apply_decoders(index, self.decoders)
         if in_place and self.cache_limit is not None and not index.compressed:
             _LOG.warning(
@@ -182,25 +182,25 @@ class Stream(StreamRepr, Configurable):
                 self.cache_limit,
             )
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
-        source = source_of(storage, index, derived)
+        source = wrap_multifile(storage, index, derived)
         if source is not storage and self.validate_hash is not None:
             raise ConfigError(
                 f"validate_hash={self.validate_hash!r}: shards that are made of files have no digest; "
                 "leave it out"
             )
         if self.fetch == "range" or (in_place and source is not storage):
-            asked = source if in_place else patient(source, timeout)
-            return OpenStream(self, index, RangeStore(asked, retries, observer, derived), where)
+            asked = source if in_place else TimeoutStorage(source, timeout)
+            return OpenStream(self, index, RangeReader(asked, retries, observer, derived), where)
         root, unpacked = self._root(), None
         if in_place and index.compressed:
             root, unpacked = self._unpack_dirs(index, derived)
         limit = self.cache_limit if unpacked is not None or not in_place else None
-        options = FetchOptions(
+        options = CacheOptions(
             retries=retries,
             timeout=timeout,
             validate_hash=self.validate_hash,
             keep_zip=bool(self.keep_zip),
-            cache_limit=None if limit is None else limit_bytes(limit, root),
+            cache_limit=None if limit is None else parse_cache_limit(limit, root),
             root=root,
         )
         remote = None if in_place else source
@@ -225,7 +225,7 @@ class Stream(StreamRepr, Configurable):
         self, storage: Storage, retries: int, timeout: float
     ) -> tuple[Index, Path | None, bool]:
         """Return the index as `find_index` does, and whether it is the local copy of an unreachable one."""
-        asked = probed(storage, timeout)
+        asked = ProbeStorage(storage, timeout)
         try:
             return *self.find_index(asked, min(retries, PROBE_RETRIES)), False
         except NotFound:
@@ -234,7 +234,7 @@ class Stream(StreamRepr, Configurable):
             if asked.failure is None:  # it is the local directory that something is wrong with
                 raise
             directory, files = self.directory, self._files
-            copy = open_copy(
+            copy = open_local_copy(
                 directory,
                 storage.url,
                 self._selection(),
@@ -242,12 +242,12 @@ class Stream(StreamRepr, Configurable):
             )
             if copy is None:
                 raise
-            report_offline(copy, directory, storage.url, error)
+            warn_offline(copy, directory, storage.url, error)
             return copy.index, copy.derived, True
 
     def _selection(self) -> str | None:
         """Return what tells the files that are meant, if there is no index.json."""
-        return None if self._files is None else selection_of(self.format, self._files.parts)
+        return None if self._files is None else selection_key(self.format, self._files.parts)
 
     def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
         """Return the index, and the directory of what was made with it if there is no index.json.
@@ -273,20 +273,24 @@ class Stream(StreamRepr, Configurable):
             except NotFound as error:
                 if files is None:
                     raise
-                if isinstance(error, ListInsteadError):
+                if isinstance(error, FileListFoundError):
                     files = FileSet(files.root, (INDEX_NAME,))
         near = local_path(files.root)
         base = source_cache_dir(asked.url) if in_place else directory
         with ScanProgress(asked.url) as progress:
-            deriver = Deriver(asked, near, self.format or "", retries)
-            derived = deriver.derive(files, base, progress.update)
+            deriver = ScanCache(asked, near, self.format or "", retries)
+            derived = deriver.get_index(files, base, progress.update)
         if kept and not in_place:
-            take_into_use(directory, asked.url, derived.data, self._selection())
+            claim_directory(directory, asked.url, derived.data, self._selection())
         return parse_index(derived.data, asked.url), derived.folder
 
     def _foreign(self, asked: Storage, retries: int) -> dict[str, Any]:
         """Return the option with which an index.json of another library is read, if the format knows one."""
-        known = translation(make("format", self.format), asked, retries) if self.format else None
+        known = (
+            make_index_importer(make("format", self.format), asked, retries)
+            if self.format
+            else None
+        )
         return {"translate": known} if known else {}
 
     @cached_property
@@ -300,7 +304,7 @@ class Stream(StreamRepr, Configurable):
         first = location if isinstance(location, str) else next(iter(location or ()), "")
         with needed_by(public_url(first)):
             format_: Format = make("format", self.format)
-        files = file_set(location or "", lambda name: is_file(name, format_))
+        files = parse_locations(location or "", lambda name: is_data_file(name, format_))
         if self.split is None:
             return files
         if not files.whole:
@@ -316,7 +320,7 @@ class Stream(StreamRepr, Configurable):
         if self._in_place():
             return None
         root, limit = self._root(), self.cache_limit
-        return root, None if limit is None else limit_bytes(limit, root)
+        return root, None if limit is None else parse_cache_limit(limit, root)
 
     @property
     def storage(self) -> Storage:
@@ -327,7 +331,7 @@ class Stream(StreamRepr, Configurable):
         except PluginError as error:
             if self.local is None or not self._may_be_offline():
                 raise
-            return unavailable(root, error)
+            return UnavailableStorage(root, error)
 
     @property
     def _location(self) -> str:
@@ -374,5 +378,5 @@ class Stream(StreamRepr, Configurable):
             parts = () if self._files is None or self._files.whole else self._files.parts
             place = "\n".join([self.storage.url, *parts])
             name = blake2s(place.encode(), digest_size=16).hexdigest()
-            return unnamed_cache_dir(make=False) / name
+            return default_cache_dir(make=False) / name
         return path

@@ -17,7 +17,7 @@ from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.mapped import MappedFiles
 from streamplug.stream import Stream
-from streamplug.transfer.disk_errors import check_file
+from streamplug.transfer.disk_errors import verify_file
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import FileInfo
 
@@ -194,7 +194,7 @@ class _Check:
             there |= {paths[role]: file.raw for role, file in info.files.items()}
             for path, file in there.items():
                 for algorithm in file.hashes or (None,):
-                    check_file(path, file, algorithm, path.name)
+                    verify_file(path, file, algorithm, path.name)
             mapped = MappedFiles(paths, {})
             reader = self._index.schema(shard).format.open(
                 info, mapped.data, self._index.schema(shard).columns

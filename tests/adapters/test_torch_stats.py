@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader  # noqa: E402, TID251
 from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.interfaces import EpochEnded, EpochStarted, ShardDownloaded  # noqa: E402
 from streamplug.scan.index_finder import open_index  # noqa: E402
-from streamplug.transfer.observer import retried  # noqa: E402
+from streamplug.transfer.observer import emit_retry  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -135,7 +135,7 @@ def test_a_copy_counts_for_itself_and_with_its_own_workers(make, duplicate):
 
 def test_what_happened_before_memory_was_shared_is_kept(folder, tmp_path, monkeypatch):
     def opening(storage, directory, *, in_place, retries):
-        retried("the server answered 503", 0.0)
+        emit_retry("the server answered 503", 0.0)
         return open_index(storage, directory, in_place=in_place, retries=retries)
 
     monkeypatch.setattr("streamplug.stream.open_index", opening)

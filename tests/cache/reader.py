@@ -13,7 +13,7 @@ from pathlib import Path
 
 from streamplug.dataset import StreamingDataset
 from streamplug.session import sample_source as block
-from streamplug.transfer.prefetch import Limits
+from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.types import World
 
 TASK = globals()["TASK"]
@@ -42,7 +42,7 @@ def die_at(place: str, call: int, when: str) -> None:
     setattr(owner, name, dying)
 
 
-block.Limits = partial(Limits, active=TASK.get("active", 1))
+block.PrefetchLimits = partial(PrefetchLimits, active=TASK.get("active", 1))
 if "die" in TASK:
     die_at(*TASK["die"])
 dataset = TASK.get("dataset") or StreamingDataset(

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from streamplug.cache.quota import Room
+from streamplug.cache.quota import CacheQuota
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import Transient
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock, slot_of
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock, lock_slot
+from streamplug.transfer.retry import call_with_retries
 
 FIRST, DAY = "shard.00000.mds", 86400
 SHARDS = 12
@@ -95,10 +95,10 @@ def test_files_of_another_time_are_evicted_too(place, stamp):
 
 @pytest.mark.parametrize("stamp", [0, 4_000_000_000])
 def test_leftovers_are_told_by_their_locks_and_not_by_their_age(tmp_path, stamp):
-    room, folder = Room(tmp_path, 100), tmp_path / STATE_DIR / "tmp"
+    room, folder = CacheQuota(tmp_path, 100), tmp_path / STATE_DIR / "tmp"
     folder.mkdir(parents=True)
-    dead, live = (folder / f"{slot_of(name):03d}-40-{name}" for name in ("dead", "live"))
-    assert slot_of("dead") != slot_of("live")
+    dead, live = (folder / f"{lock_slot(name):03d}-40-{name}" for name in ("dead", "live"))
+    assert lock_slot("dead") != lock_slot("live")
     with cache_lock(tmp_path, "live"):
         for path in (dead, live):
             path.touch()
@@ -156,6 +156,6 @@ def test_retries_and_their_pauses_are_as_many_and_as_long(clock, monkeypatch):
         raise Transient("again")
 
     with pytest.raises(Transient):
-        retrying(fail, 4)
+        call_with_retries(fail, 4)
     assert len(calls) == 5
     assert [0.5 * 2**n <= pause <= 0.5 * 2**n + 0.5 for n, pause in enumerate(slept)] == [True] * 4

@@ -23,7 +23,7 @@ from streamplug.errors import (
     StorageError,
     Transient,
 )
-from streamplug.transfer.prefetch import Limits
+from streamplug.transfer.prefetch import PrefetchLimits
 
 FIRST = "shard.00000.mds"
 
@@ -232,7 +232,9 @@ def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(
     place, small_disk, monkeypatch
 ):
     # Many at once would take from each other what one has made room for.
-    monkeypatch.setattr("streamplug.session.sample_source.Limits", partial(Limits, active=1))
+    monkeypatch.setattr(
+        "streamplug.session.sample_source.Limits", partial(PrefetchLimits, active=1)
+    )
     place.write(shards=40)
     place.near = small_disk / "near"
     (small_disk / "other").write_bytes(bytes(200_000))

@@ -70,17 +70,17 @@ def test_processes_without_a_limit_download_each_shard_once(
 DEATHS = [
     ("streamplug.builtin.storages.http:Http.download", 2, "before"),
     ("streamplug.builtin.storages.http:Http.download", 2, "after"),
-    ("streamplug.cache.store:check_file", 3, "before"),
+    ("streamplug.cache.store:verify_file", 3, "before"),
     ("streamplug.builtin.compressions.gzip:Gzip.decompress_stream", 2, "before"),
     ("streamplug.builtin.compressions.gzip:Gzip.decompress_stream", 2, "after"),
-    ("streamplug.cache.quota:Room._append", 2, "before"),
-    ("streamplug.cache.quota:Room._append", 2, "after"),
-    ("streamplug.cache.quota:Room._place", 3, "after"),
-    ("streamplug.cache.quota:Room._note", 5, "before"),
-    ("streamplug.cache.quota:Room._evict", 2, "before"),
-    ("streamplug.cache.quota:Room._rewrite", 2, "before"),
-    ("streamplug.cache.quota:Room._rewrite", 2, "after"),
-    ("streamplug.cache.quota:promised", 2, "after"),
+    ("streamplug.cache.quota:CacheQuota._append", 2, "before"),
+    ("streamplug.cache.quota:CacheQuota._append", 2, "after"),
+    ("streamplug.cache.quota:CacheQuota._place", 3, "after"),
+    ("streamplug.cache.quota:CacheQuota._note", 5, "before"),
+    ("streamplug.cache.quota:CacheQuota._evict", 2, "before"),
+    ("streamplug.cache.quota:CacheQuota._rewrite", 2, "before"),
+    ("streamplug.cache.quota:CacheQuota._rewrite", 2, "after"),
+    ("streamplug.cache.quota:reserve_bytes", 2, "after"),
 ]
 
 

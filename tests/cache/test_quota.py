@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamplug.cache import quota as room_module
-from streamplug.cache.quota import Room
-from streamplug.cache.staging import scratch
+from streamplug.cache.quota import CacheQuota
+from streamplug.cache.staging import staging_path
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 
 
-def put(room: Room, name: str, size: int) -> None:
+def put(room: CacheQuota, name: str, size: int) -> None:
     with (
         cache_lock(room.root, name),
         room.reserved(name, size) as admit,
-        scratch(room.root, name) as part,
+        staging_path(room.root, name) as part,
     ):
         part.write_bytes(b"x" * size)
         admit(part, room.root / name)
@@ -47,7 +47,7 @@ def used(root: Path) -> int:
 
 
 def test_the_file_not_used_for_longest_goes(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     for name in "abc":
         put(room, name, 30)
     age(tmp_path, "b", "a", "c")
@@ -57,7 +57,7 @@ def test_the_file_not_used_for_longest_goes(tmp_path):
 
 
 def test_as_many_go_as_are_needed(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     for name in "abcd":
         put(room, name, 25)
     age(tmp_path, *"abcd")
@@ -68,13 +68,13 @@ def test_as_many_go_as_are_needed(tmp_path):
 
 
 def test_of_many_files_some_more_go_so_that_the_next_finds_room(tmp_path, monkeypatch):
-    room = Room(tmp_path, 1000)
+    room = CacheQuota(tmp_path, 1000)
     for number in range(100):
         put(room, f"{number:02d}", 10)
     age(tmp_path, *(f"{number:02d}" for number in range(100)))
     looks = []
-    evict = Room._evict
-    monkeypatch.setattr(Room, "_evict", lambda *args: looks.append(1) or evict(*args))
+    evict = CacheQuota._evict
+    monkeypatch.setattr(CacheQuota, "_evict", lambda *args: looks.append(1) or evict(*args))
     for number in range(100, 107):
         put(room, str(number), 10)
     assert len(looks) == 1
@@ -82,17 +82,17 @@ def test_of_many_files_some_more_go_so_that_the_next_finds_room(tmp_path, monkey
 
 
 def test_without_a_limit_nothing_goes_and_everything_is_listed(tmp_path):
-    room = Room(tmp_path, None)
+    room = CacheQuota(tmp_path, None)
     for name in "abc":
         put(room, name, 1000)
     age(tmp_path, *"abc")
     assert there(tmp_path) == set("abc")
-    put(Room(tmp_path, 2500), "d", 500)
+    put(CacheQuota(tmp_path, 2500), "d", 500)
     assert there(tmp_path) == set("bcd")
 
 
 def test_a_limit_takes_note_of_what_came_without_one(tmp_path):
-    limited, free = Room(tmp_path, 100), Room(tmp_path, None)
+    limited, free = CacheQuota(tmp_path, 100), CacheQuota(tmp_path, None)
     put(limited, "a", 50)
     put(free, "b", 40)
     age(tmp_path, "a", "b")
@@ -103,7 +103,7 @@ def test_a_limit_takes_note_of_what_came_without_one(tmp_path):
 def test_what_others_put_there_is_never_removed(tmp_path):
     (tmp_path / "mine.mds").write_bytes(b"x" * 500)
     os.utime(tmp_path / "mine.mds", (1, 1))
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     for number in range(10):
         put(room, str(number), 60)
     assert there(tmp_path) == {"mine.mds", "9"}
@@ -111,7 +111,7 @@ def test_what_others_put_there_is_never_removed(tmp_path):
 
 @pytest.mark.parametrize("text", [b"", b"12", b"x y\n", b"5 5", b"0 0\n", b"-1 -1\n", b"\xff"])
 def test_a_damaged_account_is_made_anew(tmp_path, text):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     put(room, "a", 60)
     (tmp_path / STATE_DIR / "used").write_bytes(text)
     put(room, "b", 60)
@@ -120,7 +120,7 @@ def test_a_damaged_account_is_made_anew(tmp_path, text):
 
 
 def test_files_that_are_gone_do_not_count(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     put(room, "a", 60)
     put(room, "b", 30)
     (tmp_path / "a").unlink()
@@ -131,7 +131,7 @@ def test_files_that_are_gone_do_not_count(tmp_path):
 
 def test_a_torn_or_hostile_list_removes_nothing_outside(tmp_path):
     root = tmp_path / "cache"
-    room = Room(root, 100)
+    room = CacheQuota(root, 100)
     put(room, "a", 60)
     outside = tmp_path / "precious"
     outside.write_bytes(b"x" * 60)
@@ -144,7 +144,7 @@ def test_a_torn_or_hostile_list_removes_nothing_outside(tmp_path):
 
 
 def test_a_clock_that_was_set_back_does_not_keep_files_for_ever(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     for name in "ab":
         put(room, name, 40)
     ahead = time.time() + 86400
@@ -160,7 +160,7 @@ def test_a_clock_that_was_set_back_does_not_keep_files_for_ever(tmp_path):
 
 
 def test_bytes_set_aside_count_until_their_maker_lets_go(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     put(room, "a", 50)
     with cache_lock(tmp_path, "b"):
         with room.reserved("b", 50):
@@ -175,11 +175,11 @@ def test_bytes_set_aside_count_until_their_maker_lets_go(tmp_path):
 
 
 def test_bytes_that_a_dead_process_set_aside_do_not_count(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     context = multiprocessing.get_context("fork")
 
     def die() -> None:
-        with cache_lock(tmp_path, "b"), room.reserved("b", 90), scratch(tmp_path, "b") as part:
+        with cache_lock(tmp_path, "b"), room.reserved("b", 90), staging_path(tmp_path, "b") as part:
             part.write_bytes(b"x" * 90)
             os.kill(os.getpid(), 9)
 
@@ -193,12 +193,12 @@ def test_bytes_that_a_dead_process_set_aside_do_not_count(tmp_path):
 
 
 def test_what_does_not_fit_beside_what_is_being_made_is_made_all_the_same(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     with cache_lock(tmp_path, "a"), room.reserved("a", 80):
         put(room, "b", 80)
         assert there(tmp_path) == {"b"}
         with cache_lock(tmp_path, "c"), room.reserved("c", 80) as admit:
-            with scratch(tmp_path, "c") as part:
+            with staging_path(tmp_path, "c") as part:
                 part.write_bytes(b"x" * 80)
                 admit(part, tmp_path / "c")
             os.utime(tmp_path / "c", (1, 1))
@@ -208,12 +208,12 @@ def test_what_does_not_fit_beside_what_is_being_made_is_made_all_the_same(tmp_pa
 
 
 def test_files_that_were_made_side_by_side_do_not_stay_so(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     with ExitStack() as stack:
         for name in "abcde":
             stack.enter_context(cache_lock(tmp_path, name))
             admit = stack.enter_context(room.reserved(name, 40))
-            part = stack.enter_context(scratch(tmp_path, name))
+            part = stack.enter_context(staging_path(tmp_path, name))
             part.write_bytes(b"x" * 40)
             admit(part, tmp_path / name)
     assert len(there(tmp_path)) == 2
@@ -222,7 +222,7 @@ def test_files_that_were_made_side_by_side_do_not_stay_so(tmp_path):
 
 def test_a_limit_that_is_too_small_for_what_is_read_is_told_once(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(room_module, "_warned", set())
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     put(room, "old", 60)
     age(tmp_path, "old")
     put(room, "a", 60)
@@ -234,14 +234,14 @@ def test_a_limit_that_is_too_small_for_what_is_read_is_told_once(tmp_path, caplo
 
 
 def test_a_full_disk_makes_a_limited_cache_smaller(tmp_path):
-    room = Room(tmp_path, 100)
+    room = CacheQuota(tmp_path, 100)
     for name in "abc":
         put(room, name, 30)
     age(tmp_path, *"abc")
     room.shrink(40)
     assert there(tmp_path) == {"c"}
     assert used(tmp_path) == 30
-    Room(tmp_path, None).shrink(40)
+    CacheQuota(tmp_path, None).shrink(40)
     assert there(tmp_path) == {"c"}
     room.shrink(1000)
     assert there(tmp_path) == set()
@@ -252,7 +252,7 @@ def test_a_full_disk_makes_a_limited_cache_smaller(tmp_path):
 def test_the_limit_and_the_account_hold_whatever_is_done(tmp_path_factory, data):
     root = tmp_path_factory.mktemp("room")
     limit = data.draw(st.integers(10, 60))
-    rooms = [Room(root, limit), Room(root, limit), Room(root, None)]
+    rooms = [CacheQuota(root, limit), CacheQuota(root, limit), CacheQuota(root, None)]
     for _ in range(data.draw(st.integers(1, 25))):
         room = data.draw(st.sampled_from(rooms))
         name = data.draw(st.sampled_from("abcdefgh"))
@@ -272,14 +272,14 @@ def test_the_limit_and_the_account_hold_whatever_is_done(tmp_path_factory, data)
 
 
 def _churn(root: str, seed: int) -> None:
-    draw, room = random.Random(seed), Room(Path(root), 300)
+    draw, room = random.Random(seed), CacheQuota(Path(root), 300)
     for _ in range(150):
         name = f"f{draw.randrange(30)}"
         with cache_lock(room.root, name):
             if (room.root / name).exists():
                 continue
             size = draw.randrange(1, 60)
-            with room.reserved(name, size) as admit, scratch(room.root, name) as part:
+            with room.reserved(name, size) as admit, staging_path(room.root, name) as part:
                 part.write_bytes(b"x" * size)
                 admit(part, room.root / name)
                 if draw.random() < 0.01:
@@ -304,8 +304,8 @@ def test_processes_keep_one_account(tmp_path, seed):
     for process in processes:
         process.join()
     assert 240 < most <= 300
-    put(Room(tmp_path, 300), "last", 1)
+    put(CacheQuota(tmp_path, 300), "last", 1)
     assert total(tmp_path) <= used(tmp_path) <= 300
     (tmp_path / STATE_DIR / "used").unlink()
-    put(Room(tmp_path, 300), "last of all", 1)
+    put(CacheQuota(tmp_path, 300), "last of all", 1)
     assert used(tmp_path) == total(tmp_path)

@@ -12,7 +12,8 @@ import pytest
 from tenacity import wait_none
 
 from streamplug.builtin.storages.any import AnyFsspec
-from streamplug.cache.staging import scratch
+from streamplug.cache.options import CacheOptions
+from streamplug.cache.staging import staging_path
 from streamplug.cache.store import ShardStore
 from streamplug.errors import (
     AccessDenied,
@@ -27,7 +28,6 @@ from streamplug.errors import (
 from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Format
 from streamplug.transfer.file_lock import cache_lock
-from streamplug.transfer.options import FetchOptions
 from streamplug.types import FileInfo
 
 RAW = [b"first shard " * 100, b"second shard " * 50]
@@ -102,10 +102,10 @@ class Place:
         self.index = index_of(raw, stored if compressed else None, hashed=hashed)
 
     def store(self, **options: Any) -> ShardStore:
-        return ShardStore(self.index, self.near, self.remote, FetchOptions(**options))
+        return ShardStore(self.index, self.near, self.remote, CacheOptions(**options))
 
     def local_store(self, **options: Any) -> ShardStore:
-        return ShardStore(self.index, self.far, None, FetchOptions(**options))
+        return ShardStore(self.index, self.far, None, CacheOptions(**options))
 
     def names(self) -> list[str]:
         found = (p.relative_to(self.near) for p in self.near.rglob("*") if p.is_file())
@@ -194,7 +194,7 @@ def test_what_a_killed_process_left_is_removed(packed):
 
 def test_what_a_live_process_is_writing_is_left_alone(packed):
     name = "shard.0"
-    with cache_lock(packed.near, name), scratch(packed.near, name) as part:
+    with cache_lock(packed.near, name), staging_path(packed.near, name) as part:
         part.write_bytes(b"x")
         packed.store().begin()
         assert part.exists()
@@ -414,7 +414,7 @@ def test_every_file_of_a_shard_is_checked(tmp_path):
             "zip_meta": none,
         },
     )
-    store = ShardStore(index, tmp_path, None, FetchOptions(validate_hash="sha1"))
+    store = ShardStore(index, tmp_path, None, CacheOptions(validate_hash="sha1"))
     with pytest.raises(HashMismatchError, match=r"meta has sha1"):
         store.ensure(0)
 
@@ -464,6 +464,6 @@ def test_the_file_name_of_a_compression_without_ending_is_that_of_the_raw_file(t
     (far / "shard.0").write_bytes(RAW[0])
     index = index_of({"shard.0": RAW[0]}, {"shard.0": RAW[0]})
     index.schemas = (Schema(Plain(), (), "none"),)
-    store = ShardStore(index, tmp_path / "near", Remote(far), FetchOptions(keep_zip=True))
+    store = ShardStore(index, tmp_path / "near", Remote(far), CacheOptions(keep_zip=True))
     assert store.ensure(0)["data"].read_bytes() == RAW[0]
     assert index.shard(0).files["data"].zip == FileInfo("shard.0", 1200, hashes(RAW[0]))

@@ -19,10 +19,10 @@ from streamplug.dataset import StreamingDataset
 TASK = globals()["TASK"]
 PLACES = {
     "download": "streamplug.builtin.storages.http:Http.download",
-    "check": "streamplug.cache.store:check_file",
+    "check": "streamplug.cache.store:verify_file",
     "decompression": "streamplug.builtin.compressions.gzip:Gzip.decompress_stream",
-    "eviction": "streamplug.cache.quota:Room._evict",
-    "admission": "streamplug.cache.quota:Room._place",
+    "eviction": "streamplug.cache.quota:CacheQuota._evict",
+    "admission": "streamplug.cache.quota:CacheQuota._place",
 }
 
 

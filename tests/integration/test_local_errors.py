@@ -14,7 +14,7 @@ import pytest
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import AccessDenied, NotFound, StorageError
 from streamplug.plugin_kit.error_mapping import storage_error
-from streamplug.transfer.disk_errors import local_errors, output_errors
+from streamplug.transfer.disk_errors import map_disk_errors, map_output_errors
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 LARGE = 700_000
@@ -88,13 +88,13 @@ def test_what_is_said_depends_on_what_the_file_is_for(tmp_path, monkeypatch):
         (home / "12ab", None, "bytes free; it is among temporary files: set TMPDIR"),
         (home / "kept" / "x", None, "STREAMPLUG_CACHE_DIR or local= for what is kept"),
     ):
-        with pytest.raises(StorageError) as caught, local_errors(place, needed):
+        with pytest.raises(StorageError) as caught, map_disk_errors(place, needed):
             raise full
         assert expected in str(caught.value)
-    with pytest.raises(StorageError, match="write to another disk"), output_errors(tmp_path, 5):
+    with pytest.raises(StorageError, match="write to another disk"), map_output_errors(tmp_path, 5):
         raise full
     denied = pytest.raises(AccessDenied, match="write to a directory that you may")
-    with denied, output_errors(tmp_path, 5):
+    with denied, map_output_errors(tmp_path, 5):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 

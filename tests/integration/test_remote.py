@@ -156,8 +156,8 @@ def test_a_failure_comes_with_the_batch_that_needs_it(server, written, tmp_path)
 def test_large_shards_come_in_parts_where_the_server_has_parts(
     server, written, tmp_path, monkeypatch, served
 ):
-    monkeypatch.setattr(ranged, "LARGE", 1000)
-    monkeypatch.setattr(ranged, "PART", 50_000)
+    monkeypatch.setattr(ranged, "PARALLEL_DOWNLOAD_BYTES", 1000)
+    monkeypatch.setattr(ranged, "PART_BYTES", 50_000)
     server.ranges = served
     dataset = far(server, local=str(tmp_path))
     assert [s["n"] for s in dataset] == list(range(COUNT))
@@ -168,7 +168,7 @@ def test_large_shards_come_in_parts_where_the_server_has_parts(
 
 
 def test_a_large_shard_that_is_too_short_is_refused(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(ranged, "LARGE", 1000)
+    monkeypatch.setattr(ranged, "PARALLEL_DOWNLOAD_BYTES", 1000)
     server.lie = lambda path, wanted, data: data[:-1] if path.endswith("mds") else data
     with pytest.raises(CorruptShardError, match=r"shard 0: http.*shard.00000.mds: .*cut short"):
         far(server, local=str(tmp_path))[0]

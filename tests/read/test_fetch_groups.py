@@ -16,7 +16,7 @@ from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
 from streamplug.read.sample_range import SampleRange, group_ranges
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.range_reader import RangeReader
 
 
 class Joining(AnyFsspec):
@@ -53,7 +53,7 @@ def neither_pauses_nor_guesses(monkeypatch):
 def opened(folder, storage=None, retries=0, observer=None):
     index = Stream(local=str(folder)).open().index
     storage = CountingStorage(storage or Joining(str(folder)))
-    shards = RangeShards(index, RangeStore(storage, retries, observer), None)
+    shards = RangeShards(index, RangeReader(storage, retries, observer), None)
     return Reader([index.starts], [shards]), storage
 
 
@@ -247,11 +247,11 @@ def test_whoever_fails_leaves_heads_to_others(many):
 
 
 def test_the_head_of_another_is_not_waited_for(many, monkeypatch):
-    retrying = threading.Event()
+    call_with_retries = threading.Event()
     over = threading.Event()
 
     def pause(_):
-        retrying.set()
+        call_with_retries.set()
         assert over.wait(30)
 
     monkeypatch.setattr("streamplug.transfer.retry.sleep", pause)
@@ -259,7 +259,7 @@ def test_the_head_of_another_is_not_waited_for(many, monkeypatch):
     ids = one_of_each(reader)[:8]
     thread = threading.Thread(target=reader.ensure, args=reader.needs(ids))
     thread.start()
-    assert retrying.wait(30)
+    assert call_with_retries.wait(30)
     check(reader.rows(ids[4:6]), ids[4:6])
     loop = Scope()
     with inside(loop):

@@ -13,8 +13,8 @@ from streamplug.builtin.storages.any import AnyFsspec
 from streamplug.errors import StorageError, Transient
 from streamplug.read import RangeShards, Reader
 from streamplug.read.range_fetcher import _PREPARED_GROUPS
-from streamplug.transfer.pool import Workers
-from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.pool import ThreadPool
+from streamplug.transfer.range_reader import RangeReader
 
 
 class Gated(AnyFsspec):
@@ -43,7 +43,7 @@ def folder(tmp_path):
 def reader_of(folder, **how):
     index = Stream(local=str(folder)).open().index
     storage = Gated(str(folder), **how)
-    shards = RangeShards(index, RangeStore(storage, 0), None)
+    shards = RangeShards(index, RangeReader(storage, 0), None)
     return Reader([index.starts], [shards]), storage, shards
 
 
@@ -71,14 +71,14 @@ def test_what_could_not_be_fetched_is_the_error_of_those_who_need_it(folder):
 
 def test_whoever_is_interrupted_at_the_start_leaves_nothing(folder, monkeypatch):
     reader, _, shards = reader_of(folder)
-    submit, count = Workers.submit, itertools.count()
+    submit, count = ThreadPool.submit, itertools.count()
 
     def interrupted(self, *given):
         if next(count) == 15:
             raise KeyboardInterrupt
         return submit(self, *given)
 
-    monkeypatch.setattr(Workers, "submit", interrupted)
+    monkeypatch.setattr(ThreadPool, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         reader.rows(np.arange(60))
     assert not [t for t in threading.enumerate() if t.name == "streamplug-prefetch"]
@@ -113,7 +113,7 @@ class Counting(AnyFsspec):
 def counting(folder, retries=0, lost=()):
     index = Stream(local=str(folder)).open().index
     storage = Counting(str(folder), lost)
-    shards = RangeShards(index, RangeStore(storage, retries), None)
+    shards = RangeShards(index, RangeReader(storage, retries), None)
     return Reader([index.starts], [shards]), storage
 
 

@@ -26,8 +26,8 @@ from streamplug.read import (
     sample_range,
     shard_headers,
 )
-from streamplug.transfer.range_reader import RangeStore
-from streamplug.transfer.spans import coalesced, located
+from streamplug.transfer.range_reader import RangeReader
+from streamplug.transfer.spans import coalesce_ranges, locate_ranges
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 FIXED = {"id": "int", "pixels": "ndarray:uint8:4"}
@@ -59,7 +59,7 @@ def opened(folder, storage=None, columns=None):
     """Return a reader by ranges, and what counts its requests."""
     index = Stream(local=str(folder)).open().index
     counting = CountingStorage(storage or AnyFsspec(str(folder)))
-    return Reader([index.starts], [RangeShards(index, RangeStore(counting, 0), columns)]), counting
+    return Reader([index.starts], [RangeShards(index, RangeReader(counting, 0), columns)]), counting
 
 
 def set_gap(patch, gap):
@@ -114,10 +114,10 @@ def test_values_are_those_of_whole_shards(
 )
 def test_joined_ranges_hold_what_was_asked_for(asked, gap):
     wanted = np.array([(start, start + size) for start, size in asked])
-    spans = coalesced(wanted, gap)
+    spans = coalesce_ranges(wanted, gap)
     file = np.arange(400)
     parts = [file[start:stop] for start, stop in spans]
-    for (start, stop), part, place in zip(wanted, *located(wanted, spans)):
+    for (start, stop), part, place in zip(wanted, *locate_ranges(wanted, spans)):
         assert parts[part][place : place + stop - start].tolist() == list(range(start, stop))
     assert (spans[1:, 0] - spans[:-1, 1] > gap).all()
     assert sum(map(len, parts)) <= len(
@@ -223,10 +223,10 @@ def test_a_copy_in_another_process_starts_anew(tmp_path):
 def test_ranges_are_found_in_what_is_there(there, asked, gap):
     file = np.arange(120)
     parts = np.array([(start, start + size) for start, size in there], np.int64).reshape(-1, 2)
-    spans = coalesced(parts, gap) if there else parts
+    spans = coalesce_ranges(parts, gap) if there else parts
     data = [file[start:stop] for start, stop in spans]
     wanted = np.array([(start, start + size) for start, size in asked])
-    for (start, stop), part, place in zip(wanted.tolist(), *located(wanted, spans)):
+    for (start, stop), part, place in zip(wanted.tolist(), *locate_ranges(wanted, spans)):
         if part >= 0:
             assert data[part][place : place + stop - start].tolist() == list(range(start, stop))
         else:
@@ -516,7 +516,7 @@ def test_failed_requests_are_tried_again(tmp_path, monkeypatch):
     index = Stream(local=str(folder)).open().index
     flaky = FlakyStorage(AnyFsspec(str(folder)), fail_every=2)
     for retries in (0, 20):
-        reader = Reader([index.starts], [RangeShards(index, RangeStore(flaky, retries), None)])
+        reader = Reader([index.starts], [RangeShards(index, RangeReader(flaky, retries), None)])
         if retries:
             assert [s["id"] for s in reader.rows(np.arange(100))] == list(range(100))
         else:

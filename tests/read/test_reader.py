@@ -350,7 +350,7 @@ def test_a_directory_of_just_the_size_of_a_shard_is_named(tmp_path, monkeypatch)
     path = tmp_path / "one" / "shard.00000.mds"
     path.unlink()
     path.mkdir()
-    monkeypatch.setattr("streamplug.cache.store.ShardStore._ready", lambda *_: True)
+    monkeypatch.setattr("streamplug.cache.store.is_complete", lambda *_: True)
     with pytest.raises(StorageError, match=r"shard\.00000\.mds: Is a directory"):
         reader(folder).row(0)
 
@@ -358,7 +358,7 @@ def test_a_directory_of_just_the_size_of_a_shard_is_named(tmp_path, monkeypatch)
 def test_a_shard_that_shrinks_after_it_was_checked_is_refused(tmp_path, monkeypatch):
     folder = write(tmp_path / "one", range(10))
     path = tmp_path / "one" / "shard.00000.mds"
-    monkeypatch.setattr("streamplug.cache.store.ShardStore._ready", lambda *_: True)
+    monkeypatch.setattr("streamplug.cache.store.is_complete", lambda *_: True)
     for data in (b"", b"short"):
         path.write_bytes(data)
         with pytest.raises(CorruptShardError, match=rf"mds\): {len(data)} bytes, the index says"):

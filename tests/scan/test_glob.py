@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from streamplug.errors import ConfigError
-from streamplug.scan.glob import FileSet, expanded, file_set, literal, matcher
-from streamplug.scan.listing import raw_name
+from streamplug.scan.glob import FileSet, compile_glob, expand_braces, glob_prefix, parse_locations
+from streamplug.scan.listing import split_compression
 
 
 def is_tar(name):
-    return raw_name(name, ["tar"]) is not None
+    return split_compression(name, ["tar"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ def is_tar(name):
     ],
 )
 def test_braces_stand_for_choices_and_counts(text, names):
-    assert list(expanded(text)) == names
+    assert list(expand_braces(text)) == names
 
 
 @pytest.mark.parametrize("text", ["{a", "a}", "{a}", "{}", "{3..1}", "{0..10000000000}", "{a,{b}"])
 def test_braces_without_a_meaning_are_refused(text):
     with pytest.raises(ConfigError):
-        list(expanded(text))
+        list(expand_braces(text))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_braces_without_a_meaning_are_refused(text):
     ],
 )
 def test_globs(glob, name, matches):
-    assert bool(matcher(glob).fullmatch(name)) == matches
-    assert not matches or name.startswith(literal(glob))
+    assert bool(compile_glob(glob).fullmatch(name)) == matches
+    assert not matches or name.startswith(glob_prefix(glob))
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_globs(glob, name, matches):
     ],
 )
 def test_locations_have_a_root_and_parts(locations, root, parts):
-    assert file_set(locations, is_tar) == FileSet(root, parts)
+    assert parse_locations(locations, is_tar) == FileSet(root, parts)
 
 
 @pytest.mark.parametrize("locations", [[], "s3://{a,b}/x.tar", ["s3://a/x.tar", "/b/x.tar"]])
 def test_locations_with_nothing_in_common_are_refused(locations):
     with pytest.raises(ConfigError):
-        file_set(locations, is_tar)
+        parse_locations(locations, is_tar)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_locations_with_nothing_in_common_are_refused(locations):
     ],
 )
 def test_names_tell_what_a_file_is_when_it_is_raw(name, raw):
-    assert raw_name(name, ["tar"]) == raw
+    assert split_compression(name, ["tar"]) == raw
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_names_tell_what_a_file_is_when_it_is_raw(name, raw):
 )
 def test_errors_show_no_password(remote):
     with pytest.raises(ConfigError) as caught:
-        file_set(remote, lambda _: False)
+        parse_locations(remote, lambda _: False)
     assert "hunter2" not in str(caught.value)

@@ -13,7 +13,7 @@ from streamplug_testing.http import serving
 from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
-from streamplug.transfer.decode_pool import Makers
+from streamplug.transfer.decode_pool import DecodePool
 
 SIZE, BATCH = 200, 8
 
@@ -31,7 +31,7 @@ def root(tmp_path_factory):
 @pytest.fixture
 def always(monkeypatch):
     """Have threads read even what takes no time."""
-    monkeypatch.setattr(Makers, "worthwhile", property(lambda self: self._threads > 0))
+    monkeypatch.setattr(DecodePool, "worthwhile", property(lambda self: self._threads > 0))
 
 
 def make(root, **kwargs):
@@ -126,14 +126,14 @@ def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
     monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 600.0)
     monkeypatch.setattr("streamplug.session.sample_source._ROWS_OF_BATCHES", BATCH)
     expected, started = ids(make(root).batches()), []
-    monkeypatch.setattr(Makers, "add", lambda *_: started.append(1))
+    monkeypatch.setattr(DecodePool, "add", lambda *_: started.append(1))
     assert ids(make(root).batches(threads=2)) == expected
     assert not started
 
 
 def test_threads_take_over_what_takes_long_and_are_asked_again(monkeypatch):
     monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 0.0)
-    makers = Makers(lambda block: [block], 2)
+    makers = DecodePool(lambda block: [block], 2)
     here, there = [], []
     for block in range(40):
         if makers.worthwhile:

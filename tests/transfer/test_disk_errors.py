@@ -14,7 +14,7 @@ from streamplug.errors import (
     NotFound,
     StorageError,
 )
-from streamplug.transfer.disk_errors import check_file, local_errors, partial_file, scratch_file
+from streamplug.transfer.disk_errors import map_disk_errors, scratch_file, stage_file, verify_file
 from streamplug.types import FileInfo
 
 DATA = b"0123456789"
@@ -35,7 +35,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_partial_file_appears_when_it_is_whole(tmp_path):
     target = tmp_path / "deep" / "er" / "file"
-    with partial_file(target) as part:
+    with stage_file(target) as part:
         part.write_bytes(DATA)
         assert not target.exists()
         assert part.parent == target.parent
@@ -45,7 +45,7 @@ def test_a_partial_file_appears_when_it_is_whole(tmp_path):
 
 def test_a_partial_file_that_fails_leaves_the_old_one(path):
     def fail() -> None:
-        with partial_file(path) as part:
+        with stage_file(path) as part:
             part.write_bytes(b"half")
             raise RuntimeError("stop")
 
@@ -57,7 +57,7 @@ def test_a_partial_file_that_fails_leaves_the_old_one(path):
 
 def test_a_partial_file_of_a_killed_process_is_written_over(path):
     (path.parent / ".shard.mds.tmp").write_bytes(b"left behind, and longer than the new one")
-    with partial_file(path) as part:
+    with stage_file(path) as part:
         part.write_bytes(b"new")
     assert path.read_bytes() == b"new"
     assert names(path.parent) == ["shard.mds"]
@@ -73,7 +73,7 @@ def test_a_scratch_file_is_gone_afterwards(tmp_path):
 @pytest.mark.parametrize("size", [0, 9, 11])
 def test_a_file_of_another_size_is_refused(path, size):
     with pytest.raises(CorruptShardError) as caught:
-        check_file(path, FileInfo("shard.mds", size, {"sha1": SHA1}), None, "s3://b/shard.mds")
+        verify_file(path, FileInfo("shard.mds", size, {"sha1": SHA1}), None, "s3://b/shard.mds")
     assert str(caught.value) == (
         f"s3://b/shard.mds has 10 bytes, the index says {size}; "
         "it was cut short or replaced, write or copy it again"
@@ -83,14 +83,14 @@ def test_a_file_of_another_size_is_refused(path, size):
 @pytest.mark.parametrize("digest", [SHA1, SHA1.upper()])
 @pytest.mark.parametrize("algorithm", [None, "sha1"])
 def test_a_file_with_the_right_digest_passes(path, digest, algorithm):
-    check_file(path, FileInfo("shard.mds", 10, {"sha1": digest}), algorithm, "it")
+    verify_file(path, FileInfo("shard.mds", 10, {"sha1": digest}), algorithm, "it")
 
 
 @pytest.mark.parametrize("algorithm", [None, "sha1"])
 def test_a_file_with_another_digest_is_refused(path, algorithm):
     path.write_bytes(b"0123456780")
     with pytest.raises(HashMismatchError) as caught:
-        check_file(path, FileInfo("shard.mds", 10, {"sha1": SHA1}), algorithm, "it")
+        verify_file(path, FileInfo("shard.mds", 10, {"sha1": SHA1}), algorithm, "it")
     assert str(caught.value).startswith("it has sha1 ")
     assert f"the index says {SHA1}; its content is damaged, write or copy it again" in str(
         caught.value
@@ -100,21 +100,21 @@ def test_a_file_with_another_digest_is_refused(path, algorithm):
 def test_the_fastest_of_several_digests_is_checked(path):
     wrong = {"xxh64": "0" * 16, "sha256": SHA256, "sha1": SHA1}
     with pytest.raises(HashMismatchError, match=r"it has xxh64"):
-        check_file(path, FileInfo("shard.mds", 10, wrong), None, "it")
-    check_file(path, FileInfo("shard.mds", 10, wrong), "sha256", "it")
+        verify_file(path, FileInfo("shard.mds", 10, wrong), None, "it")
+    verify_file(path, FileInfo("shard.mds", 10, wrong), "sha256", "it")
 
 
 def test_a_digest_that_is_on_no_list_of_fast_ones_is_checked_too(path):
     wrong = {"sha3_256": "00"}
     with pytest.raises(HashMismatchError, match=r"it has sha3_256"):
-        check_file(path, FileInfo("shard.mds", 10, wrong), None, "it")
+        verify_file(path, FileInfo("shard.mds", 10, wrong), None, "it")
 
 
 def test_unknown_digests_are_passed_over_unless_asked_for(path):
     file = FileInfo("shard.mds", 10, {"crc99": "00"})
-    check_file(path, file, None, "it")
+    verify_file(path, file, None, "it")
     with pytest.raises(ConfigError, match=r"unknown hash 'crc99'"):
-        check_file(path, file, "crc99", "it")
+        verify_file(path, file, "crc99", "it")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_unknown_digests_are_passed_over_unless_asked_for(path):
 )
 def test_a_digest_that_the_index_lacks_is_refused(path, hashes, only):
     with pytest.raises(ConfigError) as caught:
-        check_file(path, FileInfo("shard.mds", 10, hashes), "xxh64", "/data/shard.mds")
+        verify_file(path, FileInfo("shard.mds", 10, hashes), "xxh64", "/data/shard.mds")
     assert str(caught.value) == (
         f"validate_hash='xxh64', but the index has for /data/shard.mds only: {only}"
     )
@@ -139,7 +139,7 @@ def test_a_digest_that_the_index_lacks_is_refused(path, hashes, only):
     ],
 )
 def test_what_the_system_refuses_becomes_an_error_of_ours(number, kind):
-    with pytest.raises(StorageError) as caught, local_errors(Path("/cache")):
+    with pytest.raises(StorageError) as caught, map_disk_errors(Path("/cache")):
         raise OSError(number, "refused")
     assert type(caught.value) is kind
     said = (
@@ -153,18 +153,18 @@ def test_what_the_system_refuses_becomes_an_error_of_ours(number, kind):
 
 def test_that_too_many_files_are_open_is_not_blamed_on_the_directory(tmp_path):
     said = r"Too many open files; raise the limit .*ulimit -n"
-    with pytest.raises(StorageError, match=said), local_errors(tmp_path):
+    with pytest.raises(StorageError, match=said), map_disk_errors(tmp_path):
         raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_the_file_that_the_system_names_is_named():
     with (
         pytest.raises(StorageError, match=r"^/cache/file: No space left"),
-        local_errors(Path("/cache")),
+        map_disk_errors(Path("/cache")),
     ):
         raise OSError(errno.ENOSPC, "no room", "/cache/file")
 
 
 def test_errors_of_ours_pass_as_they_are():
-    with pytest.raises(NotFound, match=r"^just so$"), local_errors(Path("/cache")):
+    with pytest.raises(NotFound, match=r"^just so$"), map_disk_errors(Path("/cache")):
         raise NotFound("just so")

@@ -15,7 +15,7 @@ from streamplug.plugin_kit.cancellation import Cancelled, current
 from streamplug.transfer import ranges as ranged
 from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
-from streamplug.transfer.pool import Workers
+from streamplug.transfer.pool import ThreadPool
 from streamplug.types import FileInfo
 
 
@@ -185,9 +185,9 @@ class InParts(Far):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(ranged, "LARGE", 5)
-    monkeypatch.setattr(ranged, "PART", 1)
-    monkeypatch.setattr(ranged, "AT_ONCE", 2)
+    monkeypatch.setattr(ranged, "PARALLEL_DOWNLOAD_BYTES", 5)
+    monkeypatch.setattr(ranged, "PART_BYTES", 1)
+    monkeypatch.setattr(ranged, "PARTS_IN_FLIGHT", 2)
 
 
 def test_a_large_object_comes_in_parts(tmp_path, small_parts):
@@ -248,8 +248,8 @@ def test_a_copy_in_parts_that_is_damaged_is_an_error_without_retries(tmp_path, s
 
 
 def stopped(work, begun):
-    """Stop a worker that has begun, before `Workers` would give up; returns what it raised."""
-    workers = Workers(1)
+    """Stop a worker that has begun, before `ThreadPool` would give up; returns what it raised."""
+    workers = ThreadPool(1)
     job = workers.submit(work)
     assert begun.wait(60)
     workers.stop()

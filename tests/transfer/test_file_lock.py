@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from streamplug.cache.quota import Room
+from streamplug.cache.quota import CacheQuota
 from streamplug.errors import StorageError
 from streamplug.transfer import file_lock as locks
 from streamplug.transfer.file_lock import (
     cache_lock,
     file_lock,
-    lock_if_free,
+    lock_slot,
+    lock_slot_path,
     make_sibling_state,
-    slot_of,
-    slot_path,
     state_directory,
+    try_file_lock,
 )
 
 
@@ -45,12 +45,12 @@ def test_threads_take_turns(tmp_path):
 
 
 def test_a_lock_tells_whether_it_is_free(tmp_path):
-    path = slot_path(tmp_path, slot_of("shard"))
-    with cache_lock(tmp_path, "shard"), lock_if_free(path) as free:
+    path = lock_slot_path(tmp_path, lock_slot("shard"))
+    with cache_lock(tmp_path, "shard"), try_file_lock(path) as free:
         assert not free
-    with lock_if_free(path) as free:
+    with try_file_lock(path) as free:
         assert free
-        with lock_if_free(path) as again:
+        with try_file_lock(path) as again:
             assert not again
 
 
@@ -73,7 +73,7 @@ def test_a_child_does_not_prolong_its_parents_lock(tmp_path):
         time.sleep(0.2)
         os.close(descriptor)
         locks._open.clear()
-        with lock_if_free(path) as free:
+        with try_file_lock(path) as free:
             assert free
     gate.set()
     child.join()
@@ -95,7 +95,7 @@ def test_without_locks_work_goes_on_and_says_so_once(tmp_path, lockless, caplog)
     assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
         "this file system has no locks"
     ]
-    with lock_if_free(tmp_path / "lock") as free:
+    with try_file_lock(tmp_path / "lock") as free:
         assert not free  # nobody can tell
 
 
@@ -104,7 +104,7 @@ def test_without_locks_a_limit_is_refused(tmp_path, lockless):
         pytest.raises(
             StorageError, match=r"has no locks, which cache_limit= needs; choose a local="
         ),
-        Room(tmp_path, 100).reserved("shard", 10),
+        CacheQuota(tmp_path, 100).reserved("shard", 10),
     ):
         pass
 
@@ -116,7 +116,7 @@ def test_what_else_the_system_refuses_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(OSError, match="Input/output"), cache_lock(tmp_path, "shard"):
         pass
-    with pytest.raises(OSError, match="Input/output"), lock_if_free(tmp_path / "lock"):
+    with pytest.raises(OSError, match="Input/output"), try_file_lock(tmp_path / "lock"):
         pass
     assert locks._open == set()
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamplug.plugin_kit.cancellation import Cancelled, sleep
 from streamplug.transfer import pool as workers_module
-from streamplug.transfer.pool import Workers
+from streamplug.transfer.pool import ThreadPool
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def workers():
     made = []
 
     def make(*args):
-        made.append(Workers(*args))
+        made.append(ThreadPool(*args))
         return made[-1]
 
     yield make

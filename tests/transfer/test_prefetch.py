@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from streamplug.errors import NotFound
-from streamplug.transfer.prefetch import Limits, Needs, prefetched
+from streamplug.transfer.prefetch import Needs, PrefetchLimits, prefetch_blocks
 
 BLOCKS = [[0, 1], [1, 2], [2], [3, 4, 5], [0]]
 
@@ -27,7 +27,9 @@ class Shards:
 
 
 def run(shards: Shards, ahead: int | None, blocks: object = None) -> Iterator[list[int]]:
-    return prefetched(BLOCKS if blocks is None else blocks, needs(shards), whole, Limits(ahead))  # type: ignore[arg-type]
+    return prefetch_blocks(
+        BLOCKS if blocks is None else blocks, needs(shards), whole, PrefetchLimits(ahead)
+    )  # type: ignore[arg-type]
 
 
 def whole(block: list[int]) -> list[list[int]]:
@@ -114,11 +116,11 @@ def test_closing_drops_what_has_not_begun():
         if shard:
             gate.wait(60)
 
-    it = prefetched(
+    it = prefetch_blocks(
         [[0], *([number] for number in range(1, 100))],
         Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure),
         whole,
-        Limits(1000),
+        PrefetchLimits(1000),
     )
     assert next(it) == [0]
     threading.Timer(0.05, gate.set).start()
@@ -141,8 +143,8 @@ def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
             yield [number]
 
     shards = Shards()
-    limits = Limits(bytes=1000, busy=100, active=2)
-    it = prefetched(blocks(), needs(shards, bytes=lambda _: 100), whole, limits)
+    limits = PrefetchLimits(bytes=1000, busy=100, active=2)
+    it = prefetch_blocks(blocks(), needs(shards, bytes=lambda _: 100), whole, limits)
     ahead = []
     for (number,) in it:
         time.sleep(0.001)
@@ -154,7 +156,9 @@ def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
 
 def test_what_a_block_needed_is_released_when_the_next_is_asked_for():
     released: list[int] = []
-    it = prefetched(BLOCKS, needs(Shards(), release=released.append), whole, Limits(1000))
+    it = prefetch_blocks(
+        BLOCKS, needs(Shards(), release=released.append), whole, PrefetchLimits(1000)
+    )
     next(it)
     assert released == []
     next(it)
@@ -178,15 +182,15 @@ def test_a_thread_that_waits_for_another_process_lets_others_work():
             arrived.set()
 
     wanted = Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure)
-    assert list(prefetched([[0, 1]], wanted, whole, Limits(active=1))) == [[0, 1]]
+    assert list(prefetch_blocks([[0, 1]], wanted, whole, PrefetchLimits(active=1))) == [[0, 1]]
 
 
 def test_a_block_comes_in_parts_up_to_the_one_that_fails():
-    it = prefetched(
+    it = prefetch_blocks(
         [[0, 1, 3, 2]],
         needs(Shards(fail=3), split=lambda block: [[shard] for shard in block]),
         whole,
-        Limits(),
+        PrefetchLimits(),
     )
     assert [next(it), next(it)] == [[0], [1]]
     with pytest.raises(NotFound, match="shard 3 is missing"):
@@ -204,7 +208,7 @@ def test_so_many_samples_ahead_are_never_exceeded_by_more_than_a_block():
     for samples in (None, 1000):
         seen.clear()
         shards = Shards()
-        it = prefetched(blocks(), needs(shards), whole, Limits(samples, most=25))
+        it = prefetch_blocks(blocks(), needs(shards), whole, PrefetchLimits(samples, most=25))
         for (number,) in it:
             assert len(seen) - number - 1 <= 3
         assert len(seen) == 20
@@ -226,7 +230,7 @@ def test_what_begins_to_be_needed_is_claimed_before_it_is_ready_and_released_onc
         release=lambda shard: tell("release", shard),
     )
     held: set[int] = set()
-    for block in prefetched(BLOCKS, wanted, whole, Limits(15)):
+    for block in prefetch_blocks(BLOCKS, wanted, whole, PrefetchLimits(15)):
         with lock:
             held = {n for what, n in told if what == "claim"}
         assert set(block) <= held
@@ -244,7 +248,7 @@ def test_nothing_else_is_fetched_before_the_very_first_value_is_made():
             events.append((block[0], part, sorted(shards.ready)))
             yield f"{block[0]}{part}"
 
-    it = prefetched([[0], [1], [2]], needs(shards), use, Limits(1000))
+    it = prefetch_blocks([[0], [1], [2]], needs(shards), use, PrefetchLimits(1000))
     assert list(it) == ["0a", "0b", "1a", "1b", "2a", "2b"]
     assert events[0] == (0, "a", [0])
     assert events[-1] == (2, "b", [0, 1, 2])

@@ -7,7 +7,7 @@ from tenacity import RetryCallState, Retrying, wait_none
 
 from streamplug.errors import AccessDenied, HashMismatchError, NotFound, StorageError, Transient
 from streamplug.transfer import retry
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 
 WAIT = retry._WAIT
 
@@ -34,7 +34,7 @@ class Failing:
 @pytest.mark.parametrize("kind", [Transient, HashMismatchError])
 def test_a_passing_failure_is_tried_again(kind, times):
     operation = Failing(times, kind("busy"))
-    assert retrying(operation, 3) == "done"
+    assert call_with_retries(operation, 3) == "done"
     assert operation.calls == times + 1
 
 
@@ -45,7 +45,7 @@ def test_a_passing_failure_is_tried_again(kind, times):
 def test_after_the_last_retry_the_error_itself_is_raised(kind, retries, made):
     operation = Failing(100, kind("s3://bucket/key: busy"))
     with pytest.raises(kind) as caught:
-        retrying(operation, retries)
+        call_with_retries(operation, retries)
     assert caught.value is operation.error
     text = f"s3://bucket/key: busy; gave up after {made}, see download_retry="
     assert str(caught.value) == text
@@ -56,7 +56,7 @@ def test_after_the_last_retry_the_error_itself_is_raised(kind, retries, made):
 def test_other_errors_are_not_tried_again(error):
     operation = Failing(1, error)
     with pytest.raises(type(error)):
-        retrying(operation, 5)
+        call_with_retries(operation, 5)
     assert operation.calls == 1
 
 
@@ -73,12 +73,12 @@ def test_waits_as_long_as_the_server_asks_for_within_reason(monkeypatch, asked, 
     monkeypatch.setattr(retry, "sleep", waits.append)
     error = Transient("busy")
     error.retry_after = asked
-    assert retrying(Failing(1, error), 1) == "done"
+    assert call_with_retries(Failing(1, error), 1) == "done"
     assert waits == [waited]
 
 
 def test_each_retry_is_logged(caplog):
     with caplog.at_level(logging.WARNING, "streamplug.transfer"):
-        retrying(Failing(2, Transient("s3://bucket/key: busy")), 5)
+        call_with_retries(Failing(2, Transient("s3://bucket/key: busy")), 5)
     assert len(caplog.records) == 2
     assert "s3://bucket/key: busy" in caplog.text

@@ -70,7 +70,7 @@ def test_a_place_that_somebody_else_has_made_is_refused(place, tmp_path_factory,
     home.unlink()
     home.mkdir(mode=0o700)
     uid = home.stat().st_uid
-    monkeypatch.setattr("streamplug.transfer.tempdir.temporary_home", lambda: home)
+    monkeypatch.setattr("streamplug.transfer.tempdir.temp_root", lambda: home)
     monkeypatch.setattr("os.getuid", lambda: uid + 1)
     with pytest.raises(AccessDenied, match="nobody else can write to"):
         TemporaryDirectory()

@@ -16,7 +16,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.transfer import watchdog as stall
-from streamplug.transfer.timeout import patient
+from streamplug.transfer.timeout import TimeoutStorage
 
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
 
@@ -71,7 +71,7 @@ def ask(storage, name, path):
 def test_whatever_hangs_is_given_up(tmp_path, name):
     (tmp_path / "a").write_bytes(b"abcd")
     Hanging.hangs = frozenset(READS)
-    storage = patient(Hanging(str(tmp_path)), 0.2)
+    storage = TimeoutStorage(Hanging(str(tmp_path)), 0.2)
     with pytest.raises(Transient, match=rf"{tmp_path}/a: nothing arrived for 0.2 s"):
         ask(storage, name, tmp_path / "copy")
     # What is read is downloaded: so it is seen how much there is.
@@ -82,7 +82,7 @@ def test_whatever_hangs_is_given_up(tmp_path, name):
 def test_what_does_not_hang_is_as_without_patience(tmp_path):
     (tmp_path / "a").write_bytes(b"abcd")
     plain = AnyFsspec(str(tmp_path))
-    storage = patient(plain, 20.0)
+    storage = TimeoutStorage(plain, 20.0)
     assert (storage.url, storage.url_of("a")) == (plain.url, plain.url_of("a"))
     for name in READS:
         found = ask(storage, name, tmp_path / "copy")
@@ -109,7 +109,7 @@ def test_of_ranges_that_share_a_slow_line_none_is_given_up(tmp_path):
                 assert over.wait(60)
             return super().read_ranges(key, ranges)
 
-    storage, found = patient(Slow(str(tmp_path)), 0.4), []
+    storage, found = TimeoutStorage(Slow(str(tmp_path)), 0.4), []
     thread = threading.Thread(target=lambda: found.extend(storage.read_ranges("a", [(0, 2)])))
     thread.start()
     until = time.monotonic() + 1.2
@@ -147,7 +147,7 @@ def _wait(place, pipe):
             time.sleep(600)
 
     try:
-        patient(Tells(place), 600).read_range("a", 0, 1)
+        TimeoutStorage(Tells(place), 600).read_range("a", 0, 1)
     except StorageError as error:
         pipe.send(str(error))
 
@@ -162,7 +162,7 @@ def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatc
         begin(*told)
 
     monkeypatch.setattr(stall, "on_thread", scarce)
-    storage = patient(AnyFsspec(str(tmp_path)), 20.0)
+    storage = TimeoutStorage(AnyFsspec(str(tmp_path)), 20.0)
     with pytest.raises(Transient, match="can't start new thread; raise the limit of processes"):
         storage.read_range("a", 0, 2)
     assert storage.read_range("a", 0, 2) == b"ab"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from streamplug_adlfs.storage import AzureStorage
 
-from streamplug.transfer.timeout import patient
+from streamplug.transfer.timeout import TimeoutStorage
 
 RATE = 4_000_000
 """Bytes in a second, of all connections together."""
@@ -52,5 +52,7 @@ def test_a_slow_download_is_not_one_that_stalls(container, slow, tmp_path):
     data = bytes(range(256)) * (3 << 15)  # some six seconds of the line
     container.put("k", data)
     options = {**container.options, "endpoint_url": slow}
-    patient(AzureStorage(f"az://{container.name}", **options), 4.0).download("k", tmp_path / "k")
+    TimeoutStorage(AzureStorage(f"az://{container.name}", **options), 4.0).download(
+        "k", tmp_path / "k"
+    )
     assert (tmp_path / "k").read_bytes() == data

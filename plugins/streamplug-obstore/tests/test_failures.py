@@ -14,7 +14,7 @@ from streamplug_testing.answers import recording
 from streamplug_testing.http import serving
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
-from streamplug.transfer.timeout import patient
+from streamplug.transfer.timeout import TimeoutStorage
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 AT_ONCE = {"retry_config": {"max_retries": 0}}
@@ -92,7 +92,7 @@ def test_a_slow_download_is_not_one_that_stalls(tmp_path):
     with serving(tmp_path) as server:
         server.holds = slow  # the second half of it, which takes longer than it may take to stall
         storage = ObstoreS3("s3://b", key="k", secret="s", endpoint_url=server.url, **AT_ONCE)
-        patient(storage, 2.0).download("k", tmp_path / "copy")
+        TimeoutStorage(storage, 2.0).download("k", tmp_path / "copy")
     assert (tmp_path / "copy").stat().st_size == 1 << 22
 
 

@@ -319,5 +319,5 @@ def test_a_file_is_decompressed_to_where_the_next_start_removes_it(tmp_path, mon
     (tmp_path / "set" / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
     assert StreamingDataset(remote=str(tmp_path / "set"), format="csv").size == 1
     [place] = places
-    assert place.parent.parent == temporary.temporary_home()
+    assert place.parent.parent == temporary.temp_root()
     assert not place.exists()

@@ -169,13 +169,13 @@ def test_compressed_files_are_read_in_place_and_through_a_cache(files, kind, tmp
 
 def test_files_are_looked_through_once(files, kind, monkeypatch):
     looked = []
-    look = scanning.look_through
+    look = scanning.scan_file
 
     def noting(format_, found, *rest):
         looked.append(found.stored.key)
         return look(format_, found, *rest)
 
-    monkeypatch.setattr("streamplug.scan.scan_cache.look_through", noting)
+    monkeypatch.setattr("streamplug.scan.scan_cache.scan_file", noting)
     for _ in range(2):
         assert len(opened(kind, f"{files}/a")) == 2 * COUNT
     assert sorted(looked) == [f"x-00.{kind}", f"x-01.{kind}"]

@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from streamplug.cache.staging import arriving
+from streamplug.cache.staging import stage_cache_file
 from streamplug.errors import CacheConflictError
 from streamplug.index import INDEX_NAME, digest_index
-from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
 
 
-def take_into_use(directory: Path, url: str, index: bytes, selection: str | None = None) -> None:
+def claim_directory(directory: Path, url: str, index: bytes, selection: str | None = None) -> None:
     """Mark a directory as the cache of a data set, or check that it is; a damaged copy is replaced.
 
     Args:
@@ -31,18 +31,20 @@ def take_into_use(directory: Path, url: str, index: bytes, selection: str | None
         StorageError: If it cannot be written to.
     """
     digest, known = digest_index(index), directory / INDEX_NAME
-    with local_errors(directory):
-        if in_use(directory, url, digest) and known.exists():
-            if read_mark(directory).get("files") != selection:
+    with map_disk_errors(directory):
+        if check_identity(directory, url, digest) and known.exists():
+            if read_identity(directory).get("files") != selection:
                 with suppress(OSError), cache_lock(directory, INDEX_NAME):  # whole, but for this
                     _claim(directory, url, digest, selection)
             return
         with cache_lock(directory, INDEX_NAME):
-            if not (in_use(directory, url, digest) and known.exists()):  # nobody else took it
+            if not (
+                check_identity(directory, url, digest) and known.exists()
+            ):  # nobody else took it
                 if known.exists() and digest_index(known.read_bytes()) != digest:
                     _LOG.warning("%s is damaged: fetching it again", known)
                 _claim(directory, url, digest, selection)
-                with arriving(directory, INDEX_NAME, known) as part:
+                with stage_cache_file(directory, INDEX_NAME, known) as part:
                     part.write_bytes(index)
 
 
@@ -51,11 +53,11 @@ def _claim(directory: Path, url: str, digest: str, selection: str | None) -> Non
     mark = {"remote": url, "index": digest}
     if selection is not None:
         mark["files"] = selection
-    with arriving(directory, INDEX_NAME, _mark(directory)) as part:
+    with stage_cache_file(directory, INDEX_NAME, _mark(directory)) as part:
         part.write_text(json.dumps(mark))
 
 
-def read_mark(directory: Path) -> dict[str, Any]:
+def read_identity(directory: Path) -> dict[str, Any]:
     """Return what a directory says whose cache it is; nothing if it does not, or is damaged."""
     try:
         mark = json.loads(_mark(directory).read_bytes())
@@ -64,7 +66,7 @@ def read_mark(directory: Path) -> dict[str, Any]:
     return mark if isinstance(mark, dict) else {}
 
 
-def in_use(directory: Path, url: str, digest: str | None) -> bool:
+def check_identity(directory: Path, url: str, digest: str | None) -> bool:
     """Say whether a directory is this data set's cache already, and nothing of that is damaged.
 
     Args:

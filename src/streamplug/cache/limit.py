@@ -9,12 +9,12 @@ from pathlib import Path
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
-from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.disk_errors import map_disk_errors
 
 _PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 
 
-def limit_bytes(value: float | str, directory: Path) -> int:
+def parse_cache_limit(value: float | str, directory: Path) -> int:
     """Return the bytes that a limit allows.
 
     Args:
@@ -41,5 +41,5 @@ def _disk(directory: Path) -> int:
     near = directory.absolute()
     while not near.exists() and near != near.parent:
         near = near.parent
-    with local_errors(near):
+    with map_disk_errors(near):
         return shutil.disk_usage(near).total

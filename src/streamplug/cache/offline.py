@@ -11,11 +11,11 @@ from pathlib import Path
 
 import xxhash
 
-from streamplug.cache.identity import in_use, read_mark
-from streamplug.cache.staging import arriving
-from streamplug.cache.user_cache import scan_folder
+from streamplug.cache.identity import check_identity, read_identity
+from streamplug.cache.staging import stage_cache_file
+from streamplug.cache.user_cache import scan_cache_dir
 from streamplug.index import INDEX_NAME, Index, digest_index, parse_index
-from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR
 
 _LOG = logging.getLogger("streamplug")
@@ -39,7 +39,7 @@ def has_index(directory: Path) -> bool:
     return (directory / INDEX_NAME).exists()
 
 
-def open_copy(
+def open_local_copy(
     directory: Path, url: str, selection: str | None, *, listed: bool
 ) -> LocalCopy | None:
     """Return what a cache has of a data set; None if it has no index, or a damaged one.
@@ -54,22 +54,22 @@ def open_copy(
         CacheConflictError: If the directory is the cache of another data set.
     """
     path = directory / INDEX_NAME
-    with local_errors(directory):
-        mark = read_mark(directory)
+    with map_disk_errors(directory):
+        mark = read_identity(directory)
         scanned = mark.get("files")
         if scanned != selection and (scanned is not None or listed):
             return None
-        in_use(directory, url, None)
+        check_identity(directory, url, None)
         if not path.exists():
             return None
         data = path.read_bytes()
         if mark and mark.get("index") != digest_index(data):
             return None
-        index = parse_index(kept_translation(directory, data), str(path))
-    return LocalCopy(index, scan_folder(directory, url) if scanned else None)
+        index = parse_index(load_imported_index(directory, data), str(path))
+    return LocalCopy(index, scan_cache_dir(directory, url) if scanned else None)
 
 
-def report_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -> None:
+def warn_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -> None:
     """Say once that a local copy is read, and how much of the data set it has."""
     total, found = len(copy.index), count_shards(copy, directory)
     rest = "" if found == total else "; a sample of another shard fails until it can be reached"
@@ -110,20 +110,20 @@ def _names(directory: Path) -> set[str]:
     return names
 
 
-def selection_of(spec: str | None, parts: Sequence[str]) -> str:
+def selection_key(spec: str | None, parts: Sequence[str]) -> str:
     """Return what tells a choice of files without an index from another: their format and names."""
     return json.dumps([spec, *parts])
 
 
-def keep_translation(directory: Path, data: bytes, translated: bytes) -> None:
+def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:
     """Keep what an index.json was turned into, for when its remote cannot be reached."""
     path = _translated(directory, data)
     if not path.exists():
-        with local_errors(directory), arriving(directory, INDEX_NAME, path) as part:
+        with map_disk_errors(directory), stage_cache_file(directory, INDEX_NAME, path) as part:
             part.write_bytes(translated)
 
 
-def kept_translation(directory: Path, data: bytes) -> bytes:
+def load_imported_index(directory: Path, data: bytes) -> bytes:
     """Return what an index.json was turned into before; itself if it was not."""
     try:
         return _translated(directory, data).read_bytes()

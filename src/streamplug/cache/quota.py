@@ -24,15 +24,15 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from weakref import WeakValueDictionary
 
-from streamplug.cache.staging import promised, renewed, sweep
+from streamplug.cache.staging import reserve_bytes, resize_reservation, sweep
 from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
 from streamplug.plugin_kit.disk import FULL
-from streamplug.transfer.file_lock import LONGEST_PAUSE, file_lock, state_directory
+from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_directory
 from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
-MORE = 16
+EXTRA_EVICTION_DIVISOR = 16
 """One of so many files goes beyond need, so that not every admission has to look at all of them."""
 _PAUSE = 0.002
 """Seconds between two looks at a lock that is held no longer than that, as a rule."""
@@ -46,7 +46,7 @@ _warned: set[Path] = set()
 _turns: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
 
 
-class Room:
+class CacheQuota:
     """The room that the shards of a local directory take; it has no state outside that directory."""
 
     def __init__(self, root: Path, limit: int | None) -> None:
@@ -74,7 +74,7 @@ class Room:
             return
         with self._lock():
             self._make_room(size, self.limit)
-            promise = promised(self.root, name, size)
+            promise = reserve_bytes(self.root, name, size)
 
         def admit(part: Path, path: Path) -> None:
             nonlocal promise, size
@@ -82,7 +82,7 @@ class Room:
             with self._lock():
                 self._place(part, path)
                 size = max(size - bytes_, 0)
-                promise = renewed(promise, size)
+                promise = resize_reservation(promise, size)
 
         try:
             yield admit
@@ -133,7 +133,7 @@ class Room:
     def _lock(self) -> Iterator[None]:
         # Threads of this process take turns: to look at a lock again and again costs more.
         turn = _turns.setdefault(self.root, threading.Lock())
-        while not turn.acquire(timeout=LONGEST_PAUSE):
+        while not turn.acquire(timeout=LOCK_POLL_SECONDS):
             check()
         try:
             with file_lock(
@@ -220,7 +220,7 @@ class Room:
         """
         aside, found = self._look()
         taken = sum(bytes_ for _, bytes_, _ in found)
-        more = len(found) // MORE
+        more = len(found) // EXTRA_EVICTION_DIVISOR
         gone, youngest = 0, 0
         for last_use, bytes_, name in found:
             if taken <= most:

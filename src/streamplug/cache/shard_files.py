@@ -10,10 +10,10 @@ from streamplug.errors import CorruptShardError, DataError, NotFound
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile
 from streamplug.plugin.registry import make, needed_by
-from streamplug.transfer.ranges import open_interruptible
+from streamplug.transfer.ranges import open_cancellable
 
 
-def packed(file: ShardFile) -> bool:
+def is_compressed(file: ShardFile) -> bool:
     """Say whether a raw file is made of another one."""
     return file.zip is not None and file.zip.basename != file.raw.basename
 
@@ -23,19 +23,27 @@ def has_zip(directory: Path, file: ShardFile) -> bool:
     try:
         return (
             file.zip is not None
-            and packed(file)
+            and is_compressed(file)
             and (directory / file.zip.basename).stat().st_size == file.zip.bytes
         )
     except FileNotFoundError:
         return False
 
 
-def room_of(file: ShardFile) -> int:
+def is_complete(path: Path, file: ShardFile) -> bool:
+    """Say whether a raw file exists and has its full size."""
+    try:
+        return path.stat().st_size == file.raw.bytes
+    except FileNotFoundError:
+        return False
+
+
+def cached_bytes(file: ShardFile) -> int:
     """Return the bytes that a file takes, raw and compressed."""
     return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
 
 
-def largest(index: Index) -> tuple[int, int]:
+def largest_shard(index: Index) -> tuple[int, int]:
     """Return how many bytes the files of the largest shard take, and which one that is."""
     sizes = np.zeros(len(index), np.int64)
     for table in index.tables.values():
@@ -52,7 +60,7 @@ def inode(path: Path) -> int | None:
         return None
 
 
-def missing_file(path: Path, size: int) -> CorruptShardError | NotFound:
+def missing_file_error(path: Path, size: int) -> CorruptShardError | NotFound:
     """Return the error for a file of a data set read in place that is missing, or not of its size."""
     if path.exists():
         return CorruptShardError(
@@ -62,7 +70,7 @@ def missing_file(path: Path, size: int) -> CorruptShardError | NotFound:
     return NotFound(f"{path} does not exist; pass remote= if the set lies elsewhere")
 
 
-def decompress(stored: Path, raw: Path, spec: str | None, size: int, where: str) -> None:
+def decompress_file(stored: Path, raw: Path, spec: str | None, size: int, where: str) -> None:
     """Decompress a file.
 
     Args:
@@ -77,7 +85,7 @@ def decompress(stored: Path, raw: Path, spec: str | None, size: int, where: str)
     """
     with needed_by(where):
         codec: Compression = make("compression", spec or "none")
-    with open_interruptible(stored) as source, raw.open("wb") as target:
+    with open_cancellable(stored) as source, raw.open("wb") as target:
         try:
             codec.decompress_stream(source, target, max_size=size)
         except DataError as error:

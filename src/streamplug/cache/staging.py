@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.transfer.file_lock import lock_if_free, slot_of, slot_path, state_directory
+from streamplug.transfer.file_lock import lock_slot, lock_slot_path, state_directory, try_file_lock
 
 _FOLDER = "tmp"
 
 
 @contextmanager
-def scratch(directory: Path, name: str) -> Iterator[Path]:
+def staging_path(directory: Path, name: str) -> Iterator[Path]:
     """Yield a path for a temporary file that is gone afterwards.
 
     No two are the same: what a download that was given up still writes does no harm. Nor is there a file
@@ -35,7 +35,7 @@ def scratch(directory: Path, name: str) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def promised(directory: Path, name: str, size: int) -> Path:
+def reserve_bytes(directory: Path, name: str, size: int) -> Path:
     """Make an empty file that says that `size` bytes are set aside for what `name` is the lock of."""
     part = _path(directory, name, size)
     part.touch()
@@ -45,10 +45,10 @@ def promised(directory: Path, name: str, size: int) -> Path:
 def _path(directory: Path, name: str, size: int) -> Path:
     folder = state_directory(directory) / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{slot_of(name):03d}-{size}-{token_hex(8)}"
+    return folder / f"{lock_slot(name):03d}-{size}-{token_hex(8)}"
 
 
-def renewed(promise: Path, size: int) -> Path:
+def resize_reservation(promise: Path, size: int) -> Path:
     """Let a promise be of another size."""
     slot, _, chance = promise.name.split("-")
     with suppress(FileNotFoundError):  # someone has removed the directory
@@ -57,9 +57,9 @@ def renewed(promise: Path, size: int) -> Path:
 
 
 @contextmanager
-def arriving(directory: Path, name: str, target: Path) -> Iterator[Path]:
-    """Yield a temporary path as `scratch` does; on success it becomes `target`."""
-    with scratch(directory, name) as part:
+def stage_cache_file(directory: Path, name: str, target: Path) -> Iterator[Path]:
+    """Yield a temporary path as `staging_path` does; on success it becomes `target`."""
+    with staging_path(directory, name) as part:
         yield part
         target.parent.mkdir(parents=True, exist_ok=True)
         part.replace(target)
@@ -79,7 +79,7 @@ def sweep(directory: Path) -> int:
             slots.setdefault(int(fields[0]), []).append((path, int(fields[1])))
     aside = 0
     for slot, files in slots.items():
-        with lock_if_free(slot_path(directory, slot)) as free:
+        with try_file_lock(lock_slot_path(directory, slot)) as free:
             for path, size in files:
                 if free:
                     with suppress(OSError):

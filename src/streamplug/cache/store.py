@@ -10,29 +10,30 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakMethod
 
-from streamplug.cache.quota import Admit, Keep, Room
+from streamplug.cache.options import CacheOptions
+from streamplug.cache.quota import Admit, CacheQuota, Keep
 from streamplug.cache.shard_files import (
-    decompress,
+    cached_bytes,
+    decompress_file,
     has_zip,
     inode,
-    largest,
-    missing_file,
-    packed,
-    room_of,
+    is_complete,
+    is_compressed,
+    largest_shard,
+    missing_file_error,
 )
-from streamplug.cache.staging import scratch
+from streamplug.cache.staging import staging_path
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import ShardFile, Storage
 from streamplug.interfaces.callback import CacheHit, ShardRepaired
 from streamplug.plugin_kit.cancellation import sleep
 from streamplug.plugin_kit.disk import FULL
-from streamplug.transfer.disk_errors import check_file, errors_of_shard, local_errors
+from streamplug.transfer.disk_errors import map_disk_errors, prefix_shard_errors, verify_file
 from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
-from streamplug.transfer.observer import Observer, emit, fetching, observing
-from streamplug.transfer.options import FetchOptions
-from streamplug.transfer.probe import check_online
+from streamplug.transfer.observer import Observer, emit, observer_context, track_download
+from streamplug.transfer.probe import check_reachable
 from streamplug.types import FileInfo
 
 _PAUSES = (0.0, 0.1, 0.5)  # before a shard is fetched anew that the local disk refused, in seconds
@@ -55,7 +56,7 @@ class ShardStore:
         index: Index,
         local: Path,
         remote: Storage | None,
-        options: FetchOptions,
+        options: CacheOptions,
         observer: Observer | None = None,
         *,
         derived: Path | None = None,
@@ -65,16 +66,15 @@ class ShardStore:
         """Keep the shards of an index in a directory.
 
         Args:
-            index: Describes them.
-            local: The directory; without a remote, the data set itself, which is only read.
-            remote: Where they are downloaded from.
-            options: How.
-            observer: Told of it.
-            derived: The directory of files that were made from others, if there are any.
-            unpacked: Directory for shards that are decompressed without a remote, below the root of
-                `options`; None for `local`.
-            offline: Whether the remote could not be reached when the data set was opened: until it can
-                be, nothing is removed that could not be fetched again.
+            index: The index of the data set.
+            local: The cache; without a remote, the data set itself, which is only read.
+            remote: The storage to download from.
+            options: Timeouts, retries, checksums and quota.
+            observer: Receives events.
+            derived: Directory of files that a scan wrote, if any.
+            unpacked: Directory for shards decompressed without a remote; None for `local`.
+            offline: Whether the remote was unreachable at open; until it answers, nothing is removed
+                that could not be downloaded again.
         """
         self.derived = derived
         self._unpacked = unpacked or local
@@ -86,12 +86,12 @@ class ShardStore:
         self._local = local
         self._remote = remote
         self._options = options
-        self._room = Room(options.root or local, options.cache_limit)
+        self._room = CacheQuota(options.root or local, options.cache_limit)
         self._checked: set[str] = set()
-        self.when_full: WeakMethod[Callable[[], None]] | None = None
+        self.on_disk_full: WeakMethod[Callable[[], None]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "when_full": None}
+        return {**self.__dict__, "on_disk_full": None}
 
     @property
     def fetches(self) -> bool:
@@ -110,7 +110,7 @@ class ShardStore:
             ConfigError: If the largest shard does not fit into the limit.
         """
         if self.limit is not None and len(self._index):
-            size, shard = largest(self._index)
+            size, shard = largest_shard(self._index)
             if size > self.limit:
                 raise ConfigError(
                     f"cache_limit={self.limit}: shard {shard} of {self._where('')} alone takes "
@@ -120,23 +120,27 @@ class ShardStore:
             directories = {self._local if self._remote is not None else self._unpacked}
             for directory in directories | {self._room.root}:
                 with suppress(OSError):  # whoever cannot write there has left nothing
-                    Room(directory, None).tidy()
+                    CacheQuota(directory, None).tidy()
 
     def ensure(self, shard: int, opened: dict[str, BinaryIO] | None = None) -> Mapping[str, Path]:
-        """Return the paths of a shard's raw files by role, fetching them if need be.
+        """Return the paths of a shard's raw files by role, downloading them if necessary.
 
         Args:
-            shard: Which one.
-            opened: Takes those files that were fetched, open and by role, for the caller to close: others
-                may evict them before a caller who has only their paths could open them.
+            shard: Its number.
+            opened: Receives the downloaded files, open, by role, for the caller to close: another
+                process may evict a file before a caller that has only its path opens it.
 
         Raises:
-            StorageError: If a file cannot be downloaded.
+            StorageError: If a download fails.
             DataError: If a file is damaged.
         """
         info = self._index.shard(shard)
-        size = sum(map(room_of, info.files.values()))
-        with local_errors(self._local, size), observing(self._observer), errors_of_shard(shard):
+        size = sum(map(cached_bytes, info.files.values()))
+        with (
+            map_disk_errors(self._local, size),
+            observer_context(self._observer),
+            prefix_shard_errors(shard),
+        ):
             return {
                 role: self._made(file) or self._ensure_file(shard, file, Keep(role, opened))
                 for role, file in info.files.items()
@@ -167,11 +171,11 @@ class ShardStore:
             Whether they can be fetched again; those that cannot are never removed.
         """
         files = self._index.shard(shard).files
-        if self._remote is None and not all(packed(file) for file in files.values()):
+        if self._remote is None and not all(is_compressed(file) for file in files.values()):
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
             return False  # it may be the only copy that there is
-        with local_errors(self._local), observing(self._observer):
+        with map_disk_errors(self._local), observer_context(self._observer):
             for role, file in files.items():
                 if self._made(file):
                     continue
@@ -200,7 +204,7 @@ class ShardStore:
                 f"shard {shard} of {self._local}: the data set is read where it lies, and nothing of it "
                 "is ever removed; give remote= and local= to read it through a cache"
             )
-        with local_errors(self._local), observing(self._observer):
+        with map_disk_errors(self._local), observer_context(self._observer):
             for file in self._index.shard(shard).files.values():
                 path = self._local / file.raw.basename
                 with cache_lock(self._room.root, self._name(path)):
@@ -209,7 +213,7 @@ class ShardStore:
         self._let_go()  # its room on the disk is free when nobody has it open any more
 
     def _let_go(self) -> None:
-        let_go = self.when_full() if self.when_full is not None else None
+        let_go = self.on_disk_full() if self.on_disk_full is not None else None
         if let_go is not None:
             let_go()
 
@@ -218,17 +222,17 @@ class ShardStore:
     def _made(self, file: ShardFile) -> Path | None:
         """Return the path of a file that was made from others, if it is one."""
         path = None if self.derived is None else self.derived / file.raw.basename
-        return path if path is not None and self._ready(path, file) else None
+        return path if path is not None and is_complete(path, file) else None
 
     def _ensure_file(self, shard: int, file: ShardFile, keep: Keep) -> Path:
         path = self._raw_path(file)
-        if self._ready(path, file) and self._sound(shard, file, path):
+        if is_complete(path, file) and self._sound(shard, file, path):
             self._tell_cached(path, file)
             return path
         if self._remote is None and file.zip is None:
-            raise missing_file(path, file.raw.bytes)
+            raise missing_file_error(path, file.raw.bytes)
         with cache_lock(self._room.root, self._name(path)):
-            if not self._ready(path, file):  # nobody else fetched it meanwhile
+            if not is_complete(path, file):  # nobody else fetched it meanwhile
                 if self._offline and not has_zip(self._local, file):
                     self._check_online(file)
                 self._fetch(shard, file, path, keep)
@@ -241,7 +245,7 @@ class ShardStore:
         path = self._local / file.raw.basename
         if self._remote is None and file.zip is not None and self._unpacked != self._local:
             name = file.raw.basename
-            if name in self._ignored or not self._ready(path, file):
+            if name in self._ignored or not is_complete(path, file):
                 return self._unpacked / name
         return path
 
@@ -254,12 +258,6 @@ class ShardStore:
         if self._remote is not None:  # else there is no cache
             emit(CacheHit(str(path), file.raw.bytes))
 
-    def _ready(self, path: Path, file: ShardFile) -> bool:
-        try:
-            return path.stat().st_size == file.raw.bytes
-        except FileNotFoundError:
-            return False
-
     def _sound(self, shard: int, file: ShardFile, path: Path) -> bool:
         """Check, once in a process and if asked to, a file that was there already.
 
@@ -271,20 +269,18 @@ class ShardStore:
             return True
         try:
             seen = path.stat().st_ino
-            check_file(path, file.raw, algorithm, str(path))
+            verify_file(path, file.raw, algorithm, str(path))
         except FileNotFoundError:
             return False
         except CorruptShardError as error:
-            if not self.discard(shard, dict.fromkeys(self._roles(shard, name), seen)):
+            files = self._index.shard(shard).files
+            roles = [role for role, each in files.items() if each.raw.basename == name]
+            if not self.discard(shard, dict.fromkeys(roles, seen)):
                 raise
             _LOG.warning("%s: fetching it again", error)
             return False
         self._checked.add(name)
         return True
-
-    def _roles(self, shard: int, name: str) -> list[str]:
-        files = self._index.shard(shard).files
-        return [role for role, file in files.items() if file.raw.basename == name]
 
     # -- fetching, under the lock ---------------------------------------------------
 
@@ -305,7 +301,7 @@ class ShardStore:
     def _mended(self, error: OSError, file: ShardFile) -> bool:
         """Say whether what the system refused may work now: there is more room, or a new directory."""
         if error.errno in FULL and self.limit is not None:
-            self._room.shrink(room_of(file))
+            self._room.shrink(cached_bytes(file))
             # What was evicted takes room for as long as anybody has it open; others need some time.
             self._let_go()
             return True
@@ -317,7 +313,10 @@ class ShardStore:
             with self._room.reserved(name, file.raw.bytes) as give:
                 self._unpack_local(shard, file, path, keep.admitting(give, path))
             return
-        with self._room.reserved(name, room_of(file)) as give, scratch(root, name) as part:
+        with (
+            self._room.reserved(name, cached_bytes(file)) as give,
+            staging_path(root, name) as part,
+        ):
             admit = keep.admitting(give, path)
             if file.zip is None:
                 self._download(file.raw, part)
@@ -325,32 +324,32 @@ class ShardStore:
                 return
             # One may be there without keep_zip=, too: of a copy of the data set.
             kept = self._local / file.zip.basename
-            if packed(file) and self._unpack_kept(shard, file, kept, path, admit):
+            if is_compressed(file) and self._unpack_kept(shard, file, kept, path, admit):
                 return
             self._download(file.zip, part)
             self._unpack(shard, file, part, path, admit)
-            if self._options.keep_zip and packed(file):
+            if self._options.keep_zip and is_compressed(file):
                 admit(part, kept)
 
     def _download(self, file: FileInfo, part: Path) -> None:
         remote, options = self._remote, self._options
         if remote is not None:
             where = self._where(file.basename)
-            with fetching(where, file.bytes):
+            with track_download(where, file.bytes):
                 download(
                     remote,
                     file,
                     part,
                     retries=options.retries,
                     timeout=options.timeout,
-                    check_copy=lambda copy: check_file(copy, file, options.validate_hash, where),
+                    check_copy=lambda copy: verify_file(copy, file, options.validate_hash, where),
                 )
 
     def _check_online(self, file: ShardFile) -> None:
         """Check that a remote can be reached that could not be, before room is made for what it has."""
         if self._remote is not None:
             name = (file.zip or file.raw).basename
-            check_online(self._remote, name, self._local, self._options.timeout)
+            check_reachable(self._remote, name, self._local, self._options.timeout)
             _LOG.info("%s can be reached again", self._remote.url)
             self._offline = False
 
@@ -378,16 +377,16 @@ class ShardStore:
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():
-            raise missing_file(source, stored.bytes)
-        check_file(source, stored, self._options.validate_hash, self._where(stored.basename))
+            raise missing_file_error(source, stored.bytes)
+        verify_file(source, stored, self._options.validate_hash, self._where(stored.basename))
         self._unpack(shard, file, source, path, admit)
 
     def _unpack(self, shard: int, file: ShardFile, stored: Path, path: Path, admit: Admit) -> None:
         where = self._where((file.zip or file.raw).basename)
         spec = self._index.schema(shard).compression
-        with scratch(self._room.root, self._name(path)) as part:
-            decompress(stored, part, spec, file.raw.bytes, where)
-            check_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
+        with staging_path(self._room.root, self._name(path)) as part:
+            decompress_file(stored, part, spec, file.raw.bytes, where)
+            verify_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
             admit(part, path)
 
     def _name(self, path: Path) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from streamplug.errors import StorageError
 from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.tempdir import check_own, make_temporary_home, temporary_home
+from streamplug.transfer.tempdir import check_private, make_temp_root, temp_root
 
 CACHE_DIR_VARIABLE = "STREAMPLUG_CACHE_DIR"
 """Environment variable with the directory for all caches that no `local=` names a place for."""
@@ -47,10 +47,10 @@ def user_cache_dir() -> Path:
     with suppress(OSError, RuntimeError):  # no home directory, or one that is another user's
         usual = _usual_dir()
         usual.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_own(usual.resolve())
+        check_private(usual.resolve())
         _check_writable(usual)
         return usual
-    return unnamed_cache_dir()
+    return default_cache_dir()
 
 
 def source_cache_dir(url: str) -> Path:
@@ -67,7 +67,7 @@ def source_cache_dir(url: str) -> Path:
     return user_cache_dir() / (f"{label}-{digest}" if label else digest)
 
 
-def unnamed_cache_dir(*, make: bool = True) -> Path:
+def default_cache_dir(*, make: bool = True) -> Path:
     """Return the directory for shards of remote data sets that no `local=` was given for.
 
     It is ``STREAMPLUG_CACHE_DIR``, or else a directory of this user's alone among temporary files.
@@ -82,7 +82,7 @@ def unnamed_cache_dir(*, make: bool = True) -> Path:
     chosen = _chosen_dir()
     if chosen is not None:
         return user_cache_dir() if make else chosen
-    return (make_temporary_home() if make else temporary_home()) / "kept"
+    return (make_temp_root() if make else temp_root()) / "kept"
 
 
 def _chosen_dir() -> Path | None:
@@ -102,7 +102,7 @@ def _check_writable(directory: Path) -> None:
         pass
 
 
-def scan_folder(base: Path, url: str) -> Path:
+def scan_cache_dir(base: Path, url: str) -> Path:
     """Return where the files are that were made with an index, below a cache or where that is read-only."""
     own = base / STATE_DIR / "scan"
     return own if own.is_dir() else source_cache_dir(url) / STATE_DIR / "scan"

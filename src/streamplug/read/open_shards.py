@@ -18,7 +18,7 @@ from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
 from streamplug.read.mapped import MappedFiles
-from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Sample
 
 MAX_OPEN = 512
@@ -149,7 +149,7 @@ class OpenShards:
         self._claims: Counter[int] = Counter()
         self._limit = None if store.limit is None else store.limit // PART_OPEN
         self._swept = 0.0
-        store.when_full = WeakMethod(self._close_all_evicted)
+        store.on_disk_full = WeakMethod(self._close_all_evicted)
         self.selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         _all.add(self)
 
@@ -167,7 +167,7 @@ class OpenShards:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._new_locks()
-        self._store.when_full = WeakMethod(self._close_all_evicted)
+        self._store.on_disk_full = WeakMethod(self._close_all_evicted)
         _all.add(self)
 
     def free_in_child(self) -> None:
@@ -332,7 +332,7 @@ class OpenShards:
         fetched: dict[str, BinaryIO] = {}
         try:
             paths = self._store.ensure(shard, fetched)
-            with local_errors(next(iter(paths.values()))):
+            with map_disk_errors(next(iter(paths.values()))):
                 try:
                     return MappedFiles(paths, fetched)
                 except FileNotFoundError:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from streamplug.read.sample_range import FetchGroup, SampleRange
-from streamplug.transfer.pool import Job, Workers
+from streamplug.transfer.pool import Job, ThreadPool
 
 _MAX_RANGES_IN_FLIGHT = 64
 # With more, all ranges arrive late instead of some early, and freed memory is not yet there for the next.
@@ -40,7 +40,7 @@ class RangeFetcher:
         }
         self._single = groups[0] if len(groups) == 1 else None
         num_threads = max(_MAX_RANGES_IN_FLIGHT // max(map(len, groups), default=1), 1)
-        self._queue = Workers(num_threads, _MAX_BYTES_IN_FLIGHT) if len(groups) > 1 else None
+        self._queue = ThreadPool(num_threads, _MAX_BYTES_IN_FLIGHT) if len(groups) > 1 else None
         if self._queue is not None:
             try:
                 self._submit(self._queue, groups, prepare)
@@ -50,7 +50,7 @@ class RangeFetcher:
 
     def _submit(
         self,
-        queue: Workers,
+        queue: ThreadPool,
         groups: Sequence[FetchGroup],
         prepare: Callable[[FetchGroup], object],
     ) -> None:

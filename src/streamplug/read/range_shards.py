@@ -32,10 +32,10 @@ from streamplug.read.shard_headers import (
     ShardHeaders,
     SpeculativeRead,
 )
-from streamplug.transfer.disk_errors import errors_of
-from streamplug.transfer.range_reader import RangeStore
-from streamplug.transfer.ranges import CutShortError
-from streamplug.transfer.spans import coalesced
+from streamplug.transfer.disk_errors import prefix_data_errors
+from streamplug.transfer.range_reader import RangeReader
+from streamplug.transfer.ranges import TruncatedFileError
+from streamplug.transfer.spans import coalesce_ranges
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _MAX_CACHED_INFOS = 1024
@@ -61,7 +61,7 @@ class RangeShards:
         supports_read_many: Whether the bytes of several shards can be asked for at once.
     """
 
-    def __init__(self, index: Index, store: RangeStore, columns: Sequence[str] | None) -> None:
+    def __init__(self, index: Index, store: RangeReader, columns: Sequence[str] | None) -> None:
         """Check that the shards of `index` can be read by ranges.
 
         Args:
@@ -189,7 +189,7 @@ class RangeShards:
         headers.get_many([(info, NO_ROWS) for info in alone], self._error_context)
 
     def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
-        return errors_of(self._info(info.number)[1])
+        return prefix_data_errors(self._info(info.number)[1])
 
     def release(self, released: SampleRange) -> None:
         """Free a sample range."""
@@ -250,12 +250,14 @@ class RangeShards:
             came = read.contains(ranges)
             self._state().headers.record_guess(read, float(came.mean()))
             if (taken := came & is_missing).any():
-                spans = coalesced(ranges[taken], 0)
+                spans = coalesce_ranges(ranges[taken], 0)
                 added.add(taken, ranges[taken], spans, read.copy_ranges(spans))
             is_missing &= ~came
         is_multifile = isinstance(self._index.schema(added.shard).format, MultiFileFormat)
         ranges = ranges[is_missing]
-        spans = coalesced(ranges, 0 if is_multifile else MAX_GAP_BYTES) if len(ranges) else ranges
+        spans = (
+            coalesce_ranges(ranges, 0 if is_multifile else MAX_GAP_BYTES) if len(ranges) else ranges
+        )
         return _Rest(is_missing, ranges, spans)
 
     def _state(self) -> _ProcessState:
@@ -294,7 +296,7 @@ def _read(
 ) -> list[Bytes1D]:
     try:
         return read_parts()
-    except CutShortError as error:
+    except TruncatedFileError as error:
         row = int(sample_range.rows[rest.is_missing][(rest.ranges[:, 1] > error.at).argmax()])
         raise CorruptShardError(f"sample {row}: {error}") from error
 

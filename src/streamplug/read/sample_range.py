@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.read.memory import spanned
-from streamplug.transfer.spans import located
+from streamplug.transfer.spans import locate_ranges
 from streamplug.types import Bytes1D, Int64
 
 _FIRST = np.zeros(1, np.int64)
@@ -62,7 +62,7 @@ class SampleRange:
             spans: Parts of the file in which they lie, shape ``[m, 2]``; ascending, none empty.
             parts: The bytes of the spans.
         """
-        part, self._offsets[is_added] = located(ranges, spans)
+        part, self._offsets[is_added] = locate_ranges(ranges, spans)
         self._part_of[is_added] = len(self._parts) + part
         self._parts += parts
         self.data, part_starts = spanned(self._parts)

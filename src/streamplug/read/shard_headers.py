@@ -15,9 +15,9 @@ from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
-from streamplug.transfer.range_reader import RangeStore
-from streamplug.transfer.ranges import CutShortError
-from streamplug.transfer.spans import coalesced, located
+from streamplug.transfer.range_reader import RangeReader
+from streamplug.transfer.ranges import TruncatedFileError
+from streamplug.transfer.spans import coalesce_ranges, locate_ranges
 from streamplug.types import Bytes1D, Int64
 
 MAX_GAP_BYTES = 32 << 10
@@ -63,11 +63,11 @@ class SpeculativeRead:
 
     def contains(self, ranges: Int64) -> NDArray[np.bool_]:
         """Say of each range of the file, shape ``[n, 2]``, whether its bytes are here."""
-        return located(ranges, self.spans)[0] >= 0
+        return locate_ranges(ranges, self.spans)[0] >= 0
 
     def copy_ranges(self, ranges: Int64) -> list[Bytes1D]:
         """Return the bytes of ranges that are here."""
-        parts, offsets = located(ranges, self.spans)
+        parts, offsets = locate_ranges(ranges, self.spans)
         sizes = (ranges[:, 1] - ranges[:, 0]).tolist()
         # Copies, lest the bytes beside them stay in memory.
         return [
@@ -99,7 +99,7 @@ class _HeaderRequest(NamedTuple):
 class ShardHeaders:
     """LRU cache of the headers of the shards of one stream, in one process."""
 
-    def __init__(self, index: Index, store: RangeStore) -> None:
+    def __init__(self, index: Index, store: RangeReader) -> None:
         self._index, self._store = index, store
         # Reentrant: the collector may end a loop, which asks for headers, while this thread holds it.
         self._lock = RLock()
@@ -203,7 +203,7 @@ class ShardHeaders:
         guess = self._guess(info, rows) if format_.header_role == "data" else None
         if guess is None:
             return _HeaderRequest(info, format_.header_role, header, header, 0)
-        spans = coalesced(np.concatenate([header, guess[0]]), MAX_GAP_BYTES)
+        spans = coalesce_ranges(np.concatenate([header, guess[0]]), MAX_GAP_BYTES)
         return _HeaderRequest(info, format_.header_role, header, spans, guess[1])
 
     def _receive(
@@ -211,7 +211,7 @@ class ShardHeaders:
     ) -> SpeculativeRead:
         try:
             return SpeculativeRead(request.spans, read_parts(), request.num_guessed)
-        except CutShortError:
+        except TruncatedFileError:
             if request.spans is request.header:
                 raise
         # The header alone may do, or tell what is wrong.
@@ -252,7 +252,7 @@ class ShardHeaders:
         likely = likely[likely[:, 0] < likely[:, 1]]  # an estimate may be empty
         if all(column.encoding.size is not None for column in schema.columns):
             return likely, 0  # not a guess
-        spans = coalesced(likely, MAX_GAP_BYTES) if len(likely) else likely
+        spans = coalesce_ranges(likely, MAX_GAP_BYTES) if len(likely) else likely
         is_small = (spans[:, 1] - spans[:, 0]).sum() <= _MAX_GUESSED_BYTES
         is_likely = self._num_wrong + len(spans) <= _MAX_WRONG_GUESSES
         return (spans, len(spans)) if is_small and is_likely else None

@@ -11,18 +11,18 @@ from streamplug.index.basename import validate_basename
 from streamplug.interfaces import FileListEntry, FileListFormat, Format, Storage
 from streamplug.plugin.location import is_url
 from streamplug.scan.glob import FileSet, is_glob
-from streamplug.scan.listing import Found
-from streamplug.transfer.retry import retrying
+from streamplug.scan.listing import DataFile
+from streamplug.transfer.retry import call_with_retries
 
 _ADVICE = "write the list again, or name the files themselves in remote="
 
 
-class ListInsteadError(NotFound):
+class FileListFoundError(NotFound):
     """There is an index.json, but it is a list of another library."""
 
 
 @dataclass(frozen=True)
-class Claims:
+class FileListClaims:
     """What a list says of its files, which is compared with what they are.
 
     Attributes:
@@ -37,7 +37,7 @@ class Claims:
         """Return what tells these claims from others; nothing where there are none."""
         return [f"{key}: {said.samples}" for key, said in self.files.items()]
 
-    def check_size(self, found: Found, url: str) -> None:
+    def check_size(self, found: DataFile, url: str) -> None:
         """Check the size of a file.
 
         Raises:
@@ -49,7 +49,7 @@ class Claims:
                 f"{url} has {found.stored.size} bytes, {self.where} says {said.size}; {_ADVICE}"
             )
 
-    def check_samples(self, found: Found, samples: int, url: str) -> None:
+    def check_samples(self, found: DataFile, samples: int, url: str) -> None:
         """Check the number of samples that were found in a file.
 
         Raises:
@@ -62,9 +62,9 @@ class Claims:
             )
 
 
-def resolved(
+def resolve_file_list(
     storage: Storage, files: FileSet, format_: Format, retries: int
-) -> tuple[FileSet, Claims]:
+) -> tuple[FileSet, FileListClaims]:
     """Return which files are meant where that is said by a list, and what else it says.
 
     Args:
@@ -79,19 +79,19 @@ def resolved(
         StorageError: If it cannot be had.
     """
     if not isinstance(format_, FileListFormat):
-        return files, Claims()
+        return files, FileListClaims()
     if files.whole:
         for name in format_.file_list_names():
             try:
                 return _read(storage, files.root, name, format_, retries)
             except NotFound:
                 continue
-        return files, Claims()
+        return files, FileListClaims()
     lists = [
         part for part in files.parts if part and not is_glob(part) and format_.is_file_list(part)
     ]
     if not lists:
-        return files, Claims()
+        return files, FileListClaims()
     if len(files.parts) > 1:
         raise ConfigError(
             f"{storage.url_of(lists[0])} is a list of files, and not all that is named; give each list a "
@@ -102,9 +102,9 @@ def resolved(
 
 def _read(
     storage: Storage, root: str, name: str, format_: FileListFormat, retries: int
-) -> tuple[FileSet, Claims]:
+) -> tuple[FileSet, FileListClaims]:
     where = storage.url_of(name)
-    content = retrying(lambda: storage.read(name), retries)
+    content = call_with_retries(lambda: storage.read(name), retries)
     try:
         listed = format_.parse_file_list(name, content)
     except StreamplugError as error:
@@ -124,7 +124,7 @@ def _read(
             )
     if not claims:
         raise InvalidIndexError(f"{where} names no files")
-    return FileSet(root, tuple(keys)), Claims(where, claims)
+    return FileSet(root, tuple(keys)), FileListClaims(where, claims)
 
 
 def _said(file: FileListEntry) -> str:
@@ -153,7 +153,7 @@ def _key(name: str, root: str, where: str) -> str:
         ) from None
 
 
-def check_found(claims: Claims, found: Sequence[Found], storage: Storage) -> None:
+def check_found(claims: FileListClaims, found: Sequence[DataFile], storage: Storage) -> None:
     """Check the sizes of files against what a list says.
 
     Raises:

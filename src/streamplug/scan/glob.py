@@ -35,7 +35,7 @@ class FileSet:
         return self.parts == ("",)
 
 
-def file_set(locations: str | Sequence[str], is_file: Callable[[str], bool]) -> FileSet:
+def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], bool]) -> FileSet:
     """Return which files are meant.
 
     Args:
@@ -64,14 +64,14 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
     folder, rest = (location[: max(at, 1)], location[at + 1 :]) if at >= 0 else (".", location)
     if folder.endswith(":/"):
         raise ConfigError(f"{public_url(location)!r}: the part after :// must be plain")
-    for name in expanded(rest):
+    for name in expand_braces(rest):
         yield folder, name
 
 
-def expanded(text: str) -> Iterator[str]:
+def expand_braces(text: str) -> Iterator[str]:
     """Yield what a text with braces stands for: ``{a,b}`` and ``{00..12}``.
 
-    >>> list(expanded("{a,b}-{08..10}"))
+    >>> list(expand_braces("{a,b}-{08..10}"))
     ['a-08', 'a-09', 'a-10', 'b-08', 'b-09', 'b-10']
 
     Raises:
@@ -85,8 +85,8 @@ def expanded(text: str) -> Iterator[str]:
         return
     choices, stop = _choices(text, start)
     for choice in choices:
-        for inner in expanded(choice):
-            for rest in expanded(text[stop:]):
+        for inner in expand_braces(choice):
+            for rest in expand_braces(text[stop:]):
                 yield text[:start] + inner + rest
 
 
@@ -118,22 +118,22 @@ def is_glob(part: str) -> bool:
     return "*" in part or "[" in part
 
 
-def may_hold(glob: str, folder: str) -> bool:
+def glob_may_contain(glob: str, folder: str) -> bool:
     """Say whether a glob may stand for files below a directory.
 
-    >>> may_hold("a*/*.tar", "ab"), may_hold("a*/*.tar", "b"), may_hold("**/*.tar", "b/c")
-    (True, False, True)
+    >>> glob_may_contain("a*/*.tar", "ab"), glob_may_contain("a*/*.tar", "b")
+    (True, False)
     """
     parts = glob.split("/")
     for number, name in enumerate(folder.split("/")):
         if number < len(parts) and "**" in parts[number]:
             return True
-        if number >= len(parts) - 1 or not matcher(parts[number]).fullmatch(name):
+        if number >= len(parts) - 1 or not compile_glob(parts[number]).fullmatch(name):
             return False
     return True
 
 
-def matcher(glob: str) -> re.Pattern[str]:
+def compile_glob(glob: str) -> re.Pattern[str]:
     """Return the pattern of the names that a glob stands for; ``**`` goes through directories."""
     pieces, end = [], 0
     for found in _GLOB.finditer(glob):
@@ -149,7 +149,7 @@ def _translated(wildcard: str) -> str:
     return {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[wildcard]
 
 
-def literal(glob: str) -> str:
+def glob_prefix(glob: str) -> str:
     """Return what all names begin with that a glob stands for."""
     found = re.search(r"[*?\[]", glob)
     return glob[: found.start()] if found else glob

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamplug.cache.identity import take_into_use
-from streamplug.cache.offline import keep_translation
+from streamplug.cache.identity import claim_directory
+from streamplug.cache.offline import save_imported_index
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.error_mapping import is_local
 from streamplug.scan.index_import import Translate
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.threads import make_ready
 from streamplug.transfer.watchdog import StalledError
 
@@ -50,9 +50,9 @@ def open_index(
     translated = translate(data)
     index = parse_index(translated, storage.url_of(INDEX_NAME))
     if not in_place:
-        take_into_use(directory, storage.url, data)
+        claim_directory(directory, storage.url, data)
         if translated is not data:
-            keep_translation(directory, data, translated)
+            save_imported_index(directory, data, translated)
     return index
 
 
@@ -80,7 +80,7 @@ def _short(storage: Storage, retries: int) -> bytes | None:
             return b""
 
     try:
-        data = retrying(asked, retries)
+        data = call_with_retries(asked, retries)
     except Transient:
         raise
     except StorageError:  # reading all of it will tell what is wrong, or work
@@ -90,7 +90,7 @@ def _short(storage: Storage, retries: int) -> bytes | None:
 
 def _content(storage: Storage, retries: int) -> bytes:
     try:
-        return retrying(lambda: storage.read(INDEX_NAME), retries)
+        return call_with_retries(lambda: storage.read(INDEX_NAME), retries)
     except NotFound as error:
         if error.bucket:
             raise

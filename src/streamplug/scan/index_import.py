@@ -9,15 +9,15 @@ from typing import Any
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME, format_index
 from streamplug.interfaces import DatasetFiles, FileListFormat, Format, IndexImportFormat, Storage
-from streamplug.scan.file_lists import ListInsteadError
+from streamplug.scan.file_lists import FileListFoundError
 from streamplug.scan.listing import stat_files
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 
 Translate = Callable[[bytes], bytes]
 """Takes the content of an index.json, returns that of ours."""
 
 
-def translation(format_: Format, storage: Storage, retries: int) -> Translate | None:
+def make_index_importer(format_: Format, storage: Storage, retries: int) -> Translate | None:
     """Return what translates the index.json of a set; None if its format knows no other than ours.
 
     Args:
@@ -38,9 +38,9 @@ def translation(format_: Format, storage: Storage, retries: int) -> Translate | 
         where = storage.url_of(INDEX_NAME)
         try:
             if _is_file_list(format_, data):
-                raise ListInsteadError(f"{where} is a list of files")
+                raise FileListFoundError(f"{where} is a list of files")
             entries = _import_entries(format_, document, _Files(storage, retries))
-        except ListInsteadError:
+        except FileListFoundError:
             raise
         except NotFound as error:  # or it would seem that there is no index.json
             raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
@@ -78,4 +78,4 @@ class _Files(DatasetFiles):
         return {name: file.size for name, file in found.items()}
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        return retrying(lambda: self._storage.read_range(name, start, stop), self._retries)
+        return call_with_retries(lambda: self._storage.read_range(name, start, stop), self._retries)

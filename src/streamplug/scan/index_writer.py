@@ -13,10 +13,10 @@ from streamplug.index import INDEX_NAME, format_index, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
-from streamplug.scan.glob import file_set
-from streamplug.scan.listing import file_suffixes_of, is_file, raw_name
-from streamplug.scan.scan_cache import Deriver
-from streamplug.transfer.retry import retrying
+from streamplug.scan.glob import parse_locations
+from streamplug.scan.listing import file_suffixes_of, is_data_file, split_compression
+from streamplug.scan.scan_cache import ScanCache
+from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 _RETRIES = 2
@@ -63,15 +63,15 @@ def scan_index(
     """
     format_: Format = make("format", format)
     endings = file_suffixes_of(format_)
-    files = file_set(location, lambda name: is_file(name, format_))
+    files = parse_locations(location, lambda name: is_data_file(name, format_))
     storage, near = open_storage(files.root, storage_options), local_path(files.root)
     if storage.exists(INDEX_NAME) and not exist_ok:
         raise OutputExistsError(
             f"{storage.url_of(INDEX_NAME)} is there already; pass exist_ok=True (--force) to replace it"
         )
     with TemporaryDirectory() as folder:
-        deriver = Deriver(storage, near, format, _RETRIES)
-        made = deriver.derive(
+        deriver = ScanCache(storage, near, format, _RETRIES)
+        made = deriver.get_index(
             files,
             folder,
             lambda done, total: report(f"{done} of {total} files looked through"),
@@ -90,7 +90,7 @@ def scan_index(
                 entry[f"raw_{role}"]["basename"] = target
         data = format_index(entries, {})
         index = parse_index(data, storage.url_of(INDEX_NAME))
-        retrying(lambda: storage.write(INDEX_NAME, data), _RETRIES)
+        call_with_retries(lambda: storage.write(INDEX_NAME, data), _RETRIES)
     columns = {column.name: column.spec for s in index.schemas for column in s.columns}
     return Summary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
 
@@ -98,7 +98,7 @@ def scan_index(
 def _rename(entry: Mapping[str, Any], endings: Sequence[str]) -> None:
     """Give an entry's raw file the name that goes with that of the stored one."""
     if entry["zip_data"] is not None:
-        found = raw_name(entry["zip_data"]["basename"], endings)
+        found = split_compression(entry["zip_data"]["basename"], endings)
         if found is None:
             raise ConfigError(f"{entry['zip_data']['basename']} is no data file")
         entry["raw_data"]["basename"] = found[0]
@@ -109,4 +109,4 @@ def _made(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _write(storage: Storage, name: str, path: Path) -> None:
-    retrying(lambda: storage.upload(path, name), _RETRIES)
+    call_with_retries(lambda: storage.upload(path, name), _RETRIES)

@@ -11,10 +11,10 @@ from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileListFormat, Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.location import local_path
-from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
+from streamplug.scan.glob import FileSet, compile_glob, glob_may_contain, glob_prefix, is_glob
 from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.pool import run_all
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.pool import run_jobs
+from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 
 _AT_ONCE = 16
@@ -26,7 +26,7 @@ _SHORT = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DataFile:
     """A stored data file.
 
     Attributes:
@@ -40,11 +40,11 @@ class Found:
     compression: str | None
 
 
-def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None:
+def split_compression(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None:
     """Return what a file is called raw, and its compression; None if it is no data file.
 
-    >>> raw_name("a/b.tgz", ["tar"]), raw_name("b.tar", ["tar"]), raw_name("b.tar.places", ["tar"])
-    (('a/b.tar', 'gz'), ('b.tar', None), None)
+    >>> split_compression("a/b.tgz", ["tar"]), split_compression("b.tar.places", ["tar"])
+    (('a/b.tar', 'gz'), None)
     """
     dotted = tuple(f".{ending}" for ending in endings)
     if name.endswith(dotted):
@@ -57,9 +57,9 @@ def raw_name(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None
     return None
 
 
-def is_file(location: str, format_: Format) -> bool:
+def is_data_file(location: str, format_: Format) -> bool:
     """Say whether a location is a data file, or a list of such, rather than a directory."""
-    if raw_name(location, file_suffixes_of(format_)) is not None:
+    if split_compression(location, file_suffixes_of(format_)) is not None:
         return True
     return isinstance(format_, FileListFormat) and format_.is_file_list(location)
 
@@ -71,9 +71,9 @@ def file_suffixes_of(format_: Format) -> tuple[str, ...]:
     return format_.file_suffixes() if isinstance(format_, ScannableFormat) else (format_.suffix,)
 
 
-def find_files(
+def list_data_files(
     storage: Storage, files: FileSet, endings: Sequence[str], retries: int
-) -> list[Found]:
+) -> list[DataFile]:
     """Return the data files that are meant, in their order: as given, and by name where that leaves it open.
 
     A file is returned as often as it is listed: each name, glob and directory adds all that it stands for.
@@ -90,19 +90,19 @@ def find_files(
     """
     named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
     known = stat_files(storage, named, retries)
-    found: list[Found] = []
-    by_raw_name: dict[str, Found] = {}
+    found: list[DataFile] = []
+    by_raw_name: dict[str, DataFile] = {}
     for part in files.parts:
         objects = [known[part]] if part in known else _listed(storage, part, retries)
         for stored in objects:
-            name = raw_name(stored.key, endings)
+            name = split_compression(stored.key, endings)
             if name is None and part in known:
                 raise ConfigError(
                     f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
                     "and a compression's ending"
                 )
             if name is not None:
-                each = Found(stored, *name)
+                each = DataFile(stored, *name)
                 other = by_raw_name.setdefault(each.raw, each)
                 if other.stored.key != stored.key:
                     raise ConfigError(
@@ -126,17 +126,17 @@ def _dotted(endings: Sequence[str]) -> str:
 
 def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
     """Yield the files in a directory, or that match a glob."""
-    glob = matcher(part if is_glob(part) else f"{part}*")
-    start = literal(part)
-    for each in retrying(lambda: list(storage.list(start)), retries):
+    glob = compile_glob(part if is_glob(part) else f"{part}*")
+    start = glob_prefix(part)
+    for each in call_with_retries(lambda: list(storage.list(start)), retries):
         parts = each.key.split("/")
-        if may_hold(part, each.key):
-            check_no_links(storage, [each.key])
+        if glob_may_contain(part, each.key):
+            reject_directory_links(storage, [each.key])
         if glob.fullmatch(each.key) and STATE_DIR not in parts and parts[-1] != INDEX_NAME:
             yield each
 
 
-def check_no_links(storage: Storage, names: Iterable[str]) -> None:
+def reject_directory_links(storage: Storage, names: Iterable[str]) -> None:
     """Refuse links to directories, which are listed as if they were files: what is in them would lack.
 
     Raises:
@@ -161,16 +161,16 @@ def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str
     known: dict[str, ObjectInfo] = {}
     if len(names) > _FEW:
         try:
-            listed = retrying(lambda: list(storage.list(_start(names))), retries)
+            listed = call_with_retries(lambda: list(storage.list(_start(names))), retries)
             known = {each.key: each for each in listed}
         except StorageError:  # some servers list nothing
             known = {}
     wanted = set(names)
 
     def look(name: str) -> None:
-        known[name] = retrying(lambda: storage.stat(name), retries)
+        known[name] = call_with_retries(lambda: storage.stat(name), retries)
 
-    run_all([partial(look, name) for name in sorted(wanted - known.keys())], _AT_ONCE)
+    run_jobs([partial(look, name) for name in sorted(wanted - known.keys())], _AT_ONCE)
     return {name: known[name] for name in wanted}
 
 

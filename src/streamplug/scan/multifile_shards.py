@@ -13,13 +13,13 @@ from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileSelection, Storage
 from streamplug.plugin_kit.manifest import ShardManifest
-from streamplug.scan.glob import FileSet, is_glob, literal, matcher, may_hold
-from streamplug.scan.listing import check_no_links
+from streamplug.scan.glob import FileSet, compile_glob, glob_may_contain, glob_prefix, is_glob
+from streamplug.scan.listing import reject_directory_links
 from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 
-BUNDLES = "_bundles/"
+MULTIFILE_PREFIX = "_bundles/"
 """What the names of such shards begin with, and of what is kept beside the files of a set with an index."""
 
 _MOST_FILES = 256
@@ -28,7 +28,7 @@ _MOST_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class FileTree:
     """The files below a location that are meant.
 
     Attributes:
@@ -60,7 +60,7 @@ class Tree:
         )
 
 
-def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
+def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
     """List the files that are meant.
 
     Raises:
@@ -70,14 +70,14 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
     found: dict[str, ObjectInfo] = {}
     counts: Counter[str] = Counter()
     for part in files.parts:
-        start = literal(part) if is_glob(part) else part
-        for each in retrying(partial(_listed, storage, start), retries):
+        start = glob_prefix(part) if is_glob(part) else part
+        for each in call_with_retries(partial(_listed, storage, start), retries):
             if _meant(each.key, part):
                 found[each.key] = each
                 counts[each.key] += 1
-            elif is_glob(part) and may_hold(part, each.key):
-                check_no_links(storage, [each.key])
-    check_no_links(storage, found)
+            elif is_glob(part) and glob_may_contain(part, each.key):
+                reject_directory_links(storage, [each.key])
+    reject_directory_links(storage, found)
     if not found:
         raise NotFound(
             f"{storage.url}: there are no files"
@@ -91,7 +91,7 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> Tree:
     often = [counts[each.key] for each in chosen]
     if max(often) > 1:
         digest.update(f"{often}".encode())
-    return Tree(chosen, often, digest.hexdigest())
+    return FileTree(chosen, often, digest.hexdigest())
 
 
 def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
@@ -100,12 +100,12 @@ def _listed(storage: Storage, start: str) -> list[ObjectInfo]:
 
 def _meant(key: str, part: str) -> bool:
     parts = key.split("/")
-    if key == INDEX_NAME or key.startswith(BUNDLES) or STATE_DIR in parts:
+    if key == INDEX_NAME or key.startswith(MULTIFILE_PREFIX) or STATE_DIR in parts:
         return False
     if not parts[-1]:  # stands for a directory
         return False
     if is_glob(part):
-        return matcher(part).fullmatch(key) is not None
+        return compile_glob(part).fullmatch(key) is not None
     return not part or key == part or key.startswith(f"{part.rstrip('/')}/")
 
 

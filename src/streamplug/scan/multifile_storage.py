@@ -16,9 +16,9 @@ from streamplug.index import Index
 from streamplug.interfaces import MultiFileFormat, Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
-from streamplug.scan.multifile_shards import BUNDLES
-from streamplug.transfer.disk_errors import local_errors
-from streamplug.transfer.pool import run_all
+from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.pool import run_jobs
 from streamplug.types import Buffer, ObjectInfo
 
 _AT_ONCE = 16
@@ -27,7 +27,7 @@ _KEPT = 1024
 """Lists of files that are kept in memory."""
 
 
-def source_of(storage: Storage, index: Index, derived: Path | None) -> Storage:
+def wrap_multifile(storage: Storage, index: Index, derived: Path | None) -> Storage:
     """Return what the shards of an index are read from.
 
     Args:
@@ -101,7 +101,7 @@ class _Bundled(Storage):
         """Return the files of a shard; None if a key is that of an object."""
         found = self._kept.get(key)
         if found is None:
-            folder, inside, _ = key.rpartition(BUNDLES)
+            folder, inside, _ = key.rpartition(MULTIFILE_PREFIX)
             shard = self._shard(key) if inside else None
             if shard is None:
                 return None
@@ -122,7 +122,7 @@ class _Bundled(Storage):
         info = self._index.shard(shard)
         name = info.files[MANIFEST_ROLE].raw.basename
         made = None if self._derived is None else self._derived / name
-        with local_errors(made or Path()):
+        with map_disk_errors(made or Path()):
             data = made.read_bytes() if made and made.exists() else self._storage.read(name)
         return ShardManifest.unpack(data, info.samples, info.files["data"].raw.bytes)
 
@@ -233,7 +233,7 @@ def _each(work: Callable[[Any], None], items: Sequence[Any], *, near: bool) -> N
         for item in items:
             work(item)
     else:
-        run_all([partial(work, item) for item in items], _AT_ONCE)
+        run_jobs([partial(work, item) for item in items], _AT_ONCE)
 
 
 def _read_near(path: str, start: int, stop: int) -> bytes:

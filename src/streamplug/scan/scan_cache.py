@@ -18,21 +18,21 @@ from typing import Any
 
 import xxhash
 
-from streamplug.cache.staging import arriving
+from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import ConfigError, DataError, StorageError
 from streamplug.index import format_index
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
-from streamplug.scan.file_lists import Claims, check_found, resolved
+from streamplug.scan.file_lists import FileListClaims, check_found, resolve_file_list
 from streamplug.scan.glob import FileSet
-from streamplug.scan.listing import Found, find_files
-from streamplug.scan.multifile_shards import BUNDLES, Tree, bundles, list_tree
-from streamplug.scan.scanner import look_through
-from streamplug.transfer.disk_errors import errors_of, local_errors
+from streamplug.scan.listing import DataFile, list_data_files
+from streamplug.scan.multifile_shards import MULTIFILE_PREFIX, FileTree, bundles, list_tree
+from streamplug.scan.scanner import scan_file
+from streamplug.transfer.disk_errors import map_disk_errors, prefix_data_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
-from streamplug.transfer.pool import run_all
+from streamplug.transfer.pool import run_jobs
 
 _FOLDER = "scan"
 _LOCK = "scan"
@@ -45,7 +45,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class ScannedIndex:
     """An index that was made.
 
     Attributes:
@@ -57,7 +57,7 @@ class Derived:
     folder: Path
 
 
-class Deriver:
+class ScanCache:
     """Makes the index of some files, or finds the one that was made before."""
 
     def __init__(self, storage: Storage, near: Path | None, spec: str, retries: int) -> None:
@@ -73,7 +73,9 @@ class Deriver:
         self._spec = spec
         self._format: Format = make("format", spec)
 
-    def derive(self, files: FileSet, base: Path, report: Report = lambda *_: None) -> Derived:
+    def get_index(
+        self, files: FileSet, base: Path, report: Report = lambda *_: None
+    ) -> ScannedIndex:
         """Return the index of some files.
 
         Args:
@@ -87,19 +89,21 @@ class Deriver:
         """
         if isinstance(self._format, MultiFileFormat):
             return self._of_bundles(files, base, self._format)
-        files, claims = resolved(self._storage, files, self._format, self._retries)
-        found = find_files(self._storage, files, self._scannable().file_suffixes(), self._retries)
+        files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
+        found = list_data_files(
+            self._storage, files, self._scannable().file_suffixes(), self._retries
+        )
         check_found(claims, found, self._storage)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
         marks = [self._mark(each) for each in found]
         path = folder / f"{_digest([*marks, *claims.marks()])}.index"
-        with local_errors(folder):
+        with map_disk_errors(folder):
             if not path.exists():
                 with cache_lock(base, _LOCK):
                     if not path.exists():  # nobody else has made it meanwhile
                         self._make(found, marks, base, path, report, claims)
-            return Derived(path.read_bytes(), folder)
+            return ScannedIndex(path.read_bytes(), folder)
 
     def _scannable(self) -> ScannableFormat:
         if not isinstance(self._format, ScannableFormat):
@@ -108,24 +112,24 @@ class Deriver:
             )
         return self._format
 
-    def _of_bundles(self, files: FileSet, base: Path, format_: MultiFileFormat) -> Derived:
+    def _of_bundles(self, files: FileSet, base: Path, format_: MultiFileFormat) -> ScannedIndex:
         """Return the index of shards that are made of many files, as these are now."""
         tree = list_tree(self._storage, files, self._retries)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
         mark = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
         path = folder / f"{mark}.index"
-        with local_errors(folder):
+        with map_disk_errors(folder):
             if not path.exists():
                 with cache_lock(base, _LOCK):
                     if not path.exists():
                         self._bundle(tree, format_, mark, base, path)
-            return Derived(path.read_bytes(), folder)
+            return ScannedIndex(path.read_bytes(), folder)
 
     def _bundle(
-        self, tree: Tree, format_: MultiFileFormat, mark: str, base: Path, path: Path
+        self, tree: FileTree, format_: MultiFileFormat, mark: str, base: Path, path: Path
     ) -> None:
-        with errors_of(self._storage.url):
+        with prefix_data_errors(self._storage.url):
             chosen = format_.select_files([each.key for each in tree.files])
         _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
         entries = []
@@ -133,7 +137,7 @@ class Deriver:
             name, content = f"{mark}/{number:05d}.{MANIFEST_ROLE}", bundle.pack()
             (path.parent / mark).mkdir(exist_ok=True)
             _keep(base, path.parent / name, content)
-            data = {"basename": f"{BUNDLES}{number:05d}", "bytes": int(bundle.sizes.sum())}
+            data = {"basename": f"{MULTIFILE_PREFIX}{number:05d}", "bytes": int(bundle.sizes.sum())}
             digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
             entries.append(
                 {
@@ -152,7 +156,7 @@ class Deriver:
             )
         _keep(base, path, format_index(entries, {}))
 
-    def _mark(self, found: Found) -> str:
+    def _mark(self, found: DataFile) -> str:
         """Return what tells a file, as it is now, from others."""
         stored = found.stored
         said = [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
@@ -160,12 +164,12 @@ class Deriver:
 
     def _make(  # noqa: PLR0917 - what derive() has found out
         self,
-        found: Sequence[Found],
+        found: Sequence[DataFile],
         marks: Sequence[str],
         base: Path,
         path: Path,
         report: Report,
-        claims: Claims,
+        claims: FileListClaims,
     ) -> None:
         """Scan each file once, and write an entry for each time that it is listed."""
         files = dict(zip(marks, found))
@@ -184,7 +188,7 @@ class Deriver:
             report(done, len(files))
 
         report(done, len(files))
-        run_all([partial(look, mark) for mark in missing], _AT_ONCE)
+        run_jobs([partial(look, mark) for mark in missing], _AT_ONCE)
         _warn(self._storage, told)
         entries = [said for mark in marks if (said := scanned[mark]) is not None]
         for each, said in zip(found, entries):
@@ -194,10 +198,10 @@ class Deriver:
         _keep(base, path, format_index(self._united(entries, found), {}))
 
     def _look(
-        self, found: Found, mark: str, base: Path
+        self, found: DataFile, mark: str, base: Path
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
         """Look through a file, and keep what was found."""
-        looked = look_through(self._scannable(), found, self._storage, self._near, self._retries)
+        looked = scan_file(self._scannable(), found, self._storage, self._near, self._retries)
         folder = base / STATE_DIR / _FOLDER
         entry: dict[str, Any] = {}
         for role, content in looked.scanned.files.items():
@@ -224,7 +228,7 @@ class Deriver:
         return said, looked.scanned.notes
 
     def _united(
-        self, said: Sequence[Mapping[str, Any]], found: Sequence[Found]
+        self, said: Sequence[Mapping[str, Any]], found: Sequence[DataFile]
     ) -> list[Mapping[str, Any]]:
         kinds: dict[str, Mapping[str, Any]] = {}
         examples: list[str] = []
@@ -268,7 +272,7 @@ def _known(folder: Path, mark: str) -> dict[str, Any] | None:
 
 
 def _keep(base: Path, path: Path, content: bytes) -> None:
-    with arriving(base, _LOCK, path) as part:
+    with stage_cache_file(base, _LOCK, path) as part:
         part.write_bytes(content)
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.interfaces import Compression, ScannableFormat, ScanResult, ScanSource, Storage
 from streamplug.plugin.registry import make, needed_by
-from streamplug.scan.listing import Found
-from streamplug.transfer.disk_errors import local_errors
-from streamplug.transfer.ranges import open_interruptible
-from streamplug.transfer.retry import retrying
+from streamplug.scan.listing import DataFile
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.ranges import open_cancellable
+from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Buffer
 
@@ -48,8 +48,8 @@ class Looked:
     size: int
 
 
-def look_through(
-    format_: ScannableFormat, found: Found, storage: Storage, near: Path | None, retries: int
+def scan_file(
+    format_: ScannableFormat, found: DataFile, storage: Storage, near: Path | None, retries: int
 ) -> Looked:
     """Look through a data file.
 
@@ -74,7 +74,7 @@ def look_through(
 
 @contextmanager
 def _opened(
-    found: Found, storage: Storage, near: Path | None, retries: int, url: str
+    found: DataFile, storage: Storage, near: Path | None, retries: int, url: str
 ) -> Iterator[ScanSource]:
     name, size = found.stored.key, found.stored.size
     folder_of = _Folder(storage, name.rpartition("/")[0], retries)
@@ -82,13 +82,15 @@ def _opened(
         with _mapped(near / name, url, folder_of) as file:
             yield file
         return
-    if found.compression is None and retrying(lambda: storage.serves_ranges(name), retries):
+    if found.compression is None and call_with_retries(
+        lambda: storage.serves_ranges(name), retries
+    ):
         yield _Far(storage, name, url, size, folder_of)
         return
-    with TemporaryDirectory() as folder, local_errors(folder):
+    with TemporaryDirectory() as folder, map_disk_errors(folder):
         path = folder / "stored"
         if near is None:
-            retrying(lambda: storage.download(name, path), retries)
+            call_with_retries(lambda: storage.download(name, path), retries)
         else:
             path = near / name
         if found.compression is not None:
@@ -102,7 +104,7 @@ def _opened(
 def _unpack(stored: Path, path: Path, compression: str) -> None:
     codec: Compression = make("compression", compression)
     most = max(stored.stat().st_size * _EXPANSION, _EXPANSION_LEAST)
-    with open_interruptible(stored) as source, _Sparing(path) as target:
+    with open_cancellable(stored) as source, _Sparing(path) as target:
         codec.decompress_stream(source, target, max_size=most)
 
 
@@ -133,7 +135,7 @@ class _Sparing(io.FileIO):
 
 @contextmanager
 def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanSource]:
-    with local_errors(path), path.open("rb") as stream:
+    with map_disk_errors(path), path.open("rb") as stream:
         if not stream.seek(0, 2):
             yield _Near(b"", name, folder)
             return
@@ -150,7 +152,7 @@ class _Folder:
     def read(self, name: str) -> bytes | None:
         key = f"{self._name}/{name}" if self._name else name
         try:
-            return retrying(lambda: self._storage.read(key), self.retries)
+            return call_with_retries(lambda: self._storage.read(key), self.retries)
         except NotFound:
             return None
 
@@ -195,7 +197,7 @@ class _Far(ScanSource):
 
     def _read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         read = self._storage.read_ranges
-        return map(bytes, retrying(lambda: read(self._key, ranges), self._retries))
+        return map(bytes, call_with_retries(lambda: read(self._key, ranges), self._retries))
 
     def read_sibling(self, name: str) -> bytes | None:
         return self._folder.read(name)
@@ -205,7 +207,9 @@ class _Far(ScanSource):
         through = -len(self._data) <= gap <= _SKIPPED
         self._piece = min(2 * self._piece, _MOST) if through else _LEAST
         end = min(max(stop, start + self._piece), self.size)
-        data = retrying(lambda: self._storage.read_range(self._key, start, end), self._retries)
+        data = call_with_retries(
+            lambda: self._storage.read_range(self._key, start, end), self._retries
+        )
         if len(data) != end - start:
             raise CorruptShardError(f"got {len(data)} bytes from {start} on of {end - start}")
         self._start, self._data = start, data

@@ -12,10 +12,9 @@ from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import Index, check_same_columns, shards_digest
 from streamplug.plan import DatasetFingerprint
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
-from streamplug.scan.multifile_storage import source_of
-from streamplug.transfer.options import DOWNLOAD_TIMEOUT
-from streamplug.transfer.range_reader import RangeStore
-from streamplug.transfer.timeout import patient
+from streamplug.scan.multifile_storage import wrap_multifile
+from streamplug.transfer.range_reader import RangeReader
+from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug.types import Int64
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class OpenStream:
 
     stream: Stream
     index: Index
-    store: ShardStore | RangeStore
+    store: ShardStore | RangeReader
     where: str
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
@@ -37,19 +36,19 @@ class OpenStream:
         Raises:
             ConfigError: If they are to be read by ranges and cannot.
         """
-        if isinstance(self.store, RangeStore):
+        if isinstance(self.store, RangeReader):
             return RangeShards(self.index, self.store, columns)
         return OpenShards(self.index, self.store, columns)
 
     @property
-    def ranges(self) -> RangeStore:
+    def ranges(self) -> RangeReader:
         """Reads parts of the stored files."""
-        if isinstance(self.store, RangeStore):
+        if isinstance(self.store, RangeReader):
             return self.store
-        timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT
+        timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
         derived = self.store.derived
-        storage = patient(source_of(self.stream.storage, self.index, derived), timeout)
-        return RangeStore(storage, self.stream.download_retry or 0, derived=derived)
+        storage = TimeoutStorage(wrap_multifile(self.stream.storage, self.index, derived), timeout)
+        return RangeReader(storage, self.stream.download_retry or 0, derived=derived)
 
     def check_columns(
         self, wanted: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True

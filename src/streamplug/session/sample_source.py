@@ -15,14 +15,14 @@ from streamplug.plan import Epoch, worker_steps
 from streamplug.read import SampleReader
 from streamplug.session import hints as advice
 from streamplug.session.open_stream import OpenStream
-from streamplug.transfer.decode_pool import made_ahead
+from streamplug.transfer.decode_pool import decode_blocks
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.prefetch import Limits, Needs, prefetched
+from streamplug.transfer.prefetch import Needs, PrefetchLimits, prefetch_blocks
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
 
-_OF_RANGES = Limits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
+_OF_RANGES = PrefetchLimits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
 """Pieces of shards are held in memory, and most are small: more of them at once, fewer bytes ahead."""
 
 _BYTES = 4 << 20
@@ -203,7 +203,7 @@ class SampleSource:
         *,
         threads: int,
     ) -> Generator[tuple[Block, T], None, None]:
-        """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetched`.
+        """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetch_blocks`.
 
         Args:
             blocks: Those of a worker.
@@ -214,7 +214,7 @@ class SampleSource:
         """
         use = partial(read_in_parts, read=read)
         if not self.remote:
-            return made_ahead(blocks, use, threads)
+            return decode_blocks(blocks, use, threads)
         reader = self.reader
         needs = Needs(
             of=lambda block: reader.needs(block.ids),
@@ -227,12 +227,14 @@ class SampleSource:
             waiting=lambda need: observer.waiting(*reader.file_of(need)),
         )
         blocks, limits = self.bounded(blocks, place)
-        return prefetched(blocks, needs, use, limits, threads=threads)
+        return prefetch_blocks(blocks, needs, use, limits, threads=threads)
 
-    def bounded(self, blocks: Iterator[Block], place: World) -> tuple[Iterator[Block], Limits]:
+    def bounded(
+        self, blocks: Iterator[Block], place: World
+    ) -> tuple[Iterator[Block], PrefetchLimits]:
         """Return the blocks of a worker, cut to what a limited cache holds, and how far ahead to fetch."""
         reader = self.reader
-        limits = _OF_RANGES if reader.reads_ranges else Limits()
+        limits = _OF_RANGES if reader.reads_ranges else PrefetchLimits()
         if reader.cache_limit is not None:
             share = _Share(reader, reader.cache_limit, self.row_bytes, place)
             limits = replace(

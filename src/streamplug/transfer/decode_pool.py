@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from time import perf_counter
 from typing import Generic, NamedTuple, TypeVar
 
-from streamplug.transfer.pool import Job, Workers
+from streamplug.transfer.pool import Job, ThreadPool
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -41,13 +41,13 @@ class _Instant(NamedTuple):
         return now.busy - self.busy if now.waits == self.waits else now.time - self.time
 
 
-class Makers(Generic[T, V, N]):
+class DecodePool(Generic[T, V, N]):
     """Makes values of blocks, ahead of their use as far as threads make them."""
 
     def __init__(self, make: Callable[[T], Iterable[V]], threads: int) -> None:
         """Call `make` on so many threads at once, if any; none are started before `add`."""
         self._make, self._threads = make, threads
-        self._workers = Workers(threads) if threads else None
+        self._workers = ThreadPool(threads) if threads else None
         self._queue: deque[tuple[list[V], Job, N]] = deque()
         self._next, self._patience, self._slow = 0, _FEW, False
 
@@ -107,7 +107,7 @@ class Makers(Generic[T, V, N]):
             self._workers.stop()
 
 
-def made_ahead(
+def decode_blocks(
     blocks: Iterable[T], make: Callable[[T], Iterable[V]], threads: int
 ) -> Generator[V, None, None]:
     """Yield what is made of blocks for which nothing has to be fetched.
@@ -120,7 +120,7 @@ def made_ahead(
     Raises:
         BaseException: What `make` raised, after the values before that.
     """
-    makers: Makers[T, V, None] = Makers(make, threads)
+    makers: DecodePool[T, V, None] = DecodePool(make, threads)
     try:
         for block in blocks:
             if makers.worthwhile:

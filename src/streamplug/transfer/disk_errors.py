@@ -19,7 +19,7 @@ from streamplug.errors import (
 )
 from streamplug.index.hashes import hash_names, new_hash
 from streamplug.plugin_kit.disk import FULL, describe_full_disk
-from streamplug.transfer.ranges import open_interruptible
+from streamplug.transfer.ranges import open_cancellable
 from streamplug.types import FileInfo
 
 _CHUNK = 1 << 18
@@ -28,7 +28,7 @@ _FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "
 
 
 @contextmanager
-def local_errors(place: Path, needed: int | None = None) -> Iterator[None]:
+def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
     """Turn what the operating system refuses about files of caches into our errors.
 
     Args:
@@ -49,7 +49,7 @@ def local_errors(place: Path, needed: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def output_errors(path: Path, needed: int) -> Iterator[None]:
+def map_output_errors(path: Path, needed: int) -> Iterator[None]:
     """Turn what the operating system refuses about a file that is written into our errors.
 
     Args:
@@ -92,7 +92,7 @@ def _remedy(error: OSError, path: Path) -> str:
 
 
 @contextmanager
-def errors_of(place: str) -> Iterator[None]:
+def prefix_data_errors(place: str) -> Iterator[None]:
     """Say in errors of data where that is."""
     try:
         yield
@@ -101,7 +101,7 @@ def errors_of(place: str) -> Iterator[None]:
 
 
 @contextmanager
-def errors_of_shard(shard: int) -> Iterator[None]:
+def prefix_shard_errors(shard: int) -> Iterator[None]:
     """Say in errors, of which the text names the file already, which shard of the data set that is."""
     try:
         yield
@@ -112,7 +112,7 @@ def errors_of_shard(shard: int) -> Iterator[None]:
 
 @contextmanager
 def scratch_file(beside: Path) -> Iterator[Path]:
-    """Yield a temporary path that is gone afterwards; named as for `partial_file`."""
+    """Yield a temporary path that is gone afterwards; named as for `stage_file`."""
     part = beside.with_name(f".{beside.name}.tmp")
     try:
         yield part
@@ -121,7 +121,7 @@ def scratch_file(beside: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def partial_file(target: Path) -> Iterator[Path]:
+def stage_file(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; on success it becomes `target`, else it goes.
 
     The name depends on `target` alone, so what a killed process left there is written over. Two
@@ -133,7 +133,7 @@ def partial_file(target: Path) -> Iterator[Path]:
         part.replace(target)
 
 
-def check_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
+def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
     """Check a local copy against the index.
 
     Args:
@@ -157,7 +157,7 @@ def check_file(path: Path, file: FileInfo, algorithm: str | None, where: str) ->
     if name is None:
         return
     digest = new_hash(name)
-    with open_interruptible(path) as stream:
+    with open_cancellable(path) as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
     if digest.hexdigest() != file.hashes[name].lower():

@@ -14,8 +14,8 @@ from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.disk import FULL
 from streamplug.transfer import ranges as ranged
-from streamplug.transfer.retry import retrying
-from streamplug.transfer.watchdog import StalledError, bytes_of, unless_stalled
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.watchdog import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
 _NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
@@ -51,13 +51,13 @@ def download(
     url = storage.url_of(file.basename)
 
     def attempted(work: Callable[[Path], bool]) -> bool:
-        return attempt(work, url, path, timeout, check_copy)
+        return download_to_staging_file(work, url, path, timeout, check_copy)
 
     def whole(part: Path) -> bool:
         storage.download(file.basename, part)
         return True
 
-    if file.bytes >= ranged.LARGE:
+    if file.bytes >= ranged.PARALLEL_DOWNLOAD_BYTES:
         try:
             if _in_parts(storage, file, retries, attempted):
                 return
@@ -66,7 +66,7 @@ def download(
                 raise
             _LOG.warning("%s: downloading it as a whole", error)
             retries -= 1
-    retrying(lambda: attempted(whole), retries)
+    call_with_retries(lambda: attempted(whole), retries)
 
 
 def _in_parts(
@@ -88,7 +88,7 @@ def _in_parts(
         return False
 
 
-def attempt(
+def download_to_staging_file(
     work: Callable[[Path], bool],
     url: str,
     path: Path,
@@ -114,7 +114,7 @@ def attempt(
                 part.unlink(missing_ok=True)
 
     try:
-        worked = unless_stalled(made, url, timeout, lambda: bytes_of(part))
+        worked = run_with_timeout(made, url, timeout, lambda: bytes_of(part))
         if worked:
             check_copy(part)
             part.replace(path)

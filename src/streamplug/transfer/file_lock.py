@@ -21,7 +21,7 @@ STATE_DIR = ".streamplug"
 
 _LOCKS = 251
 _LOCK_SECONDS = 1800
-LONGEST_PAUSE = 0.05
+LOCK_POLL_SECONDS = 0.05
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -30,7 +30,7 @@ _warned: set[Path] = set()
 _open: set[int] = set()
 
 
-def slot_of(name: str) -> int:
+def lock_slot(name: str) -> int:
     """Return which of the lock files of a directory is that of a name."""
     return xxh64(name.encode()).intdigest() % _LOCKS
 
@@ -66,7 +66,7 @@ def _sibling_state(cache: Path) -> Path:
     return cache.with_name(f".{cache.name}{STATE_DIR}")
 
 
-def slot_path(directory: Path, slot: int) -> Path:
+def lock_slot_path(directory: Path, slot: int) -> Path:
     """Return the path of one of the lock files of a directory."""
     return state_directory(directory) / f"lock.{slot:03d}"
 
@@ -82,14 +82,14 @@ def cache_lock(directory: Path, name: str) -> Iterator[None]:
         StorageError: If another process does not let go of it.
     """
     # A fixed number of lock files, shared by the shards: they stay behind, empty.
-    path = slot_path(directory, slot_of(name))
+    path = lock_slot_path(directory, lock_slot(name))
     with file_lock(path, f"to fetch {name}"):
         yield
 
 
 @contextmanager
 def file_lock(
-    path: Path, purpose: str, *, required: bool = False, pause: float = LONGEST_PAUSE
+    path: Path, purpose: str, *, required: bool = False, pause: float = LOCK_POLL_SECONDS
 ) -> Iterator[None]:
     """Hold the lock of a file, waiting for it; it goes with whoever holds it.
 
@@ -117,7 +117,7 @@ def file_lock(
 
 
 @contextmanager
-def lock_if_free(path: Path) -> Iterator[bool]:
+def try_file_lock(path: Path) -> Iterator[bool]:
     """Hold the lock of a file if nobody else does; gives whether so. Without locks nobody can tell."""
     descriptor = _opened(path)
     try:

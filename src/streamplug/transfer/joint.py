@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from streamplug.errors import StorageError, StreamplugError
 from streamplug.interfaces import Storage
-from streamplug.transfer.observer import Observer, Task, helping
+from streamplug.transfer.observer import Observer, TransferTask, task_context
 from streamplug.transfer.ranges import checked
-from streamplug.transfer.retry import PASSING, retrying
+from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.types import Buffer, FileInfo
 
 Wanted: TypeAlias = "Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]]"
@@ -29,7 +29,7 @@ class Joint:
     ) -> None:
         """Take what is to be asked for: files, and where in them the parts begin and end."""
         self._storage, self._wanted, self._retries = storage, wanted, retries
-        self._task = Task(observer, storage.url)
+        self._task = TransferTask(observer, storage.url)
         self._missing = list(range(len(wanted)))
         self._came: dict[int, list[Buffer]] = {}
         self.errors: dict[int, StreamplugError] = {}
@@ -39,12 +39,12 @@ class Joint:
         failed: list[Exception] = []
         try:
             self._ask()
-        except PASSING as error:
+        except RETRYABLE_ERRORS as error:
             failed.append(error)
         yield from self._given()
         if failed:
-            with suppress(*PASSING), helping(self._task):
-                retrying(partial(self._again, failed), self._retries)
+            with suppress(*RETRYABLE_ERRORS), task_context(self._task):
+                call_with_retries(partial(self._again, failed), self._retries)
             yield from self._given()
 
     def _given(self) -> Iterator[tuple[int, list[Buffer]]]:
@@ -75,7 +75,9 @@ class Joint:
                 self.errors.pop(place, None)
             except StreamplugError as error:
                 self.errors[place] = error
-        self._missing = [p for p, error in self.errors.items() if isinstance(error, PASSING)]
+        self._missing = [
+            p for p, error in self.errors.items() if isinstance(error, RETRYABLE_ERRORS)
+        ]
         if self._missing:
             worst = max(self._missing, key=lambda p: getattr(self.errors[p], "retry_after", 0.0))
             self._task.url = self._storage.url_of(self._wanted[worst][0].basename)

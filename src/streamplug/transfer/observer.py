@@ -1,6 +1,6 @@
 """Counts what happens, and tells callbacks of it, in whatever process and thread it happens.
 
-Whoever makes a thread do something for a data set says so with `observing`; what happens in there is
+Whoever makes a thread do something for a data set says so with `observer_context`; what happens in there is
 then told with `emit`, which does nothing elsewhere.
 """
 
@@ -186,7 +186,7 @@ class Observer:
 # -- what a thread does, and for whom ---------------------------------------------------
 
 
-class Task:
+class TransferTask:
     """What one or several threads do for an observer.
 
     Attributes:
@@ -202,19 +202,19 @@ class Task:
 
 
 class _Current(threading.local):
-    task: Task | None = None
+    task: TransferTask | None = None
 
 
 _current = _Current()
 
 
-def current() -> Task | None:
+def current() -> TransferTask | None:
     """Return what this thread does, to have another thread help with it."""
     return _current.task
 
 
 @contextmanager
-def helping(task: Task | None) -> Iterator[None]:
+def task_context(task: TransferTask | None) -> Iterator[None]:
     """Let this thread work on a task."""
     before, _current.task = _current.task, task
     try:
@@ -224,9 +224,9 @@ def helping(task: Task | None) -> Iterator[None]:
 
 
 @contextmanager
-def observing(observer: Observer | None, url: str = "") -> Iterator[None]:
+def observer_context(observer: Observer | None, url: str = "") -> Iterator[None]:
     """Let an observer know what this thread does during a block, which is about a file at a URL."""
-    with helping(Task(observer, url)):
+    with task_context(TransferTask(observer, url)):
         yield
 
 
@@ -237,7 +237,7 @@ def emit(event: Event) -> None:
         task.observer.emit(event)
 
 
-def retried(cause: str, pause: float) -> None:
+def emit_retry(cause: str, pause: float) -> None:
     """Tell the observer that something failed and will be tried again, after a pause in seconds."""
     task = _current.task
     if task is not None:
@@ -246,22 +246,22 @@ def retried(cause: str, pause: float) -> None:
 
 
 @contextmanager
-def fetching(url: str, size: int) -> Iterator[None]:
+def track_download(url: str, size: int) -> Iterator[None]:
     """Tell the observer of a download that a block makes, of so many bytes."""
     outer, began = _current.task, time.monotonic()
-    task = Task(outer.observer if outer else None, url)
-    with helping(task):
+    task = TransferTask(outer.observer if outer else None, url)
+    with task_context(task):
         yield
     emit(ShardDownloaded(url, size, time.monotonic() - began, 1 + task.retries))
 
 
 @contextmanager
-def ranging(
+def track_ranges(
     observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]]
 ) -> Iterator[None]:
     """Let an observer know of the parts of a file that a block fetches."""
     began = time.monotonic()
-    with helping(Task(observer, url)):
+    with task_context(TransferTask(observer, url)):
         yield
     if observer is not None:
         size = sum(stop - start for start, stop in ranges)

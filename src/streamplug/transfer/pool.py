@@ -14,7 +14,7 @@ from streamplug.transfer.threads import end_idle, on_thread
 
 _MAX_THREADS = 64
 _STOP_SECONDS = 5.0
-"""How long `Workers.stop` waits for threads; only code that cannot be interrupted takes longer."""
+"""How long `ThreadPool.stop` waits for threads; only code that cannot be interrupted takes longer."""
 
 
 class Job:
@@ -67,7 +67,7 @@ class _WorkersScope(Scope):
             self._idle(+1)
 
 
-class Workers:
+class ThreadPool:
     """Daemon threads, started as they are needed, that carry out jobs first come, first served.
 
     Attributes:
@@ -191,7 +191,7 @@ class Workers:
             job.drop(why)
 
 
-def run_all(jobs: list[Callable[[], object]], active: int) -> None:
+def run_jobs(jobs: list[Callable[[], object]], active: int) -> None:
     """Do several things at once.
 
     Raises:
@@ -201,7 +201,7 @@ def run_all(jobs: list[Callable[[], object]], active: int) -> None:
         for job in jobs:
             job()
         return
-    workers = Workers(active)
+    workers = ThreadPool(active)
     try:
         for submitted in [workers.submit(job) for job in jobs]:
             submitted.wait()
@@ -219,4 +219,4 @@ def _at_exit(stop: Callable[[], None]) -> Callable[[], object]:
     return Finalize(None, stop, exitpriority=100).cancel
 
 
-__all__ = ["Cancelled", "Job", "Workers", "run_all"]
+__all__ = ["Cancelled", "Job", "ThreadPool", "run_jobs"]

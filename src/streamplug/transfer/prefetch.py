@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from streamplug.transfer.decode_pool import Makers
-from streamplug.transfer.pool import Workers
+from streamplug.transfer.decode_pool import DecodePool
+from streamplug.transfer.pool import ThreadPool
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -22,7 +22,7 @@ _BLOCKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PrefetchLimits:
     """How far ahead to fetch.
 
     Attributes:
@@ -77,11 +77,11 @@ class Needs(Generic[T, K]):
         self.split, self.waiting = split, waiting
 
 
-def prefetched(
+def prefetch_blocks(
     blocks: Iterable[T],
     needs: Needs[T, K],
     use: Callable[[T], Iterable[V]],
-    limits: Limits | None = None,
+    limits: PrefetchLimits | None = None,
     *,
     threads: int = 0,
 ) -> Generator[V, None, None]:
@@ -102,9 +102,9 @@ def prefetched(
     Raises:
         StreamplugError: What `ensure` raised, at the part of a block that needs it first.
     """
-    limits = limits or Limits()
-    window = Window(iter(blocks), needs, limits, Workers(limits.active))
-    makers: Makers[T, V, Sequence[K]] = Makers(use, threads)
+    limits = limits or PrefetchLimits()
+    window = PrefetchWindow(iter(blocks), needs, limits, ThreadPool(limits.active))
+    makers: DecodePool[T, V, Sequence[K]] = DecodePool(use, threads)
     begun = False
     try:
         while window.look() or makers:
@@ -168,8 +168,8 @@ class Work(Protocol):
         """Wait until it has ended."""
 
 
-class Hands(Protocol):
-    """Who carries out what is needed; see `Workers`."""
+class JobQueue(Protocol):
+    """Who carries out what is needed; see `ThreadPool`."""
 
     unfinished: int
     weight: int
@@ -181,14 +181,14 @@ class Hands(Protocol):
         """Drop all that has not ended."""
 
 
-class Window(Generic[T, K]):
+class PrefetchWindow(Generic[T, K]):
     """The blocks ahead of the consumer, and what is done for them.
 
     It neither waits nor looks at a clock, so that who has another clock can ask it what comes next.
     """
 
     def __init__(
-        self, blocks: Iterator[T], needs: Needs[T, K], limits: Limits, workers: Hands
+        self, blocks: Iterator[T], needs: Needs[T, K], limits: PrefetchLimits, workers: JobQueue
     ) -> None:
         self._blocks, self._needs, self._limits = blocks, needs, limits
         self._ahead: deque[tuple[T, Sequence[K]]] = deque()

@@ -1,4 +1,4 @@
-"""Storages that are asked only briefly, as there is a local copy: and those that cannot be asked at all."""
+"""Short timeouts for remotes of which a local copy exists, and storages that cannot be opened."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from streamplug.errors import AccessDenied, NotFound, PluginError, StorageError,
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import strip_client
-from streamplug.transfer.retry import retrying
-from streamplug.transfer.timeout import patient
+from streamplug.transfer.delegating_storage import DelegatingStorage
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.timeout import TimeoutStorage
 from streamplug.transfer.watchdog import StalledError
 from streamplug.types import Buffer, ObjectInfo
 
 T = TypeVar("T")
 
 PROBE_SECONDS = 10.0
-"""Seconds that a remote is waited for which nothing comes from, where there is a local copy of the index."""
+"""Upper bound of the stall timeout where a local copy of the index exists."""
 PROBE_RETRIES = 1
-_STALL_MEMORY_SECONDS = 60.0
-"""Seconds for which a server that did not answer is not waited for again."""
+_STALLED_SERVER_SECONDS = 60.0
+"""For so long after a stall, requests to a server fail at once."""
 
 _stalled: dict[str, tuple[float, str]] = {}
-"""When a server did not answer, and what that was told as."""
+"""Time of the last stall of each server, and its error text."""
 
 
-class _Unavailable(Storage):
-    """A location for which the plugin lacks or fails: each operation raises the error that said so."""
+class UnavailableStorage(Storage):
+    """A location whose plugin is missing or fails: each operation raises the error of opening it."""
 
     def __init__(self, url: str, error: PluginError) -> None:
         super().__init__(strip_client(url))
@@ -43,69 +44,61 @@ class _Unavailable(Storage):
     write = upload = delete = _refuse
 
 
-def unavailable(url: str, error: PluginError) -> Storage:
-    """Return a storage of which each operation raises the error that opening its location raised."""
-    return _Unavailable(url, error)
-
-
-class _Probed(Storage):
-    """A storage of which the first request that stalls is the last: later ones fail at once.
+class ProbeStorage(DelegatingStorage):
+    """A storage with a short stall timeout; after the first stall all requests fail at once.
 
     Attributes:
-        failure: The last error that says that the remote cannot be asked; None while it answers.
+        failure: The last error that says that the remote is unreachable; None while it answers.
     """
 
     def __init__(self, storage: Storage, timeout: float) -> None:
-        super().__init__(storage.url)
-        self._storage = patient(storage, min(timeout, PROBE_SECONDS))
+        """Wrap `storage`; the stall timeout in seconds is at most `PROBE_SECONDS`."""
+        super().__init__(TimeoutStorage(storage, min(timeout, PROBE_SECONDS)))
         self._server = "//".join(urlsplit(storage.url)[:2])
-        self._answered = False
+        self._has_answered = False
         self.failure: Exception | None = None
 
-    def _ask(self, operation: Callable[[], T]) -> T:
+    def _probe(self, operation: Callable[[], T]) -> T:
         since, text = _stalled.get(self._server, (float("-inf"), ""))
-        if time.monotonic() - since < _STALL_MEMORY_SECONDS:
+        if time.monotonic() - since < _STALLED_SERVER_SECONDS:
             self.failure = StorageError(text)
             raise self.failure
         try:
-            found = operation()
+            result = operation()
         except StalledError as error:
             _stalled[self._server] = time.monotonic(), str(error)
-            self.failure = StorageError(str(error))  # not Transient: it is not asked again
+            self.failure = StorageError(str(error))  # not Transient: no retry
             raise self.failure from error
         except NotFound:
-            self._answered = True
+            self._has_answered = True
             raise
         except (StorageError, PluginError) as error:
             self.failure = error
             raise
-        self._answered = True
-        return found
-
-    def url_of(self, key: str) -> str:
-        return self._storage.url_of(key)
+        self._has_answered = True
+        return result
 
     def read(self, key: str) -> bytes:
-        return self._ask(lambda: self._storage.read(key))
+        return self._probe(lambda: self._storage.read(key))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self._ask(lambda: self._storage.read_range(key, start, stop))
+        return self._probe(lambda: self._storage.read_range(key, start, stop))
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        return self._ask(lambda: self._storage.read_ranges(key, ranges))
+        return self._probe(lambda: self._storage.read_ranges(key, ranges))
 
     def serves_ranges(self, key: str) -> bool:
-        return self._ask(lambda: self._storage.serves_ranges(key))
+        return self._probe(lambda: self._storage.serves_ranges(key))
 
     def download(self, key: str, path: Path) -> None:
-        self._ask(lambda: self._storage.download(key, path))
+        self._probe(lambda: self._storage.download(key, path))
 
     def stat(self, key: str) -> ObjectInfo:
-        return self._ask(lambda: self._storage.stat(key))
+        return self._probe(lambda: self._storage.stat(key))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        # A long list may take its time, but not that of a server that is away.
-        if not self._answered:
+        # A listing has no timeout, as a long one takes its time: ask for one object first.
+        if not self._has_answered:
             try:
                 self.stat(INDEX_NAME)
             except Transient:
@@ -113,56 +106,34 @@ class _Probed(Storage):
             except StorageError as error:
                 if error is self.failure and error.__cause__ is not None:
                     raise
-        return self._ask(lambda: iter([*self._storage.list(prefix)]))
-
-    def write(self, key: str, data: Buffer) -> None:
-        self._storage.write(key, data)
-
-    def upload(self, path: Path, key: str) -> None:
-        self._storage.upload(path, key)
-
-    def delete(self, key: str) -> None:
-        self._storage.delete(key)
-
-    def close(self) -> None:
-        self._storage.close()
+        return self._probe(lambda: iter([*self._storage.list(prefix)]))
 
 
-def probed(storage: Storage, timeout: float) -> _Probed:
-    """Return a storage that is waited for only briefly: after a request that stalls, all fail at once.
-
-    Args:
-        storage: The remote.
-        timeout: Seconds after which a request fails during which nothing arrived.
-    """
-    return _Probed(storage, timeout)
-
-
-def check_online(remote: Storage, key: str, local: Path, timeout: float) -> None:
-    """Check that a file can be had from a remote that could not be reached before.
+def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> None:
+    """Check that a remote that was unreachable answers for a file now.
 
     Args:
         remote: The remote.
-        key: The file, which may be missing there: whoever downloads it says so.
+        key: The file; that it does not exist is left to its download.
         local: The cache that lacks it.
-        timeout: Seconds after which a request fails during which nothing arrived.
+        timeout: Stall timeout in seconds.
 
     Raises:
-        StorageError: If it still cannot be reached.
+        StorageError: If the remote is still unreachable.
     """
-    asked = probed(remote, timeout)
+    storage = ProbeStorage(remote, timeout)
     try:
         try:
-            retrying(lambda: asked.stat(key), PROBE_RETRIES)
+            call_with_retries(lambda: storage.stat(key), PROBE_RETRIES)
         except (NotFound, Transient, AccessDenied):
             raise
         except StorageError:  # some servers do not tell sizes
-            asked.read_range(key, 0, 1)
+            storage.read_range(key, 0, 1)
     except NotFound:
         return
     except (StorageError, PluginError) as error:
         kind = type(error) if isinstance(error, StorageError) else StorageError
         raise kind(
-            f"{remote.url_of(key)} is not in {local}, and could not be fetched: {error}; make the remote "
+            f"{remote.url_of(key)} is not in {local}, and the download failed: {error}; make the remote "
             "reachable, or copy the file there from where it is"
         ) from error

@@ -15,8 +15,8 @@ from streamplug.errors import StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
 from streamplug.transfer.joint import Joint
-from streamplug.transfer.observer import Observer, ranging
-from streamplug.transfer.ranges import PART, read_ranges
+from streamplug.transfer.observer import Observer, track_ranges
+from streamplug.transfer.ranges import PART_BYTES, read_ranges
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
 _REQUESTS = 32
@@ -24,7 +24,7 @@ _REQUESTS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class RangeStore:
+class RangeReader:
     """Parts of the shards of one stream, of which none are kept.
 
     Attributes:
@@ -56,7 +56,7 @@ class RangeStore:
             return [data[start:stop] for start, stop in ranges.tolist()]
         requests = _requests(ranges)
         parts: list[Buffer] = []
-        with ranging(self.observer, self.storage.url_of(file.basename), requests):
+        with track_ranges(self.observer, self.storage.url_of(file.basename), requests):
             for first in range(0, len(requests), _REQUESTS):
                 some = requests[first : first + _REQUESTS]
                 parts += read_ranges(self.storage, file, some, self.retries)
@@ -105,16 +105,18 @@ class RangeStore:
 def _requests(ranges: Int64) -> list[tuple[int, int]]:
     """Return what is asked for of a file: large parts come in several."""
     return [
-        (at, min(at + PART, stop))
+        (at, min(at + PART_BYTES, stop))
         for start, stop in ranges.tolist()
-        for at in range(start, stop, PART)
+        for at in range(start, stop, PART_BYTES)
     ]
 
 
 def _whole(ranges: Int64, parts: Sequence[Buffer]) -> list[Bytes1D]:
     """Return parts as they came, without copying, but for those that came in several."""
     found = iter(parts)
-    pieces = [[next(found) for _ in range(start, stop, PART)] for start, stop in ranges.tolist()]
+    pieces = [
+        [next(found) for _ in range(start, stop, PART_BYTES)] for start, stop in ranges.tolist()
+    ]
     return [np.frombuffer(p[0] if len(p) == 1 else b"".join(p), np.uint8) for p in pieces]
 
 

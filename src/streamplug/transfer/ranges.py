@@ -11,14 +11,14 @@ from typing import BinaryIO
 from streamplug.errors import CorruptShardError, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import check
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 from streamplug.types import Buffer, FileInfo
 
-LARGE = (64 << 20) + 1
+PARALLEL_DOWNLOAD_BYTES = (64 << 20) + 1
 """Bytes of a file from which on it comes in parts; a writer's default is just below."""
 
-PART = 8 << 20
-AT_ONCE = 4
+PART_BYTES = 8 << 20
+PARTS_IN_FLIGHT = 4
 """Parts of one file that are in memory at a time."""
 
 
@@ -39,19 +39,19 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
         CorruptShardError: If it is shorter than the index says.
         OSError: If the local file cannot be written.
     """
-    if not retrying(lambda: storage.serves_ranges(file.basename), retries):
+    if not call_with_retries(lambda: storage.serves_ranges(file.basename), retries):
         return False
     with path.open("wb") as target:
-        for start in range(0, file.bytes, PART * AT_ONCE):
+        for start in range(0, file.bytes, PART_BYTES * PARTS_IN_FLIGHT):
             check()
-            stop = min(start + PART * AT_ONCE, file.bytes)
-            ranges = [(at, min(at + PART, stop)) for at in range(start, stop, PART)]
+            stop = min(start + PART_BYTES * PARTS_IN_FLIGHT, file.bytes)
+            ranges = [(at, min(at + PART_BYTES, stop)) for at in range(start, stop, PART_BYTES)]
             for part in read_ranges(storage, file, ranges, retries):
                 target.write(part)
     return True
 
 
-class CutShortError(CorruptShardError):
+class TruncatedFileError(CorruptShardError):
     """A file ends before it should.
 
     Attributes:
@@ -74,7 +74,7 @@ def read_ranges(
     def attempt() -> Sequence[Buffer]:
         return checked(storage, file, ranges, storage.read_ranges(file.basename, ranges))
 
-    return retrying(attempt, retries)
+    return call_with_retries(attempt, retries)
 
 
 def checked(
@@ -94,7 +94,7 @@ def checked(
         if isinstance(part, StorageError):
             raise part
         if len(part) != stop - start:
-            error = CutShortError(
+            error = TruncatedFileError(
                 f"{storage.url_of(file.basename)}: got {len(part)} bytes from {start} on where "
                 f"{stop - start} were asked for, and the index says it has {file.bytes}; it was cut short "
                 "or replaced, write or copy it again"
@@ -113,6 +113,6 @@ class _Interruptible(io.FileIO):
         return super().readinto(buffer)
 
 
-def open_interruptible(path: Path) -> BinaryIO:
+def open_cancellable(path: Path) -> BinaryIO:
     """Open a file for reading in a way that ends when nobody waits for it any more."""
     return io.BufferedReader(_Interruptible(os.fspath(path)), 1 << 20)

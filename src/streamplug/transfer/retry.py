@@ -17,17 +17,17 @@ from tenacity import (
 
 from streamplug.errors import CorruptShardError, Transient
 from streamplug.plugin_kit.cancellation import sleep
-from streamplug.transfer.observer import retried
+from streamplug.transfer.observer import emit_retry
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.transfer")
 _WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
 _LONGEST_ASKED_FOR = 60.0
 # What arrived and is not what the index says may have been damaged on its way.
-PASSING = (Transient, CorruptShardError)
+RETRYABLE_ERRORS = (Transient, CorruptShardError)
 
 
-def retrying(operation: Callable[[], T], retries: int) -> T:
+def call_with_retries(operation: Callable[[], T], retries: int) -> T:
     """Return what `operation` returns, trying again after a `Transient` error, or damage.
 
     Args:
@@ -42,7 +42,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
     """
     try:
         return operation()  # most do not fail: what follows takes longer to set up than some take
-    except PASSING as error:
+    except RETRYABLE_ERRORS as error:
         failed: list[Exception] = [error]
 
     def again() -> T:
@@ -51,7 +51,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
         return operation()
 
     attempts = Retrying(
-        retry=retry_if_exception_type(PASSING),
+        retry=retry_if_exception_type(RETRYABLE_ERRORS),
         stop=stop_after_attempt(retries + 1),
         wait=_wait,
         sleep=sleep,
@@ -60,7 +60,7 @@ def retrying(operation: Callable[[], T], retries: int) -> T:
     )
     try:
         return attempts(again)
-    except PASSING as error:
+    except RETRYABLE_ERRORS as error:
         made = f"{retries + 1} attempt{'s'[: retries > 0]}"
         error.args = (f"{error}; gave up after {made}, see download_retry=",)
         raise
@@ -76,4 +76,4 @@ def _tell(state: RetryCallState) -> None:
     cause = str(state.outcome.exception()) if state.outcome else ""
     pause = state.upcoming_sleep
     _LOG.warning("%s; attempt %d follows in %.1f s", cause, state.attempt_number + 1, pause)
-    retried(cause, pause)
+    emit_retry(cause, pause)

@@ -7,7 +7,7 @@ import numpy as np
 from streamplug.types import Int64
 
 
-def coalesced(ranges: Int64, gap: int) -> Int64:
+def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
     """Join ranges that are near each other: a request costs more than some bytes too many.
 
     Args:
@@ -17,7 +17,7 @@ def coalesced(ranges: Int64, gap: int) -> Int64:
     Returns:
         The joined ranges, shape ``[m, 2]``, ascending.
 
-    >>> coalesced(np.array([[90, 99], [0, 10], [12, 20]]), gap=4)
+    >>> coalesce_ranges(np.array([[90, 99], [0, 10], [12, 20]]), gap=4)
     array([[ 0, 20],
            [90, 99]])
     """
@@ -33,7 +33,7 @@ def coalesced(ranges: Int64, gap: int) -> Int64:
     return found
 
 
-def located(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
+def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
     """Find ranges in parts of a file.
 
     Args:
@@ -44,7 +44,7 @@ def located(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
         Which part each is in, -1 for one that is not whole in one of them, and where in that it begins,
         both of shape ``[n]``.
 
-    >>> located(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
+    >>> locate_ranges(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
     (array([ 1, -1,  0]), array([2, 5, 3]))
     """
     if len(ranges) == len(spans) == 1:  # as where few samples of many shards are wanted

@@ -16,8 +16,8 @@ from secrets import token_hex
 from types import TracebackType
 
 from streamplug.errors import AccessDenied
-from streamplug.transfer.disk_errors import local_errors
-from streamplug.transfer.file_lock import file_lock, lock_if_free
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.file_lock import file_lock, try_file_lock
 
 _LOCK = ".lock"
 
@@ -36,8 +36,8 @@ class TemporaryDirectory:
             AccessDenied: If others could change what is put there.
             StorageError: If there is no room for it.
         """
-        home = temporary_home()
-        with local_errors(home):
+        home = temp_root()
+        with map_disk_errors(home):
             _make_own(home)
             sweep(home)
             self._held = ExitStack()
@@ -49,7 +49,9 @@ class TemporaryDirectory:
             lock = path.with_suffix(_LOCK)
             self._held.enter_context(file_lock(lock, "for temporary files"))
             if lock.exists():  # else it was taken for that of a dead maker before it was held
-                check_own(home)  # with the lock in it, nobody can put another in its place any more
+                check_private(
+                    home
+                )  # with the lock in it, nobody can put another in its place any more
                 path.mkdir(mode=0o700)
                 return path
             self._held.close()
@@ -75,15 +77,15 @@ class TemporaryDirectory:
         self.close()
 
 
-def make_temporary_home() -> Path:
+def make_temp_root() -> Path:
     """Make the place of these directories, for this user alone, and return it.
 
     Raises:
         AccessDenied: If others could change what is put there.
         StorageError: If it cannot be made.
     """
-    home = temporary_home()
-    with local_errors(home):
+    home = temp_root()
+    with map_disk_errors(home):
         _make_own(home)
     return home
 
@@ -94,11 +96,11 @@ def _make_own(home: Path) -> None:
         with suppress(FileExistsError):  # whatever it is, it is looked at
             home.mkdir(mode=0o700, parents=True)
         with suppress(FileNotFoundError):  # whoever had the last directory there has removed it
-            check_own(home)
+            check_private(home)
             return
 
 
-def check_own(home: Path) -> None:
+def check_private(home: Path) -> None:
     """Refuse a place that is another user's: its name is known, and pickles that lie there are read.
 
     Raises:
@@ -121,13 +123,13 @@ def check_own(home: Path) -> None:
 def sweep(home: Path) -> None:
     """Remove the directories in a place whose makers are dead."""
     for lock in home.glob(f"*{_LOCK}"):
-        with suppress(OSError), lock_if_free(lock) as free:
+        with suppress(OSError), try_file_lock(lock) as free:
             if free:
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
                 lock.unlink(missing_ok=True)
 
 
-def temporary_home() -> Path:
+def temp_root() -> Path:
     """Return the place of these directories, which may not exist."""
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     return Path(tempfile.gettempdir()) / f"streamplug-{user}"

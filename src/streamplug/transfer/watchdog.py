@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from streamplug.errors import StorageError, Transient
 from streamplug.plugin_kit.cancellation import Scope, abandoned, check, ending, inside
-from streamplug.transfer.observer import current, helping
+from streamplug.transfer.observer import current, task_context
 from streamplug.transfer.threads import on_thread
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class StalledError(Transient):
     """Nothing arrived for too long."""
 
 
-def unless_stalled(
+def run_with_timeout(
     work: Callable[[], T], url: str, timeout: float, arrived: Callable[[], int] = lambda: 0
 ) -> T:
     """Return what `work` returns, for as long as somebody waits for it and something arrives.
@@ -44,7 +44,7 @@ def unless_stalled(
 
     def run() -> None:
         try:
-            with inside(scope), helping(task):
+            with inside(scope), task_context(task):
                 results.append(work())
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             errors.append(error)

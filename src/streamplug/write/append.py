@@ -11,7 +11,7 @@ from typing import Any
 from streamplug.errors import ConfigError, NotFound, WriterError
 from streamplug.index import INDEX_NAME, Schema, format_index, parse_index
 from streamplug.interfaces import Format, Storage
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 
 _NUMBER = re.compile(r"shard\.([0-9]+)\.")
 
@@ -44,7 +44,7 @@ class AppendedDataset:
         """
         url = storage.url_of(INDEX_NAME)
         try:
-            data = retrying(lambda: storage.read(INDEX_NAME), retries)
+            data = call_with_retries(lambda: storage.read(INDEX_NAME), retries)
         except NotFound:
             raise NotFound(
                 f"{url} does not exist: there is no data set to append to; leave out append=True"
@@ -91,7 +91,7 @@ class AppendedDataset:
             WriterError: If it has changed.
         """
         url = self.storage.url_of(INDEX_NAME)
-        if retrying(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
+        if call_with_retries(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
             raise WriterError(
                 f"{url} was changed while shards were added to it; it is left as it is, add them again"
             )

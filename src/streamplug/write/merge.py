@@ -12,9 +12,8 @@ from streamplug.errors import ConfigError, NotFound
 from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
-from streamplug.transfer.options import DOWNLOAD_TIMEOUT
-from streamplug.transfer.retry import retrying
-from streamplug.transfer.timeout import patient
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 
 Place = str | PathLike[str] | tuple[str | PathLike[str], str]
 """A local path, a URL, or a pair of both."""
@@ -25,7 +24,7 @@ _RETRIES = 2
 def merge_index(
     *places: Any,
     keep_local: bool = True,
-    download_timeout: float = DOWNLOAD_TIMEOUT,
+    download_timeout: float = DOWNLOAD_TIMEOUT_SECONDS,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
     """Write the index of a data set whose parts are data sets in folders below it.
@@ -57,7 +56,7 @@ def merge_index(
         )
     homes = _opened(places[-1], storage_options)
     asked = [
-        home if local_path(home.url) is not None else patient(home, download_timeout)
+        home if local_path(home.url) is not None else TimeoutStorage(home, download_timeout)
         for home in homes
     ]
     if len(places) == 1:
@@ -72,7 +71,7 @@ def merge_index(
     entries = [entry for storage, folder in found for entry in _entries(storage, folder, same)]
     data = format_index(entries, {})
     for home in homes if keep_local else homes[-1:]:
-        retrying(partial(home.write, INDEX_NAME, data), _RETRIES)
+        call_with_retries(partial(home.write, INDEX_NAME, data), _RETRIES)
     return len(entries)
 
 
@@ -150,7 +149,7 @@ def _entries(storage: Storage, folder: str, same: _SameColumns) -> Iterator[dict
     """Yield the entries of a part's index, their files named from the place of the whole."""
     key = f"{folder}/{INDEX_NAME}"
     try:
-        data = retrying(lambda: storage.read(key), _RETRIES)
+        data = call_with_retries(lambda: storage.read(key), _RETRIES)
     except NotFound:
         raise NotFound(
             f"{storage.url_of(key)} does not exist: the part is not there, or its writer has not finished"

@@ -31,8 +31,8 @@ from streamplug.plugin.location import (
 )
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
-from streamplug.transfer.file_lock import lock_if_free
-from streamplug.transfer.tempdir import make_temporary_home
+from streamplug.transfer.file_lock import try_file_lock
+from streamplug.transfer.tempdir import make_temp_root
 from streamplug.write.merge import merge_index
 from streamplug.write.part_task import (
     PLAN_NAME,
@@ -257,8 +257,8 @@ def _plan(
 @contextmanager
 def _lock_of(url: str) -> Iterator[bool]:
     """Hold the lock of a place while it is written to; gives whether no other process here does."""
-    path = make_temporary_home() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
-    with lock_if_free(path) as alone:
+    path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
+    with try_file_lock(path) as alone:
         try:
             yield alone
         finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamplug.index.hashes import digests
 from streamplug.interfaces import Compression
-from streamplug.transfer.disk_errors import output_errors, partial_file
+from streamplug.transfer.disk_errors import map_output_errors, stage_file
 from streamplug.types import Buffer, FileInfo
 
 _AT_ONCE = 1 << 18
@@ -43,8 +43,8 @@ def write_shard_file(
         content = [packed]
     target = folder / (stored or raw).basename
     with (
-        output_errors(target, (stored or raw).bytes),
-        partial_file(target) as part,
+        map_output_errors(target, (stored or raw).bytes),
+        stage_file(target) as part,
         part.open("wb", _AT_ONCE) as stream,
     ):
         stream.writelines(content)

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from streamplug.interfaces import Storage
-from streamplug.transfer.retry import retrying
+from streamplug.transfer.retry import call_with_retries
 
 
 class Uploader:
@@ -58,6 +58,6 @@ class Uploader:
 
     def _upload(self, basename: str) -> None:
         path = self._folder / basename
-        retrying(lambda: self._storage.upload(path, basename), self._retries)
+        call_with_retries(lambda: self._storage.upload(path, basename), self._retries)
         if not self._keep_local:
             path.unlink()

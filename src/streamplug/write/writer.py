@@ -27,7 +27,7 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
-from streamplug.transfer.disk_errors import partial_file
+from streamplug.transfer.disk_errors import stage_file
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder
@@ -329,7 +329,7 @@ class Writer(Configurable, section="writer"):
             data = format_index(self._entries, {})
             if self._before is not None:
                 data = self._before.with_more(self._entries)
-            with partial_file(self._target.folder / INDEX_NAME) as part:
+            with stage_file(self._target.folder / INDEX_NAME) as part:
                 part.write_bytes(data)
             if self._uploader is not None:
                 self._uploader.put(INDEX_NAME)

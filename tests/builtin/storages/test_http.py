@@ -19,7 +19,7 @@ from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit import event_loop as loops
 from streamplug.plugin_kit.cancellation import Cancelled
-from streamplug.transfer.pool import Workers
+from streamplug.transfer.pool import ThreadPool
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -218,7 +218,7 @@ def test_ranges_that_nobody_waits_for_are_asked_for_no_more(tmp_path):
     (tmp_path / "k").write_bytes(bytes(8_000_000))
     with serving(tmp_path) as server:
         server.holds = lambda _: True
-        workers, storage = Workers(1), Http(server.url)
+        workers, storage = ThreadPool(1), Http(server.url)
         job = workers.submit(
             lambda: storage.read_ranges("k", [(0, 4_000_000), (4_000_000, 8_000_000)])
         )

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from xxhash import xxh3_128, xxh64
 
-from streamplug.cache.staging import arriving
+from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import InvalidIndexError
 from streamplug.index.mapped import MappedFile
 from streamplug.plugin.location import local_path
 from streamplug.session.open_stream import OpenStream
-from streamplug.transfer.disk_errors import local_errors
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 from streamplug.types import Int64
 
@@ -53,7 +53,7 @@ class ArrayCache:
             StorageError: If the file cannot be written.
         """
         path = self.path(key)
-        with local_errors(path):
+        with map_disk_errors(path):
             array = _map_array(path)
             if array is None:
                 # No cache lock: file names share those, and `compute` may fetch shards.
@@ -70,7 +70,7 @@ class ArrayCache:
         data = np.ascontiguousarray(array, "<i8").data.cast("B") if len(array) else b""
         with (
             cache_lock(self.directory, path.name),
-            arriving(self.directory, path.name, path) as part,
+            stage_cache_file(self.directory, path.name, path) as part,
             part.open("wb") as file,
         ):
             file.write(_MAGIC + xxh3_128(data).digest())

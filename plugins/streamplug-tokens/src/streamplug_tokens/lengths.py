@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
 from streamplug.session.open_stream import OpenStream
-from streamplug.transfer.pool import run_all
+from streamplug.transfer.pool import run_jobs
 from streamplug.types import Int64
 from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets
 from streamplug_tokens.length_cache import ArrayCache
@@ -132,11 +132,11 @@ class DocumentCounter:
             partial(self._count_header, shard, lengths[shard], without_sizes)
             for shard in range(len(index))
         ]
-        run_all(jobs, MAX_HEADERS_IN_FLIGHT)
+        run_jobs(jobs, MAX_HEADERS_IN_FLIGHT)
         # Within a cache limit, several shards would evict one another.
         in_flight = 1 if self._stream.stream.cache_limit is not None else MAX_SHARDS_IN_FLIGHT
         jobs = [partial(self._count, shard, lengths[shard]) for shard in sorted(without_sizes)]
-        run_all(jobs, in_flight)
+        run_jobs(jobs, in_flight)
         return np.cumsum(offsets, out=offsets)
 
     def _count_header(self, shard: int, lengths: Int64, without_sizes: list[int]) -> None:

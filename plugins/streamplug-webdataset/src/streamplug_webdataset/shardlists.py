@@ -13,7 +13,7 @@ from typing import Any
 
 from streamplug.config import detect_world, whole_number
 from streamplug.errors import ConfigError
-from streamplug.scan.glob import expanded
+from streamplug.scan.glob import expand_braces
 from streamplug.types import World
 from streamplug_webdataset.stages import Own, Stage
 
@@ -49,7 +49,7 @@ def expand_urls(urls: str) -> list[str]:
     Raises:
         ConfigError: If a brace or a variable has no meaning.
     """
-    return [url for part in _with_variables(urls).split("::") for url in expanded(part)]
+    return [url for part in _with_variables(urls).split("::") for url in expand_braces(part)]
 
 
 def _with_variables(text: str) -> str:

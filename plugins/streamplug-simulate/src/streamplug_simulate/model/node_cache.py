@@ -6,9 +6,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from streamplug.cache.quota import MORE
+from streamplug.cache.quota import EXTRA_EVICTION_DIVISOR
 from streamplug.read.open_shards import USED_SECONDS
-from streamplug.transfer.file_lock import LONGEST_PAUSE
+from streamplug.transfer.file_lock import LOCK_POLL_SECONDS
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.network import NetworkLink
 from streamplug_simulate.model.open_shards import OpenShardModel
@@ -198,7 +198,7 @@ class NodeCache:
         pause = 0.001
         time = since + pause
         while time < self._events.now:
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, LOCK_POLL_SECONDS)
             time += pause
         return time
 
@@ -209,7 +209,7 @@ class NodeCache:
     def _evict(self, cache: int, most: int) -> None:
         """Evict least recently used shards until at most `most` bytes are left, and then some more."""
         there = self._cached[cache]
-        more = len(there) // MORE if self._held[cache] > most else 0
+        more = len(there) // EXTRA_EVICTION_DIVISOR if self._held[cache] > most else 0
         while there and (self._held[cache] > most or more > 0):
             more -= self._held[cache] <= most
             shard, _ = there.popitem(last=False)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from streamplug.cache.limit import limit_bytes
+from streamplug.cache.limit import parse_cache_limit
 from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
@@ -20,8 +20,8 @@ from streamplug.session.sample_source import Block, SampleSource, plan_blocks
 from streamplug.session.training_run import TrainingRun
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.prefetch import Limits
-from streamplug.transfer.range_reader import RangeStore
+from streamplug.transfer.prefetch import PrefetchLimits
+from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64, World
 from streamplug_simulate.model.scenario import Scenario
@@ -73,7 +73,7 @@ class SimulatedDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of the samples, and store the sizes of the shards."""
-        if any(isinstance(each.store, RangeStore) for each in opened):
+        if any(isinstance(each.store, RangeReader) for each in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
         self.shards = ShardSizes([each.index for each in opened], self._caches, self._keeps)
         return read_all(opened, columns)
@@ -199,7 +199,7 @@ class WeighedReader:
 
 def plan_process_blocks(
     source: SampleSource, epoch: Epoch, place: World, world: World, batch: int
-) -> tuple[Iterator[Block], Limits]:
+) -> tuple[Iterator[Block], PrefetchLimits]:
     """Return the blocks of a process in an epoch, and its prefetch limits."""
     blocks = plan_blocks(epoch, world, batch, 0, source.rows_of_batches(threads=0))
     return source.bounded(blocks, place)
@@ -234,7 +234,7 @@ def _number(loader: Mapping[str, Any], name: str) -> Any:
 def _limit(stream: Stream, folder: str) -> int | None:
     """Return the cache limit of a stream that is read in place."""
     limit = stream.cache_limit
-    return None if limit is None else limit_bytes(limit, Path(folder))
+    return None if limit is None else parse_cache_limit(limit, Path(folder))
 
 
 def _is_local(stream: Stream) -> bool:

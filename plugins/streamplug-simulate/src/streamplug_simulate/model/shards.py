@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamplug.index import Index
-from streamplug.transfer.ranges import AT_ONCE, LARGE, PART
+from streamplug.transfer.ranges import PARALLEL_DOWNLOAD_BYTES, PART_BYTES, PARTS_IN_FLIGHT
 from streamplug.types import Int64
 
 
@@ -86,6 +86,6 @@ def _sizes(index: Index, *, keep_zip: bool) -> list[Int64]:
         raw += size
         stored += comes
         packed += 0 if zipped is None else zipped.bytes.astype(np.int64)
-        large = -(-comes // (PART * AT_ONCE))
-        requests += np.where(comes >= LARGE, large, size > 0)
+        large = -(-comes // (PART_BYTES * PARTS_IN_FLIGHT))
+        requests += np.where(comes >= PARALLEL_DOWNLOAD_BYTES, large, size > 0)
     return [raw, stored, raw + packed * keep_zip, raw + packed, requests]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
 from streamplug.session.sample_source import Block
-from streamplug.transfer.prefetch import Limits, Needs, Window
+from streamplug.transfer.prefetch import Needs, PrefetchLimits, PrefetchWindow
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.node_cache import NodeCache, Threads
 from streamplug_simulate.model.planned_dataset import WeighedReader
@@ -25,7 +25,7 @@ class Worker:
         node: NodeCache,
         reader: WeighedReader,
         *,
-        ahead: tuple[Iterator[Block], Limits],
+        ahead: tuple[Iterator[Block], PrefetchLimits],
         on_batch: Callable[[int], None],
         initial_batches: int,
     ) -> None:
@@ -50,7 +50,7 @@ class Worker:
             claim=lambda shard: threads.opened.add_references(shard, 1),
             release=lambda shard: threads.opened.add_references(shard, -1),
         )
-        self._window = Window(blocks, needs, limits, threads)
+        self._window = PrefetchWindow(blocks, needs, limits, threads)
         self._requested_batches, self._is_idle, self.ended = initial_batches, False, False
         self._steps = self._run()
         events.schedule(events.now, self._resume)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-DOWNLOAD_TIMEOUT = 60.0
-"""Seconds after which a download fails during which nothing arrived."""
+from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class FetchOptions:
+class CacheOptions:
     """How files come from a remote, and how many of them stay.
 
     Attributes:
@@ -25,7 +24,7 @@ class FetchOptions:
     """
 
     retries: int = 2
-    timeout: float = DOWNLOAD_TIMEOUT
+    timeout: float = DOWNLOAD_TIMEOUT_SECONDS
     validate_hash: str | None = None
     keep_zip: bool = False
     cache_limit: int | None = None

@@ -1,0 +1,54 @@
+"""Base class of storages that wrap another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamplug.interfaces import Storage
+from streamplug.types import Buffer, ObjectInfo
+
+
+class DelegatingStorage(Storage):
+    """A storage that hands each operation on to another one; subclasses override some."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Wrap `storage`."""
+        super().__init__(storage.url)
+        self._storage = storage
+
+    def url_of(self, key: str) -> str:
+        return self._storage.url_of(key)
+
+    def read(self, key: str) -> bytes:
+        return self._storage.read(key)
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        return self._storage.read_range(key, start, stop)
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+        return self._storage.read_ranges(key, ranges)
+
+    def serves_ranges(self, key: str) -> bool:
+        return self._storage.serves_ranges(key)
+
+    def download(self, key: str, path: Path) -> None:
+        self._storage.download(key, path)
+
+    def stat(self, key: str) -> ObjectInfo:
+        return self._storage.stat(key)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return self._storage.list(prefix)
+
+    def write(self, key: str, data: Buffer) -> None:
+        self._storage.write(key, data)
+
+    def upload(self, path: Path, key: str) -> None:
+        self._storage.upload(path, key)
+
+    def delete(self, key: str) -> None:
+        self._storage.delete(key)
+
+    def close(self) -> None:
+        self._storage.close()
