@@ -15,7 +15,7 @@ def stored(kind, size=(400, 300), mode="RGB", **options):
     return out.getvalue()
 
 
-def opened(thumbnail):
+def open_job(thumbnail):
     return Image.open(BytesIO(thumbnail.data))
 
 
@@ -25,8 +25,8 @@ def test_images_are_drawn_anew_and_small(encoding, kind):
     found = preview(make("encoding", encoding), stored(kind))
     (thumbnail,) = found.images
     assert thumbnail.about == f"400 × 300 {kind}"
-    assert (thumbnail.type, opened(thumbnail).format) == ("image/jpeg", "JPEG")
-    assert (thumbnail.width, thumbnail.height) == opened(thumbnail).size == (192, 144)
+    assert (thumbnail.type, open_job(thumbnail).format) == ("image/jpeg", "JPEG")
+    assert (thumbnail.width, thumbnail.height) == open_job(thumbnail).size == (192, 144)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16", "F"])
@@ -35,7 +35,7 @@ def test_images_of_all_modes_are_shown(mode):
     found = preview(encoding, encoding.encode(Image.new(mode, (300, 200))))
     (thumbnail,) = found.images
     assert thumbnail.type == ("image/png" if mode in ("LA", "RGBA") else "image/jpeg")
-    opened(thumbnail).load()
+    open_job(thumbnail).load()
 
 
 def test_a_few_of_a_list_are_shown():
@@ -68,7 +68,7 @@ def test_what_only_begins_like_an_image_is_bytes():
 
 
 def test_huge_images_are_not_drawn(monkeypatch):
-    monkeypatch.setattr("streamplug_tools.previews._PIXELS", 1000)
+    monkeypatch.setattr("streamplug_tools.previews._MAX_PIXELS", 1000)
     found = preview(make("encoding", "png"), stored("PNG", (40, 40)))
     assert found.images == ()
     assert "too large" in found.note

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from streamplug_tools.statistics import survey
+from streamplug_tools.statistics import collect_statistics
 
 from streamplug import Stream
 
@@ -15,7 +15,7 @@ def test_values_that_are_no_bytes_are_shown_decoded(tmp_path):
         "st": [{"a": 1}, {"a": 2}, None],
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    found = survey(Stream(remote=str(tmp_path), format="parquet"), samples=2)
+    found = collect_statistics(Stream(remote=str(tmp_path), format="parquet"), samples=2)
     assert (found.seen, found.failures, found.sample_bytes) == (3, (), None)
     told = {column.name: column for column in found.columns}
     assert all(column.notes == {"no value": 1} for column in told.values())
@@ -28,5 +28,5 @@ def test_values_that_are_no_bytes_are_shown_decoded(tmp_path):
 
 def test_values_that_are_bytes_are_measured(tmp_path):
     pq.write_table(pa.table({"x": [1, 2], "s": ["a", "bcd"]}), tmp_path / "a.parquet")
-    columns = survey(Stream(remote=str(tmp_path), format="parquet")).columns
+    columns = collect_statistics(Stream(remote=str(tmp_path), format="parquet")).columns
     assert {column.name: column.stored.most for column in columns} == {"x": 8, "s": 3}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streamplug_tools.row_access import Table, near
+from streamplug_tools.row_access import Table, cache_locally
 
 from streamplug import Stream, Writer
 
@@ -74,7 +74,7 @@ def read(tmp_path):
     """Returns all values of some columns of a set, in their order."""
 
     def read(place, *columns, **options):
-        streams = near(
+        streams = cache_locally(
             [Stream(remote=str(place))], tmp_path / "read" / Path(place).name, whole=True
         )
         table = Table(streams, columns or None, **options)

@@ -124,7 +124,7 @@ def test_cat_prints_samples(sets):
     assert run("cat", sets[0], "--end", "1", "--select", "text").stdout == '{"text": "text 0"}\n'
     refused = run("cat", sets[0], "--format", "mds", "--json")
     assert refused.exit_code == 2
-    assert "--format, --json: of a data set that --out names" in refused.stderr
+    assert "--format, --json: only with --out" in refused.stderr
 
 
 def test_cat_joins_sets_end_to_end(sets, tmp_path):

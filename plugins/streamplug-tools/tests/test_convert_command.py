@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from streamplug_tools.commands.options import encodings_of
+from streamplug_tools.commands.options import parse_encodings
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.cli import main
@@ -79,7 +79,7 @@ def test_digests_are_those_of_the_source_others_or_none(source, tmp_path):
 
 def test_types_may_have_commas_and_colons():
     texts = ["a:struct<x: int64, y: list<decimal128(38, 9)>>,b:int8", "v:ndarray:int16:2,2"]
-    assert encodings_of(texts) == {
+    assert parse_encodings(texts) == {
         "a": "struct<x: int64, y: list<decimal128(38, 9)>>",
         "b": "int8",
         "v": "ndarray:int16:2,2",

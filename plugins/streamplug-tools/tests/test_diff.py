@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from streamplug_tools import Columns, Differing, Output, convert, diff
+from streamplug_tools import Columns, Output, SampleDifference, convert, diff
 
 from streamplug.errors import ConfigError
 
@@ -29,9 +29,9 @@ def test_samples_that_differ_are_counted_and_the_first_are_told(tmp_path, write,
     assert not found.same
     assert found.differing == 5
     assert found.first == (
-        Differing(7, ("name",)),
-        Differing(57, ("name", "vector")),
-        Differing(100, ("score",)),
+        SampleDifference(7, ("name",)),
+        SampleDifference(57, ("name", "vector")),
+        SampleDifference(100, ("score",)),
     )
 
 

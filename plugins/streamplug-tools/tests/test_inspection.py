@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from streamplug_tools import Kind, inspect
+from streamplug_tools import ShardKind, inspect
 
 from streamplug.write import merge_index
 
@@ -21,7 +21,7 @@ def test_a_set_is_described(tmp_path, write, content):
         "vector": "ndarray:int16:3",
         "x": "bytes",
     }
-    assert found.kinds == (Kind("mds", "gz", ("sha1",), columns, len(stored), 100),)
+    assert found.kinds == (ShardKind("mds", "gz", ("sha1",), columns, len(stored), 100),)
     assert [sample["id"] for sample in found.first] == [0, 1]
     assert content(source) == before
 

@@ -34,7 +34,7 @@ def test_columns_of_samples_with_one_key_come_together(
     source, others, tmp_path, read, monkeypatch, small
 ):
     if small:
-        monkeypatch.setattr(sort_keys, "_RUN_BYTES", 1000)
+        monkeypatch.setattr(sort_keys, "_MAX_RUN_BYTES", 1000)
     written = join([source, *others], to(tmp_path / "out"), "id")
     found = read(tmp_path / "out")
     expected = list(range(0, 101, 2))

@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from streamplug_tools import Columns, Expression, Output, as_lines, process, process_by
-from streamplug_tools.processing import piped
+from streamplug_tools import Columns, Expression, Output, as_lines, process, process_with
+from streamplug_tools.processing import run_program
 
 from streamplug import register_encoding
 from streamplug.errors import ConfigError, UnsafeTypeError, WriterError
@@ -125,7 +125,7 @@ def program(body):
 
 
 def test_a_program_that_gives_what_it_gets_changes_nothing(source, tmp_path, read):
-    process_by(source, to(tmp_path / "out"), program("print(line, end='')"))
+    process_with(source, to(tmp_path / "out"), program("print(line, end='')"))
     before, after = read(source), read(tmp_path / "out")
     assert list(before) == list(after)
     for name, values in before.items():
@@ -135,7 +135,7 @@ def test_a_program_that_gives_what_it_gets_changes_nothing(source, tmp_path, rea
 def test_a_program_may_leave_out_repeat_and_change_samples(source, tmp_path, read):
     body = "print(*[json.dumps({'n': sample['id']})] * (sample['id'] % 3), sep='\\n')"
     body = f"sample['id'] % 3 and {body}"
-    written = process_by(
+    written = process_with(
         source, to(tmp_path / "out"), program(body), columns=Columns(encodings={"n": "int"})
     )
     expected = [n for n in range(200) for _ in range(n % 3)]
@@ -146,7 +146,7 @@ def test_a_program_may_leave_out_repeat_and_change_samples(source, tmp_path, rea
 def test_what_json_cannot_tell_comes_as_it_is_stored(tmp_path, write, read, lossy):
     source = write(tmp_path / "source", range(3), {"name": lossy, "id": "int"})
     body = "assert set(sample['name']) == {'base64'}; print(line, end='')"
-    process_by(source, to(tmp_path / "out"), program(body))
+    process_with(source, to(tmp_path / "out"), program(body))
     assert read(tmp_path / "out")["name"] == ["name ", "name ", "name "]
 
 
@@ -163,14 +163,14 @@ def test_failures_of_a_program_are_told(source, tmp_path):
         )
     ):
         with pytest.raises(WriterError, match=said):
-            process_by(source, to(tmp_path / f"{number}"), command, columns=columns)
+            process_with(source, to(tmp_path / f"{number}"), command, columns=columns)
     with pytest.raises(ConfigError, match="no program is given"):
-        process_by(source, to(tmp_path / "out"), [])
+        process_with(source, to(tmp_path / "out"), [])
 
 
 def test_a_program_need_not_read_all(source, tmp_path, read):
     body = "print(json.dumps({'id': sample['id']})); sys.stdout.flush(); sys.exit(0)"
-    process_by(
+    process_with(
         source,
         to(tmp_path / "out", size_limit="1mb"),
         program(body),
@@ -183,14 +183,14 @@ def test_a_program_need_not_read_all(source, tmp_path, read):
 def test_a_program_that_would_never_end_is_ended_when_it_is_left():
     code = "import time; print('first', flush=True); time.sleep(3600)"
     given = (str(n) for n in range(1_000_000))
-    lines = piped([sys.executable, "-c", code], given)
+    lines = run_program([sys.executable, "-c", code], given)
     assert next(lines) == "first\n"
     lines.close()  # as when what it has written is no sample
 
 
 def test_half_of_a_surrogate_pair_reaches_a_program(tmp_path, write, read):
     source = write(tmp_path / "source", range(3), {"text": "json"}, lambda _: {"text": "\ud800ä"})
-    process_by(source, to(tmp_path / "out"), program("print(json.dumps(sample))"))
+    process_with(source, to(tmp_path / "out"), program("print(json.dumps(sample))"))
     assert list(read(tmp_path / "out")["text"]) == ["\ud800ä"] * 3
 
 
@@ -198,7 +198,7 @@ def test_an_error_of_the_source_is_not_lost_in_a_program(source, tmp_path):
     shard = max(source.glob("shard.*"))
     shard.write_bytes(shard.read_bytes()[:-1])
     with pytest.raises(WriterError, match="the index says"):
-        process_by(source, to(tmp_path / "out"), program("print(line, end='')"))
+        process_with(source, to(tmp_path / "out"), program("print(line, end='')"))
 
 
 # -- lines ------------------------------------------------------------------------------

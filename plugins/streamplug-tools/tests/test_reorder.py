@@ -12,7 +12,7 @@ from streamplug_tools import (
     split_by_fractions,
     split_by_size,
 )
-from streamplug_tools.selection_order import InOrder, Lists, Shuffled
+from streamplug_tools.selection_order import OrderFiles, SequentialOrder, ShuffledOrder
 
 from streamplug.errors import ConfigError, DataError, OutputExistsError
 
@@ -26,20 +26,20 @@ def to(place, **options):
 
 @pytest.mark.parametrize("size", [1, 2, 100, 4097])
 def test_a_shuffled_order_has_each_sample_once_and_can_be_had_in_parts(size):
-    whole = Shuffled(size, 3).ids(0, size)
+    whole = ShuffledOrder(size, 3).ids(0, size)
     assert sorted(whole.tolist()) == list(range(size))
-    parts = [Shuffled(size, 3).ids(at, min(at + 7, size)) for at in range(0, size, 7)]
+    parts = [ShuffledOrder(size, 3).ids(at, min(at + 7, size)) for at in range(0, size, 7)]
     assert np.array_equal(np.concatenate(parts), whole)
     if size > 2:
-        assert not np.array_equal(whole, Shuffled(size, 4).ids(0, size))
+        assert not np.array_equal(whole, ShuffledOrder(size, 4).ids(0, size))
 
 
 def test_samples_in_a_row_may_begin_anywhere():
-    assert InOrder(10, 5).ids(2, 4).tolist() == [7, 8]
+    assert SequentialOrder(10, 5).ids(2, 4).tolist() == [7, 8]
 
 
 def test_lists_are_read_in_parts(tmp_path):
-    lists = Lists(tmp_path, ["a", "b"])
+    lists = OrderFiles(tmp_path, ["a", "b"])
     lists.add("a", np.array([5, 3]))
     lists.add("a", np.array([9]))
     assert (lists.orders["a"].size, lists.orders["b"].size) == (3, 0)
@@ -58,7 +58,7 @@ def test_shuffled_samples_are_the_same_in_the_order_of_the_seed(
     written = shuffle(source, to(tmp_path / "out"), seed=7)
     assert (written.samples, written.shards > 5) == (200, True)
     before, after = read(source), read(tmp_path / "out")
-    order = Shuffled(200, 7).ids(0, 200)
+    order = ShuffledOrder(200, 7).ids(0, 200)
     assert after["id"].tolist() == order.tolist()
     assert after["x"] == [before["x"][n] for n in order]
     assert after["vector"].tolist() == before["vector"][order].tolist()
@@ -82,9 +82,9 @@ def test_samples_are_sorted_and_equal_ones_stay_in_order(
     source, tmp_path, read, monkeypatch, descending, small
 ):
     if small:  # so that keys go through files, which are merged again and again
-        monkeypatch.setattr(sort_keys, "_RUN_BYTES", 1000)
-        monkeypatch.setattr(sort_keys, "_FILES", 3)
-        monkeypatch.setattr(sort_keys, "_AT_ONCE", 2)
+        monkeypatch.setattr(sort_keys, "_MAX_RUN_BYTES", 1000)
+        monkeypatch.setattr(sort_keys, "_MAX_MERGED_RUNS", 3)
+        monkeypatch.setattr(sort_keys, "_KEYS_PER_RECORD", 2)
     sort(source, to(tmp_path / "out"), "name", descending=descending)
     expected = sorted(range(200), key=lambda n: n % 7, reverse=descending)
     assert read(tmp_path / "out")["id"].tolist() == expected
@@ -244,7 +244,7 @@ def test_a_misspelt_column_with_a_space_is_told_with_the_nearest(spaced, tmp_pat
 @pytest.mark.parametrize("descending", [False, True])
 def test_samples_without_a_value_come_last(spaced, tmp_path, read, monkeypatch, descending, small):
     if small:
-        monkeypatch.setattr(sort_keys, "_RUN_BYTES", 300)
+        monkeypatch.setattr(sort_keys, "_MAX_RUN_BYTES", 300)
     sort(spaced, to(tmp_path / "out"), "a-b", descending=descending)
     known = sorted((n for n in range(20) if n % 3), key=lambda n: n % 5, reverse=descending)
     assert read(tmp_path / "out")["n"].tolist() == [*known, *range(0, 20, 3)]

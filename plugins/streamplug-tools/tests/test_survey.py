@@ -3,16 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from streamplug_testing.http import serving
-from streamplug_tools.histogram import spread
-from streamplug_tools.previews import preview_of
-from streamplug_tools.statistics import survey
+from streamplug_tools.histogram import make_histogram
+from streamplug_tools.previews import preview_value
+from streamplug_tools.statistics import collect_statistics
 
 from streamplug import MDSWriter, Stream
 
 
 def test_a_survey_tells_what_was_written(write, tmp_path, sample):
     source = write(tmp_path / "source", range(200), compression="gz")
-    found = survey(source, samples=2, measured=1000)
+    found = collect_statistics(source, samples=2, measured=1000)
     assert (found.seen, found.seen_shards, found.failures) == (200, found.set.shards, ())
     assert sum(cell.samples for cell in found.cells) == 200
     assert sum(cell.raw_bytes for cell in found.cells) == found.set.raw_bytes
@@ -31,7 +31,7 @@ def test_a_survey_tells_what_was_written(write, tmp_path, sample):
 
 
 def test_samples_are_of_shards_all_over_the_set(source):
-    found = survey(source, samples=0, measured=12)
+    found = collect_statistics(source, samples=0, measured=12)
     assert 12 <= found.seen <= 24
     assert found.seen_shards == found.set.shards == 5
     assert [at for at, _ in found.columns[0].previews][-1] > 100
@@ -40,7 +40,7 @@ def test_samples_are_of_shards_all_over_the_set(source):
 def test_few_shards_are_fetched_from_afar(tmp_path, write):
     source = write(tmp_path / "source", range(2000))
     with serving(source) as server:
-        found = survey(server.url, samples=3, measured=8)
+        found = collect_statistics(server.url, samples=3, measured=8)
         shards = {path for _, path, _ in server.requests if "shard" in path}
     assert found.set.shards > 20
     assert found.seen_shards == len(shards) == 4
@@ -50,21 +50,21 @@ def test_few_shards_are_fetched_from_afar(tmp_path, write):
 def test_with_no_samples_no_shard_is_read(source):
     for path in source.glob("shard*"):
         path.unlink()
-    found = survey(source, samples=0, measured=0)
+    found = collect_statistics(source, samples=0, measured=0)
     assert (found.seen, found.failures, found.samples) == (0, (), ())
     assert len(found.cells) == found.set.shards
 
 
 def test_a_shard_that_cannot_be_read_hides_no_other(source):
     (source / "shard.00000.mds").write_bytes(b"x")
-    found = survey(source, measured=1000)
+    found = collect_statistics(source, measured=1000)
     assert len(found.failures) == 1
     assert found.seen_shards == found.set.shards - 1
 
 
 def test_shards_in_a_row_are_told_together_if_there_are_many(source, monkeypatch):
-    monkeypatch.setattr("streamplug_tools.statistics._CELLS", 3)
-    found = survey(source, samples=0, measured=0)
+    monkeypatch.setattr("streamplug_tools.statistics._MAX_GROUPS", 3)
+    found = collect_statistics(source, samples=0, measured=0)
     assert [(cell.first, cell.shards) for cell in found.cells] == [(0, 1), (1, 2), (3, 2)]
     assert sum(cell.samples for cell in found.cells) == 200
 
@@ -72,7 +72,7 @@ def test_shards_in_a_row_are_told_together_if_there_are_many(source, monkeypatch
 def test_missing_values_are_counted(tmp_path):
     pytest.importorskip("streamplug_text")
     (tmp_path / "a.jsonl").write_text('{"a": 1, "b": null}\n{"a": [1, 2, 3]}\n{"b": "x"}\n')
-    found = survey(Stream(remote=str(tmp_path), format="jsonl"))
+    found = collect_statistics(Stream(remote=str(tmp_path), format="jsonl"))
     columns = {column.name: column for column in found.columns}
     assert columns["b"].notes == {"no value": 2}
     assert [seen.text for _, seen in columns["a"].previews] == ["1", "[1, 2, 3]"]
@@ -84,7 +84,7 @@ def test_damaged_values_are_told_of_and_others_shown(tmp_path):
             out.write({"j": data})
     index = tmp_path / "set/index.json"
     index.write_text(index.read_text().replace('"bytes"]', '"json"]'))
-    (column,) = survey(tmp_path / "set").columns
+    (column,) = collect_statistics(tmp_path / "set").columns
     assert [seen.text for _, seen in column.previews] == ["1", '{"a": 2}']
     ((note, count),) = column.notes.items()
     assert note.startswith("cannot be decoded: ")
@@ -110,7 +110,7 @@ def test_damaged_values_are_told_of_and_others_shown(tmp_path):
     ids=lambda value: f"{value!r:.20}",
 )
 def test_values_of_all_kinds_are_shown(value, text, measure):
-    found = preview_of(value)
+    found = preview_value(value)
     assert (found.text, found.measure, found.images) == (text, measure, ())
     assert bool(found.text) != (found.note == "no value")
 
@@ -120,7 +120,7 @@ def test_values_that_cannot_be_shown_are_told_of():
         def __str__(self):
             raise RuntimeError("no text")
 
-    assert preview_of(Odd()).note == "cannot be decoded: RuntimeError: no text"
+    assert preview_value(Odd()).note == "cannot be decoded: RuntimeError: no text"
 
 
 def test_a_spread_counts_all_numbers_once():
@@ -134,7 +134,7 @@ def test_a_spread_counts_all_numbers_once():
         np.array([0, 0, 1, 1e9]),
         np.array([7.0]),
     ):
-        found = spread(values)
+        found = make_histogram(values)
         assert sum(found.counts) == found.count == len(values)
         assert list(found.edges) == sorted(found.edges)
         assert len(found.edges) == len(found.counts) + 1 <= 32
@@ -142,16 +142,16 @@ def test_a_spread_counts_all_numbers_once():
 
 
 def test_whole_numbers_have_bins_of_their_own_if_they_are_few():
-    found = spread([3, 5, 5, 4])
+    found = make_histogram([3, 5, 5, 4])
     assert (found.edges, found.counts, found.whole) == ((3, 4, 5, 6), (1, 1, 2), True)
 
 
 def test_bins_grow_by_factors_if_numbers_are_far_apart():
-    assert spread([1, 2, 3, 4, 1_000_000]).factors
-    assert not spread([1, 2, 3, 4, 100]).factors
+    assert make_histogram([1, 2, 3, 4, 1_000_000]).factors
+    assert not make_histogram([1, 2, 3, 4, 100]).factors
 
 
 def test_what_is_not_finite_does_not_count():
-    assert spread([1, float("nan"), float("inf")]).count == 1
-    assert spread([float("nan")]) is None
-    assert spread([-1e308, 1e308]).counts
+    assert make_histogram([1, float("nan"), float("inf")]).count == 1
+    assert make_histogram([float("nan")]) is None
+    assert make_histogram([-1e308, 1e308]).counts

@@ -1,4 +1,4 @@
-"""Options and progress bars of the commands that read data sets, for distributions with commands, too."""
+"""Options and progress bars of commands that read data sets, also for other distributions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOURCE = (
     click.option(
         "--src-format",
         multiple=True,
-        help="Of files for which there is no index.json; once for all sources, or once for each.",
+        help="Format of sources without an index.json; given once for all, or once for each.",
     ),
     storage_options(),
 )
@@ -40,17 +40,17 @@ def combine_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Comman
 source_options = combine_options(_SOURCE)
 
 
-def streams_of(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
-    """Return the sources that a user named.
+def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
+    """Return the streams of some locations.
 
     Raises:
-        UsageError: If there are several formats, but not one for each source.
+        UsageError: If there are several formats, but not one per source.
     """
     given: Sequence[str] = options["src_format"]
     if len(given) > 1 and len(given) != len(locations):
         raise click.UsageError(
             f"--src-format is given {len(given)} times for {len(locations)} sources: give it once for all, "
-            "or once for each in their order; for a source that has an index.json it says nothing"
+            "or once for each in their order; it is ignored for a source with an index.json"
         )
     formats = given if len(given) > 1 else [next(iter(given), None)] * len(locations)
     return [
@@ -65,15 +65,15 @@ def streams_of(locations: Sequence[str], options: Mapping[str, Any]) -> list[Str
 
 
 @contextmanager
-def reporting() -> Iterator[Callable[[str, int, int], None]]:
-    """Show how a job is getting on, on the standard error stream where that is a terminal."""
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress on the standard error stream, if it is a terminal; yield a progress callback."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 
-        def report(what: str, done: int, total: int) -> None:
+        def on_progress(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = progress.add_task(what, total=total)
             progress.update(tasks[what], completed=done, total=total)
 
-        yield report
+        yield on_progress

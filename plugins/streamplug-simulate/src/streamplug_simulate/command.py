@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from streamplug.cli.options import reporting, source_options, streams_of
+from streamplug.cli.options import make_streams, progress_bars, source_options
 from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated
 from streamplug_simulate.arguments import parse_arguments
@@ -102,7 +102,7 @@ def simulate(
                 print_result(found)
         if html is not None:
             offered = offer_choices(plan, scenario)
-            with reporting() as report:
+            with progress_bars() as report:
                 runs = simulate_variants(
                     plan, scenario, offered, lambda done, all_: report("runs", done, all_)
                 )
@@ -115,7 +115,7 @@ def simulate(
 def _config_of(source: str, options: Mapping[str, Any]) -> tuple[Mapping[str, Any] | str]:
     """Return the config: a file, or a mapping with one stream."""
     if not source.lower().endswith(_CONFIGS):
-        return ({"streams": streams_of([source], options)},)
+        return ({"streams": make_streams([source], options)},)
     for name in ("split", "src_format", "storage_options"):
         if options[name] not in (None, ()):
             raise click.UsageError(f"--{name.replace('_', '-')} is for a URL; set it in the config")

@@ -1,12 +1,12 @@
-"""Jobs on whole data sets, of any format and size: what the commands do."""
+"""Jobs on whole data sets of any format and size."""
 
-from streamplug_tools.comparison import Difference, Differing, diff
+from streamplug_tools.comparison import Difference, SampleDifference, diff
 from streamplug_tools.expressions import Expression
-from streamplug_tools.inspection import Inspected, Kind, inspect
+from streamplug_tools.inspection import DatasetInfo, ShardKind, inspect
 from streamplug_tools.join_by_key import join
 from streamplug_tools.json_lines import as_lines
-from streamplug_tools.options import Columns, Output, Written
-from streamplug_tools.processing import process, process_by
+from streamplug_tools.options import Columns, Output, WriteResult
+from streamplug_tools.processing import process, process_with
 from streamplug_tools.report import page_about
 from streamplug_tools.transforms import (
     convert,
@@ -19,13 +19,13 @@ from streamplug_tools.transforms import (
 
 __all__ = [
     "Columns",
+    "DatasetInfo",
     "Difference",
-    "Differing",
     "Expression",
-    "Inspected",
-    "Kind",
     "Output",
-    "Written",
+    "SampleDifference",
+    "ShardKind",
+    "WriteResult",
     "as_lines",
     "convert",
     "diff",
@@ -33,7 +33,7 @@ __all__ = [
     "join",
     "page_about",
     "process",
-    "process_by",
+    "process_with",
     "select",
     "shuffle",
     "sort",

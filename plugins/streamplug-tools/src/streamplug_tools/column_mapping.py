@@ -15,24 +15,24 @@ from streamplug.interfaces import Column, Format, WriteSettings
 from streamplug.plugin.registry import is_known, list_names, make
 from streamplug.write.columns import format_of
 from streamplug_tools.raw_values import same_encoding
-from streamplug_tools.time_values import choices, is_temporal
+from streamplug_tools.time_values import encoding_choices, is_temporal
 
-_ALIKE = {
+_SYNONYMS = {
     "binary": ("bytes",),
     "bytes": ("binary",),
     "str": ("string",),
     "string": ("str",),
 }
 """What formats call otherwise than others do."""
-_PLAIN = {name: np.dtype("f8") for name in ("float", "str_float")} | {
+_TEXT_NUMBERS = {name: np.dtype("f8") for name in ("float", "str_float")} | {
     name: np.dtype("i8") for name in ("int", "str_int")
 }
 """The numbers of those that store text."""
-_KINDS = {"f": "float", "i": "int", "u": "int"}
+_NUMBER_NAMES = {"f": "float", "i": "int", "u": "int"}
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class ColumnMapping:
     """A column of a new data set.
 
     Attributes:
@@ -54,7 +54,7 @@ def format_name(entry: Mapping[str, object]) -> str:
     return f"{name}:{separator}" if isinstance(separator, str) else name
 
 
-def mapped(
+def map_columns(
     columns: Mapping[str, Sequence[Column]],
     source: Format,
     target: str,
@@ -63,7 +63,7 @@ def mapped(
     rename: Mapping[str, str],
     select: Collection[str] | None,
     drop: Collection[str],
-) -> list[Mapped]:
+) -> list[ColumnMapping]:
     """Return the columns of a new data set.
 
     Args:
@@ -79,23 +79,23 @@ def mapped(
         ConfigError: If a column does not exist, or cannot be written in this format; the message says what
             to do about it.
     """
-    both = taken(columns, rename, select, drop)
+    both = select_columns(columns, rename, select, drop)
     names = [new for _, new in both]
     check_names(f"columns={list(encodings)}", "the new data set", encodings, names)
     format_: Format = make("format", target)
     return [
-        _mapped(columns[old], new, encodings.get(new), (source, format_), target)
+        _map_column(columns[old], new, encodings.get(new), (source, format_), target)
         for old, new in both
     ]
 
 
-def taken(
+def select_columns(
     columns: Collection[str],
     rename: Mapping[str, str],
     select: Collection[str] | None,
     drop: Collection[str],
 ) -> list[tuple[str, str]]:
-    """Return the old and the new names of the columns that a new data set has; arguments as for `mapped`.
+    """Return the old and new names of the columns of a new data set; arguments as for `map_columns`.
 
     Raises:
         ConfigError: If a column does not exist, none is left, or two get one name.
@@ -111,13 +111,13 @@ def taken(
     return list(zip(found, names))
 
 
-def _mapped(
+def _map_column(
     columns: Sequence[Column],
     name: str,
     asked: str | None,
     formats: tuple[Format, Format],
     to: str,
-) -> Mapped:
+) -> ColumnMapping:
     source, target = formats
     old = columns[0].name
     spec = asked or _spec(columns[0], target)
@@ -132,16 +132,18 @@ def _mapped(
     encoding = make_encoding(name, spec, target.encodings)
     # Formats with encodings of their own do not store the bytes of a value, and keys are texts to others.
     if source.encodings or target.encodings or name == target.key:
-        return Mapped(name, spec, old, stored=False)
+        return ColumnMapping(name, spec, old, stored=False)
     same = all(same_encoding(c.encoding, encoding) for c in columns)
     # Arrays of what is plain memory are as exact, and faster.
-    return Mapped(name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None))
+    return ColumnMapping(
+        name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None)
+    )
 
 
 def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> ConfigError:
     offered: dict[str, str] = {}
-    for encoding, meaning in choices(column.spec).items():
-        if meaning not in offered.values() and _takes(target, encoding, None):
+    for encoding, meaning in encoding_choices(column.spec).items():
+        if meaning not in offered.values() and _can_store(target, encoding, None):
             offered[encoding] = meaning
     if not offered:
         return ConfigError(
@@ -158,18 +160,18 @@ def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> 
 
 def _spec(column: Column, target: Format) -> str | None:
     """Return the encoding that a column gets if nobody says; None if there is none like it."""
-    dtype = column.encoding.dtype or _PLAIN.get(column.spec)
-    names = [column.spec, *_ALIKE.get(column.spec, ())]
+    dtype = column.encoding.dtype or _TEXT_NUMBERS.get(column.spec)
+    names = [column.spec, *_SYNONYMS.get(column.spec, ())]
     if dtype is not None and dtype.shape:
         names.append(f"ndarray:{dtype.base.name}:{','.join(map(str, dtype.shape))}")
     elif dtype is not None:
-        names += [dtype.name, _KINDS.get(dtype.kind, dtype.name)]
+        names += [dtype.name, _NUMBER_NAMES.get(dtype.kind, dtype.name)]
     if column.spec.startswith("decimal") and not column.spec.endswith("?"):
         names.append("str_decimal")  # which has all digits
-    return next((name for name in names if _takes(target, name, dtype)), None)
+    return next((name for name in names if _can_store(target, name, dtype)), None)
 
 
-def _takes(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
+def _can_store(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
     """Say whether a format has an encoding, and one in which no digit of a number is lost."""
     if not target.encodings:
         return is_known("encoding", name.partition(":")[0])
@@ -180,15 +182,15 @@ def _takes(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
     return dtype is None or new is None or dtype.kind != "f" or np.can_cast(dtype, new)
 
 
-def with_key(columns: Iterable[Mapped], target: str) -> list[Mapped]:
+def add_key_column(columns: Iterable[ColumnMapping], target: str) -> list[ColumnMapping]:
     """Return columns, and that of keys if a format needs one and there is none."""
     found, key = list(columns), make("format", target).key
     if key is None or any(column.name == key for column in found):
         return found
-    return [Mapped(key, "str", "", stored=False), *found]
+    return [ColumnMapping(key, "str", "", stored=False), *found]
 
 
-def check_writable(columns: Iterable[Mapped], target: str) -> None:
+def check_writable(columns: Iterable[ColumnMapping], target: str) -> None:
     """Check that a format can have some columns, before anything is written.
 
     Raises:

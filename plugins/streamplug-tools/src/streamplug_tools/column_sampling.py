@@ -16,20 +16,20 @@ from streamplug.read import SampleReader
 from streamplug.session.open_stream import read_all
 from streamplug.stream import Stream
 from streamplug.types import Int64, Sample
-from streamplug_tools.histogram import Spread, spread
-from streamplug_tools.previews import Preview, preview, preview_of
-from streamplug_tools.raw_values import as_stored
-from streamplug_tools.row_access import raw_sizes
+from streamplug_tools.histogram import Histogram, make_histogram
+from streamplug_tools.previews import Preview, preview, preview_value
+from streamplug_tools.raw_values import keep_raw
+from streamplug_tools.row_access import raw_shard_bytes
 
-_READ = 256 << 20
+_MAX_SAMPLED_BYTES = 256 << 20
 """Bytes of values that are looked at."""
-_AT_ONCE = 8 << 20
-KEPT = 12
+_BYTES_PER_READ = 8 << 20
+MAX_PREVIEWS = 12
 """Previews of a column, and notes."""
 
 
 @dataclass(slots=True)
-class ColumnSurvey:
+class ColumnStatistics:
     """What was seen of a column.
 
     Attributes:
@@ -45,9 +45,9 @@ class ColumnSurvey:
 
     name: str
     encodings: tuple[str, ...]
-    stored: Spread | None = None
+    stored: Histogram | None = None
     measure: str = ""
-    numbers: Spread | None = None
+    numbers: Histogram | None = None
     previews: list[tuple[int, Preview]] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
 
@@ -61,17 +61,17 @@ class Values:
         columns = [column for schema in index.schemas for column in schema.columns]
         self._names = {column.name for column in columns}
         self._kept = {column.name for column in columns if column.encoding.unsafe}
-        self._raw = raw_sizes(index)
+        self._raw = raw_shard_bytes(index)
         self._index = index
         self._reader: SampleReader | None = None
-        self.decoded = False
+        self.decode_values = False
 
     def row_bytes(self, shard: int) -> int:
         """Return about how many bytes a sample of a shard has."""
         return int(self._raw[shard]) // max(int(self._index.samples[shard]), 1)
 
     def read(self, ids: Int64) -> list[Sample]:
-        """Return samples; `decoded` then says whether they are, apart from columns that may run code.
+        """Return samples; `decode_values` then says whether they are, apart from columns that may run code.
 
         Raises:
             StreamplugError: If they cannot be read.
@@ -79,25 +79,27 @@ class Values:
         try:
             return self._open().rows(ids)
         except (ConfigError, DataError):
-            if self.decoded:
+            if self.decode_values:
                 raise
-        self._reader, self.decoded = None, True
+        self._reader, self.decode_values = None, True
         try:
             return self._open().rows(ids)
         except StreamplugError:
-            self._reader, self.decoded = None, False
+            self._reader, self.decode_values = None, False
             raise
 
     def _open(self) -> SampleReader:
         if self._reader is None:
-            stored = self._names if not self.decoded else set() if self._unsafe else self._kept
-            decoders = {**(self._stream.decoders or {}), **dict.fromkeys(stored, as_stored)}
-            opened = replace(self._stream, decoders=decoders).open()
-            self._reader = read_all([opened], None)
+            stored = (
+                self._names if not self.decode_values else set() if self._unsafe else self._kept
+            )
+            decoders = {**(self._stream.decoders or {}), **dict.fromkeys(stored, keep_raw)}
+            open_job = replace(self._stream, decoders=decoders).open()
+            self._reader = read_all([open_job], None)
         return self._reader
 
 
-class Looked:
+class ColumnSampler:
     """What was seen of samples up to now.
 
     Attributes:
@@ -130,16 +132,18 @@ class Looked:
         self._numbers: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._previews: dict[str, list[tuple[int, Preview]]] = defaultdict(list)
         self._notes: dict[str, dict[str, int]] = defaultdict(dict)
-        self._left = _READ
+        self._left = _MAX_SAMPLED_BYTES
         self._most = 0
 
-    def look(self, shard: int, ids: Int64) -> bool:
+    def sample_shard(self, shard: int, ids: Int64) -> bool:
         """Look at some samples of one shard; returns whether to go on."""
-        self._most = min(self._most + self._share, KEPT)
+        self._most = min(self._most + self._share, MAX_PREVIEWS)
         row = self._values.row_bytes(shard)
         encodings = {c.name: c.encoding for c in self._index.schema(shard).columns}
         try:
-            for part in np.array_split(ids, min(-(-len(ids) * row // _AT_ONCE) or 1, len(ids))):
+            for part in np.array_split(
+                ids, min(-(-len(ids) * row // _BYTES_PER_READ) or 1, len(ids))
+            ):
                 for sample, values in zip(part.tolist(), self._values.read(part)):
                     self._take(sample, values, encodings)
                 self._left -= len(part) * row
@@ -159,7 +163,7 @@ class Looked:
             name: self._seen(sample, name, value, encodings[name]) for name, value in values.items()
         }
         self.count += 1
-        if not self._values.decoded:
+        if not self._values.decode_values:
             self.bytes.append(sum(len(value) for value in values.values() if value is not None))
         if sample < self._first:
             self.first[sample] = shown
@@ -168,8 +172,8 @@ class Looked:
         kept = self._previews[name]
         keep = len(kept) < self._most
         draw = keep or sample < self._first
-        if value is None or (self._values.decoded and (self._unsafe or not encoding.unsafe)):
-            seen = preview_of(value, draw=draw)
+        if value is None or (self._values.decode_values and (self._unsafe or not encoding.unsafe)):
+            seen = preview_value(value, draw=draw)
         else:
             self._sizes[name].append(len(value))
             seen = preview(encoding, value, draw=draw, allow_unsafe_types=self._unsafe)
@@ -179,22 +183,22 @@ class Looked:
         if keep and shown:
             kept.append((sample, seen))
         notes = self._notes[name]
-        if not shown and (seen.note in notes or len(notes) < KEPT):
+        if not shown and (seen.note in notes or len(notes) < MAX_PREVIEWS):
             notes[seen.note] = notes.get(seen.note, 0) + 1
         return seen
 
-    def column(self, name: str) -> ColumnSurvey:
+    def column(self, name: str) -> ColumnStatistics:
         """Return what was seen of a column."""
         found = [schema.column(name) for schema in self._index.schemas]
         specs = tuple(dict.fromkeys(column.spec for column in found if column is not None))
         measures = {of: n for (column, of), n in self._numbers.items() if column == name}
         measure = max(measures, key=lambda of: len(measures[of]), default="")
-        return ColumnSurvey(
+        return ColumnStatistics(
             name,
             specs,
-            spread(self._sizes[name]),
+            make_histogram(self._sizes[name]),
             measure,
-            spread(measures[measure]) if measure else None,
+            make_histogram(measures[measure]) if measure else None,
             self._previews[name],
             self._notes[name],
         )

@@ -11,14 +11,14 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug_tools.options import Place, Report, silent, streams
+from streamplug_tools.options import Place, ProgressCallback, ignore_progress, streams
 from streamplug_tools.raw_values import same_encoding
-from streamplug_tools.row_access import Table, near
-from streamplug_tools.selection_order import InOrder
+from streamplug_tools.row_access import Table, cache_locally
+from streamplug_tools.selection_order import SequentialOrder
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
+class SampleDifference:
     """A sample that differs.
 
     Attributes:
@@ -50,7 +50,7 @@ class Difference:
     encodings: dict[str, tuple[str, str]]
     compared: int
     differing: int
-    first: tuple[Differing, ...]
+    first: tuple[SampleDifference, ...]
 
     @property
     def same(self) -> bool:
@@ -66,7 +66,7 @@ def diff(
     values: bool = False,
     most: int = 10,
     allow_unsafe_types: bool = False,
-    report: Report = silent,
+    on_progress: ProgressCallback = ignore_progress,
 ) -> Difference:
     """Compare two data sets, sample by sample in their orders.
 
@@ -78,24 +78,27 @@ def diff(
         values: Whether encodings may differ where the values do not.
         most: How many samples that differ are told of, at most; all are counted.
         allow_unsafe_types: Whether values may be decoded if that can run code.
-        report: Told of what is done.
+        on_progress: Called with the task, the finished and the total amount.
 
     Raises:
         StreamplugError: If a set or a sample cannot be read.
     """
     with TemporaryDirectory() as folder:
-        read = [near(streams(s), folder / f"{n}", whole=False) for n, s in enumerate((one, other))]
+        read = [
+            cache_locally(streams(s), folder / f"{n}", whole=False)
+            for n, s in enumerate((one, other))
+        ]
         plain = [Table(each, allow_unsafe_types=True) for each in read]  # nothing is read of them
         both = [name for name in plain[0].columns if name in plain[1].columns]
         if not both:
             raise ConfigError(f"{plain[0].url} and {plain[1].url} have no column in common")
-        stored = [name for name in both if _alike(plain, name)]
+        stored = [name for name in both if _is_stored_alike(plain, name)]
         tables = [
             Table(each, both, stored=stored, allow_unsafe_types=allow_unsafe_types) for each in read
         ]
         specs = {n: (plain[0].columns[n][0].spec, plain[1].columns[n][0].spec) for n in both}
         size = min(table.size for table in tables)
-        differing, first = _compared(tables, both, size, most, report)
+        differing, first = _compare_batches(tables, both, size, most, on_progress)
         a, b = plain
         return Difference(
             urls=(a.url, b.url),
@@ -112,7 +115,7 @@ def _only(one: Table, other: Table) -> tuple[str, ...]:
     return tuple(name for name in one.columns if name not in other.columns)
 
 
-def _alike(tables: Sequence[Table], name: str) -> bool:
+def _is_stored_alike(tables: Sequence[Table], name: str) -> bool:
     """Say whether the stored values of a column tell whether the values differ."""
     if any(table.own_encodings for table in tables):
         return False
@@ -120,20 +123,24 @@ def _alike(tables: Sequence[Table], name: str) -> bool:
     return all(same_encoding(first.encoding, each.encoding) for each in others)
 
 
-def _compared(
-    tables: Sequence[Table], names: Sequence[str], size: int, most: int, report: Report
-) -> tuple[int, list[Differing]]:
-    count, first = 0, list[Differing]()
+def _compare_batches(
+    tables: Sequence[Table],
+    names: Sequence[str],
+    size: int,
+    most: int,
+    on_progress: ProgressCallback,
+) -> tuple[int, list[SampleDifference]]:
+    count, first = 0, list[SampleDifference]()
     rows = min(table.rows for table in tables)
-    reads = [table.read(InOrder(size), 0, size, rows) for table in tables]
+    reads = [table.read(SequentialOrder(size), 0, size, rows) for table in tables]
     for (ids, one), (_, other) in zip(*reads):
-        report("comparing", int(ids[0]), size)
+        on_progress("comparing", int(ids[0]), size)
         found: dict[int, list[str]] = {}
         for name in names:
             for place in _differing(one[name], other[name]):
                 found.setdefault(place, []).append(name)
         count += len(found)
-        first += [Differing(int(ids[at]), tuple(found[at])) for at in sorted(found)]
+        first += [SampleDifference(int(ids[at]), tuple(found[at])) for at in sorted(found)]
         first = first[:most]
     return count, first
 

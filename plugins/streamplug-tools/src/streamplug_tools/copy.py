@@ -20,19 +20,24 @@ from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug.write import write_parts
 from streamplug.write.part_task import PLAN_NAME
-from streamplug_tools.column_mapping import Mapped, check_writable, mapped, with_key
-from streamplug_tools.options import Columns, Output, Report, Written
-from streamplug_tools.raw_values import PassingOn, decoded
+from streamplug_tools.column_mapping import (
+    ColumnMapping,
+    add_key_column,
+    check_writable,
+    map_columns,
+)
+from streamplug_tools.options import Columns, Output, ProgressCallback, WriteResult
+from streamplug_tools.raw_values import RawFormat, decode_values
 from streamplug_tools.row_access import Batch, Table, stored_bytes
 from streamplug_tools.selection_order import Order
-from streamplug_tools.time_values import Convert, conversion
+from streamplug_tools.time_values import Convert, make_converter
 
-_RETRIES = 2
-_SHARDS = 8
+_INDEX_RETRIES = 2
+_SHARDS_PER_PART = 8
 """How many a part has about, so that hardly any is smaller than it might be."""
 
 
-class Change(Protocol):
+class BatchTransform(Protocol):
     """What is done to samples on their way. Pickles."""
 
     @property
@@ -49,7 +54,7 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True)
-class Input:
+class CopyInput:
     """Samples to be copied.
 
     Attributes:
@@ -60,7 +65,7 @@ class Input:
 
     streams: Sequence[Stream]
     order: Order
-    columns: Sequence[Mapped]
+    columns: Sequence[ColumnMapping]
 
 
 _MAX_NAMES_IN_ERROR = 3
@@ -69,7 +74,7 @@ _CACHED = ("_tables", "_passed_on", "_conversions")
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyTask:
     """Makes the samples of a part: called in other processes, too.
 
     Attributes:
@@ -79,9 +84,9 @@ class Copy:
         allow_unsafe_types: Whether columns may be decoded if that can run code.
     """
 
-    inputs: Sequence[Input]
+    inputs: Sequence[CopyInput]
     key: str | None = None
-    change: Change | None = None
+    change: BatchTransform | None = None
     allow_unsafe_types: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,7 +101,7 @@ class Copy:
         Raises:
             StreamplugError: If it cannot be opened, or something of it must not be decoded.
         """
-        _ = self._tables, self._passed_on
+        _ = self._tables, self._raw_encodings
 
     @cached_property
     def _tables(self) -> list[Table]:
@@ -136,7 +141,7 @@ class Copy:
                 written.update({c.name: batch[c.source] for c in each.columns})
                 written.update({name: one(written[name]) for name, one in convert.items()})
             begin += len(ids)
-            yield ids, self._looked_at(together[0][1]), written
+            yield ids, self._decode_changed(together[0][1]), written
 
     @cached_property
     def _conversions(self) -> list[dict[str, Convert]]:
@@ -144,25 +149,25 @@ class Copy:
         found = []
         for table, each in zip(self._tables, self.inputs):
             plain = [column for column in each.columns if not column.stored]
-            given = {c.name: conversion(table.columns[c.source][0].spec, c.spec) for c in plain}
+            given = {c.name: make_converter(table.columns[c.source][0].spec, c.spec) for c in plain}
             found.append({name: convert for name, convert in given.items() if convert is not None})
         return found
 
-    def _looked_at(self, batch: Batch) -> Batch:
+    def _decode_changed(self, batch: Batch) -> Batch:
         """Return the columns that the change looks at, decoded."""
         if self.change is None:
             return {}
         found: Batch = {}
         for name in self.change.columns:
-            encoding, values = self._passed_on.get(name), batch[name]
-            found[name] = values if encoding is None else decoded(encoding, list(values))
+            encoding, values = self._raw_encodings.get(name), batch[name]
+            found[name] = values if encoding is None else decode_values(encoding, list(values))
         return found
 
     @cached_property
-    def _passed_on(self) -> dict[str, Encoding]:
+    def _raw_encodings(self) -> dict[str, Encoding]:
         """Encodings of the columns that the change looks at and that are read as they are stored."""
-        columns, looked = self._tables[0].columns, self.change.columns if self.change else ()
-        stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in looked}
+        columns, sampler = self._tables[0].columns, self.change.columns if self.change else ()
+        stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in sampler}
         found = {name: make_encoding(name, columns[name][0].spec) for name in stored}
         unsafe = sorted(name for name, encoding in found.items() if encoding.unsafe)
         if unsafe and not self.allow_unsafe_types:
@@ -173,7 +178,7 @@ class Copy:
         return found
 
 
-def columns_for(table: Table, output: Output, columns: Columns) -> list[Mapped]:
+def map_table_columns(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
     """Return what a new data set takes of a table.
 
     Raises:
@@ -181,7 +186,7 @@ def columns_for(table: Table, output: Output, columns: Columns) -> list[Mapped]:
     """
     formats = [schema.format for index in table.indexes for schema in index.schemas]
     own = [each for each in formats if each.encodings]
-    return mapped(
+    return map_columns(
         table.columns,
         own[0] if own else formats[0],
         str(output.format),
@@ -193,24 +198,24 @@ def columns_for(table: Table, output: Output, columns: Columns) -> list[Mapped]:
 
 
 def copy(
-    inputs: Sequence[Input],
+    inputs: Sequence[CopyInput],
     tables: Sequence[Table],
     output: Output,
     *,
     what: object,
-    report: Report,
-    change: Change | None = None,
+    on_progress: ProgressCallback,
+    change: BatchTransform | None = None,
     encodings: Mapping[str, str] | None = None,
     allow_unsafe_types: bool = False,
-) -> Written:
+) -> WriteResult:
     """Write a new data set.
 
     Args:
         inputs: What to write of each table.
         tables: The tables.
-        output: Where to, nothing of it open.
+        output: Location and options, all of them set.
         what: What is done, as JSON can express it: another run goes on only with the same.
-        report: Told of parts that are done.
+        on_progress: Called with the task, the finished and the total number of parts.
         change: What is done to the samples, or None.
         encodings: The columns of the new set where `change` makes others than those of the inputs.
         allow_unsafe_types: Whether columns may be decoded if that can run code.
@@ -226,21 +231,21 @@ def copy(
     if encodings is not None:
         kept = {column.name: column for column in plain}
         plain = [_column(name, spec, kept.get(name)) for name, spec in encodings.items()]
-    columns = with_key(plain, target)
+    columns = add_key_column(plain, target)
     check_writable(columns, target)
     key = next(
         (column.name for column in columns if not column.source and column not in plain), None
     )
     size = inputs[0].order.size
     row_bytes = sum(table.row_bytes for table in tables)
-    rows = max(_SHARDS * parse_bytes(output.size_limit, "size_limit") // row_bytes, 1)
+    rows = max(_SHARDS_PER_PART * parse_bytes(output.size_limit, "size_limit") // row_bytes, 1)
     of = _digest([what, target, [asdict(c) for c in columns], [t.identity for t in tables]])
     stored = [column.name for column in columns if column.stored]
     parts = [
         {"of": of, "samples": [begin, min(begin + rows, size)]}
         for begin in range(0, max(size, 1), rows)
     ]
-    make = Copy(tuple(inputs), key, change, allow_unsafe_types)
+    make = CopyTask(tuple(inputs), key, change, allow_unsafe_types)
     make.open()
     write_parts(
         make,
@@ -251,9 +256,9 @@ def copy(
         engine=output.engine,
         exist_ok=output.exist_ok,
         storage_options=output.storage_options,
-        on_progress=lambda done, total: report("writing", done, total),
+        on_progress=lambda done, total: on_progress("writing", done, total),
         batched=True,
-        format=PassingOn(target, stored) if stored else target,
+        format=RawFormat(target, stored) if stored else target,
         compression=output.compression,
         hashes=output.hashes,
         size_limit=output.size_limit,
@@ -261,9 +266,11 @@ def copy(
     return _written(output)
 
 
-def _column(name: str, spec: str, kept: Mapped | None) -> Mapped:
+def _column(name: str, spec: str, kept: ColumnMapping | None) -> ColumnMapping:
     return (
-        kept if kept is not None and kept.spec == spec else Mapped(name, spec, name, stored=False)
+        kept
+        if kept is not None and kept.spec == spec
+        else ColumnMapping(name, spec, name, stored=False)
     )
 
 
@@ -271,7 +278,7 @@ def _digest(what: object) -> str:
     return hashlib.blake2s(json.dumps(what, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def _check_apart(output: Output, inputs: Sequence[Input]) -> None:
+def _check_apart(output: Output, inputs: Sequence[CopyInput]) -> None:
     """Check that nothing is written where something is read, or above it, or among files of others."""
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
@@ -299,7 +306,7 @@ def _real(url: str) -> str:
     return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
 
 
-def _written(output: Output) -> Written:
+def _written(output: Output) -> WriteResult:
     storage = open_storage(output_locations(output.out)[-1], output.storage_options)
-    index = read_index(storage, _RETRIES)
-    return Written(storage.url, len(index), index.size, stored_bytes(index))
+    index = read_index(storage, _INDEX_RETRIES)
+    return WriteResult(storage.url, len(index), index.size, stored_bytes(index))

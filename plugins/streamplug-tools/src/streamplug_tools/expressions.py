@@ -23,12 +23,12 @@ import numpy as np
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError
 
-_KNOWN = {"json": json, "math": math, "np": np, "re": re}
+_MODULES = {"json": json, "math": math, "np": np, "re": re}
 """What expressions may use besides the columns and Python's own functions."""
-_ALL = frozenset({"sample"})
-_NAME = re.compile(r"\w[\w .:/@#-]*")
+_SAMPLE_NAMES = frozenset({"sample"})
+_COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
 """What looks like the name of a column, and need not be Python."""
-_GIVEN = {*_KNOWN, *_ALL, "number", *dir(builtins)}
+_KNOWN_NAMES = {*_MODULES, *_SAMPLE_NAMES, "number", *dir(builtins)}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Expression:
     text: str
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(
+        if not _COLUMN_NAME.fullmatch(
             self.text.strip()
         ):  # else it may be a column's name: see `for_columns`
             _ = self._code
@@ -92,7 +92,7 @@ class Expression:
         Raises:
             ConfigError: If it uses a name that nothing has; the nearest that does is told.
         """
-        check_names(f"{self.text!r:.200}", "the data set", self._free() - _GIVEN, known)
+        check_names(f"{self.text!r:.200}", "the data set", self._free() - _KNOWN_NAMES, known)
         return [name for name in known if self.uses(name)]
 
     def uses(self, name: str) -> bool:
@@ -110,7 +110,9 @@ class Expression:
         """The names that it looks up; None for all columns."""
         nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
         items = [node for node in nodes if _is_item(node)]
-        if sum(isinstance(node, ast.Name) and node.id in _ALL for node in nodes) > len(items):
+        if sum(isinstance(node, ast.Name) and node.id in _SAMPLE_NAMES for node in nodes) > len(
+            items
+        ):
             return None
         return frozenset((*_names(self._code), *(item.slice.value for item in items)))
 
@@ -128,7 +130,7 @@ class Expression:
         Raises:
             DataError: If it has none; the message says for which sample.
         """
-        names = {**_KNOWN, **sample, "sample": sample, "number": number}
+        names = {**_MODULES, **sample, "sample": sample, "number": number}
         try:
             return eval(self._code, names)  # noqa: S307 - the user's own code, see the module
         except Exception as error:
@@ -142,7 +144,7 @@ def _is_item(node: ast.AST) -> TypeGuard[Any]:
     return (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
-        and node.value.id in _ALL
+        and node.value.id in _SAMPLE_NAMES
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
     )

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_BINS = 30
-_FAR = 50
+_MAX_BINS = 30
+_LOG_BINS_RATIO = 50
 """Where the most is so many times the median, bins grow by factors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Histogram:
     """How some numbers are spread.
 
     Attributes:
@@ -40,7 +40,7 @@ class Spread:
     whole: bool
 
 
-def spread(numbers: ArrayLike) -> Spread | None:
+def make_histogram(numbers: ArrayLike) -> Histogram | None:
     """Return how numbers are spread; those that are not finite do not count.
 
     Args:
@@ -55,10 +55,10 @@ def spread(numbers: ArrayLike) -> Spread | None:
         return None
     least, most, median = float(values.min()), float(values.max()), float(np.median(values))
     whole = bool((values == np.rint(values)).all())
-    factors = least >= 0 and median > 0 and most > _FAR * median
+    factors = least >= 0 and median > 0 and most > _LOG_BINS_RATIO * median
     edges = _edges(values, least, most, whole=whole, factors=factors)
     counts, _ = np.histogram(values, edges)
-    return Spread(
+    return Histogram(
         len(values),
         float(values.sum()),
         least,
@@ -78,11 +78,11 @@ def _edges(
         return np.array([least, most])
     if factors:
         first = max(least, 1.0 if whole else float(values[values > 0].min()))
-        edges = np.geomspace(first, most, _BINS + 1)
+        edges = np.geomspace(first, most, _MAX_BINS + 1)
         edges[0], edges[-1] = least, most
         return np.unique(np.rint(edges)) if whole else np.unique(edges)
     if whole:
-        width = max(int(np.ceil((most - least + 1) / _BINS)), 1)
+        width = max(int(np.ceil((most - least + 1) / _MAX_BINS)), 1)
         # The last bin takes its end in, which is why that lies within it.
         return np.append(np.arange(least, most + 1, width), most + 1)
-    return np.linspace(least, most, _BINS + 1)
+    return np.linspace(least, most, _MAX_BINS + 1)

@@ -15,11 +15,11 @@ from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
 from streamplug_tools.options import Place, streams
-from streamplug_tools.row_access import raw_sizes, stored_bytes
+from streamplug_tools.row_access import raw_shard_bytes, stored_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ShardKind:
     """What many shards of a data set have in common.
 
     Attributes:
@@ -40,7 +40,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class DatasetInfo:
     """What a data set is.
 
     Attributes:
@@ -62,11 +62,11 @@ class Inspected:
     stored_bytes: int
     shard_bytes: tuple[int, int, int]
     shard_samples: tuple[int, int, int]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ShardKind, ...]
     first: tuple[dict[str, Any], ...]
 
 
-def inspect(source: Place | Stream, *, samples: int = 3) -> Inspected:
+def inspect(source: Place | Stream, *, samples: int = 3) -> DatasetInfo:
     """Look at a data set.
 
     Args:
@@ -83,12 +83,12 @@ def inspect(source: Place | Stream, *, samples: int = 3) -> Inspected:
         return describe(stream.url, index, [json.loads(line) for line in first])
 
 
-def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Inspected:
+def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> DatasetInfo:
     """Return what a data set is, given its URL, its index, and a few of its samples."""
     number = index.schema_of
     counts = index.samples
     kinds = tuple(
-        Kind(
+        ShardKind(
             format_name(schema.entry),
             schema.compression,
             tuple(schema.entry.get("hashes") or ()),
@@ -98,13 +98,13 @@ def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> In
         )
         for n, schema in enumerate(index.schemas)
     )
-    return Inspected(
+    return DatasetInfo(
         url=url,
         shards=len(index),
         samples=index.size,
         raw_bytes=index.raw_bytes,
         stored_bytes=stored_bytes(index),
-        shard_bytes=_spread(raw_sizes(index)),
+        shard_bytes=_spread(raw_shard_bytes(index)),
         shard_samples=_spread(counts),
         kinds=kinds,
         first=tuple(first),

@@ -11,53 +11,60 @@ from typing import Any
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
-from streamplug_tools.column_mapping import Mapped
-from streamplug_tools.copy import Change, Input, columns_for, copy
+from streamplug_tools.column_mapping import ColumnMapping
+from streamplug_tools.copy import BatchTransform, CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
-from streamplug_tools.options import Columns, Output, Report, Sources, Written, streams
-from streamplug_tools.row_access import Table, near
+from streamplug_tools.options import (
+    Columns,
+    Output,
+    ProgressCallback,
+    Sources,
+    WriteResult,
+    streams,
+)
+from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import Order
-from streamplug_tools.sort_keys import evaluated
+from streamplug_tools.sort_keys import evaluate_expression
 
 
 @dataclass(frozen=True)
-class Opened:
+class Job:
     """What a job reads.
 
     Attributes:
         streams: The sets.
         table: Their samples, of which nothing is read by it.
         folder: For temporary files.
-        columns: Which columns are written.
-        report: Told of what is done.
+        columns: Columns to write.
+        on_progress: Called with the task, the finished and the total amount.
     """
 
     streams: Sequence[Stream]
     table: Table
     folder: Path
     columns: Columns
-    report: Report
+    on_progress: ProgressCallback
 
-    def write(self, order: Order, output: Output, what: object) -> Written:
+    def write(self, order: Order, output: Output, what: object) -> WriteResult:
         """Write some samples in some order; arguments and errors are those of `copy`."""
         output = output.like(self.table)
-        return self.copy(order, columns_for(self.table, output, self.columns), output, what)
+        return self.copy(order, map_table_columns(self.table, output, self.columns), output, what)
 
     def copy(
         self,
         order: Order,
-        taken: Sequence[Mapped],
+        mappings: Sequence[ColumnMapping],
         output: Output,
         what: object,
         *,
-        change: Change | None = None,
+        change: BatchTransform | None = None,
         encodings: Mapping[str, str] | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         """Write some samples in some order, perhaps changed.
 
         Args:
             order: Which samples.
-            taken: What of them is written.
+            mappings: Columns to write.
             output: As for `copying.copy`, as are the other arguments.
             what: See there.
             change: See there.
@@ -67,43 +74,43 @@ class Opened:
             StreamplugError: As `copying.copy`.
         """
         return copy(
-            [Input(self.streams, order, taken)],
+            [CopyInput(self.streams, order, mappings)],
             [self.table],
             output,
             what=what,
-            report=self.report,
+            on_progress=self.on_progress,
             change=change,
             encodings=encodings,
             allow_unsafe_types=self.columns.allow_unsafe_types,
         )
 
     def values(self, expression: Expression, what: str) -> Iterator[tuple[Int64, list[Any]]]:
-        """Yield the values of an expression for all samples; see `evaluated`."""
-        return evaluated(
+        """Yield the values of an expression for all samples; see `evaluate_expression`."""
+        return evaluate_expression(
             self.streams,
             expression,
             allow_unsafe_types=self.columns.allow_unsafe_types,
-            report=self.report,
+            on_progress=self.on_progress,
             what=what,
         )
 
 
 @contextmanager
-def opened(
-    sources: Sources, columns: Columns, report: Report, *, whole: bool = False
-) -> Iterator[Opened]:
+def open_job(
+    sources: Sources, columns: Columns, on_progress: ProgressCallback, *, whole: bool = False
+) -> Iterator[Job]:
     """Open what a job reads; what is fetched or sorted for it is gone afterwards.
 
     Args:
         sources: Paths, URLs or streams.
-        columns: Which columns are written.
-        report: Told of what is done.
-        whole: Whether all of it is kept near, since it is read in no order.
+        columns: Columns to write.
+        on_progress: Called with the task, the finished and the total amount.
+        whole: Whether to cache all shards, since they are read in random order.
 
     Raises:
         StreamplugError: If it cannot be opened.
     """
     with TemporaryDirectory() as folder:
-        read = near(streams(sources), folder, whole=whole)
+        read = cache_locally(streams(sources), folder, whole=whole)
         table = Table(read, allow_unsafe_types=True, needed=columns.takes)
-        yield Opened(read, table, folder, columns, report)
+        yield Job(read, table, folder, columns, on_progress)

@@ -13,16 +13,25 @@ from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
-from streamplug_tools.column_mapping import Mapped
-from streamplug_tools.copy import Input, columns_for, copy
+from streamplug_tools.column_mapping import ColumnMapping
+from streamplug_tools.copy import CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
-from streamplug_tools.options import ALL, Columns, Output, Place, Report, Written, silent, streams
-from streamplug_tools.row_access import Table, near
-from streamplug_tools.selection_order import Lists
-from streamplug_tools.sort_keys import Keyed, evaluated, numbered, sorted_keys
+from streamplug_tools.options import (
+    ALL_COLUMNS,
+    Columns,
+    Output,
+    Place,
+    ProgressCallback,
+    WriteResult,
+    ignore_progress,
+    streams,
+)
+from streamplug_tools.row_access import Table, cache_locally
+from streamplug_tools.selection_order import OrderFiles
+from streamplug_tools.sort_keys import NumberedKey, evaluate_expression, number_values, sort_by_key
 
-_AT_ONCE = 1 << 16
-_NONE = -1
+_IDS_PER_BLOCK = 1 << 16
+_NO_MATCH = -1
 
 
 def join(
@@ -30,9 +39,9 @@ def join(
     output: Output,
     by: str,
     *,
-    columns: Columns = ALL,
-    report: Report = silent,
-) -> Written:
+    columns: Columns = ALL_COLUMNS,
+    on_progress: ProgressCallback = ignore_progress,
+) -> WriteResult:
     """Write the samples of the first set with the columns of all that have the same key.
 
     They come in the order of the first. Samples are left out whose key is None, or one of the others lacks.
@@ -41,10 +50,10 @@ def join(
 
     Args:
         sources: Paths, URLs or streams: two or more.
-        output: Where to, and how.
+        output: Location and options of the new data set.
         by: The key: a Python expression such as the name of a column; see `Expression`.
-        columns: Which columns, and how they are stored.
-        report: Told of what is done.
+        columns: Columns to take, and their encodings.
+        on_progress: Called with the task, the finished and the total amount.
 
     Raises:
         StreamplugError: As for `convert`, or if two sets have a column of one name, or a key comes twice in
@@ -55,55 +64,58 @@ def join(
         raise ConfigError("give two data sets or more to be joined")
     with TemporaryDirectory() as folder:
         read = [
-            near(streams(source), folder / f"{n}", whole=True) for n, source in enumerate(sources)
+            cache_locally(streams(source), folder / f"{n}", whole=True)
+            for n, source in enumerate(sources)
         ]
         tables = [Table(each, allow_unsafe_types=True) for each in read]  # nothing is read of them
         output = output.like(tables[0])
-        taken = _columns(tables, output, columns, expression)
+        mappings = _columns(tables, output, columns, expression)
         sorts = [
-            sorted_keys(
-                numbered(
-                    evaluated(
+            sort_by_key(
+                number_values(
+                    evaluate_expression(
                         each,
                         expression,
                         allow_unsafe_types=columns.allow_unsafe_types,
-                        report=report,
+                        on_progress=on_progress,
                         what=f"reading keys of {table.url}",
                     )
                 ),
-                _made(folder / f"keys-{n}"),
+                _make_folder(folder / f"keys-{n}"),
             )
             for n, (each, table) in enumerate(zip(read, tables))
         ]
-        found = _matched(sorts, [table.size for table in tables], [t.url for t in tables], folder)
-        lists = Lists(folder, map(str, range(len(tables))))
-        for begin in range(0, tables[0].size, _AT_ONCE):
-            ids = np.arange(begin, min(begin + _AT_ONCE, tables[0].size))
+        found = _match_keys(
+            sorts, [table.size for table in tables], [t.url for t in tables], folder
+        )
+        lists = OrderFiles(folder, map(str, range(len(tables))))
+        for begin in range(0, tables[0].size, _IDS_PER_BLOCK):
+            ids = np.arange(begin, min(begin + _IDS_PER_BLOCK, tables[0].size))
             others = [np.asarray(match[ids]) for match in found]
-            both = np.logical_and.reduce([other != _NONE for other in others])
+            both = np.logical_and.reduce([other != _NO_MATCH for other in others])
             for n, some in enumerate([ids, *others]):
                 lists.add(str(n), some[both])
         return copy(
             [
-                Input(each, lists.orders[str(n)], mine)
-                for n, (each, mine) in enumerate(zip(read, taken))
+                CopyInput(each, lists.orders[str(n)], mine)
+                for n, (each, mine) in enumerate(zip(read, mappings))
             ],
             tables,
             output,
             what=["join", by],
-            report=report,
+            on_progress=on_progress,
             allow_unsafe_types=columns.allow_unsafe_types,
         )
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
 def _columns(
     tables: Sequence[Table], output: Output, columns: Columns, expression: Expression
-) -> list[list[Mapped]]:
+) -> list[list[ColumnMapping]]:
     """Return what is taken of each set.
 
     Raises:
@@ -117,7 +129,7 @@ def _columns(
     seen: dict[str, int] = {}
     for n, table in enumerate(tables):
         for name in names[n]:
-            if name in seen and _wanted(name, columns):
+            if name in seen and _is_selected(name, columns):
                 raise ConfigError(
                     f"{tables[seen[name]].url} and {table.url} both have a column {name!r}; drop it, or "
                     "convert one of them with another name for it"
@@ -125,9 +137,9 @@ def _columns(
             seen[name] = n
     everything = {name for some in names for name in some}
     _check(columns, everything)
-    taken = []
+    mappings = []
     for table, some in zip(tables, names):
-        mine = [name for name in some if _wanted(name, columns)]
+        mine = [name for name in some if _is_selected(name, columns)]
         if not mine:
             raise ConfigError(f"no column is taken of {table.url}; leave the set out")
         renamed = {old: new for old, new in columns.rename.items() if old in mine}
@@ -137,11 +149,11 @@ def _columns(
             rename=renamed,
             select=mine,
         )
-        taken.append(columns_for(table, output, part))
-    return taken
+        mappings.append(map_table_columns(table, output, part))
+    return mappings
 
 
-def _wanted(name: str, columns: Columns) -> bool:
+def _is_selected(name: str, columns: Columns) -> bool:
     return (columns.select is None or name in columns.select) and name not in columns.drop
 
 
@@ -156,8 +168,8 @@ def _check(columns: Columns, names: set[str]) -> None:
         check_names(f"{what}={list(some)}", "the joined set", some, known)
 
 
-def _matched(
-    sorts: Sequence[Iterator[Keyed]], sizes: Sequence[int], urls: Sequence[str], folder: Path
+def _match_keys(
+    sorts: Sequence[Iterator[NumberedKey]], sizes: Sequence[int], urls: Sequence[str], folder: Path
 ) -> list[Int64]:
     """Return for each set but the first which of its samples goes with each of the first, -1 for none.
 
@@ -169,10 +181,10 @@ def _matched(
     found: list[Int64] = []
     for n in range(1, len(sorts)):
         match: Int64 = np.memmap(folder / f"match-{n}", np.int64, "w+", shape=(max(sizes[0], 1),))
-        for begin in range(0, len(match), _AT_ONCE):
-            match[begin : begin + _AT_ONCE] = _NONE
+        for begin in range(0, len(match), _IDS_PER_BLOCK):
+            match[begin : begin + _IDS_PER_BLOCK] = _NO_MATCH
         found.append(match)
-    heads = [_Head(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
+    heads = [_KeyCursor(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
     try:
         for key, number in sorts[0]:
             if key is None:  # of a key that is not known nobody can say that it is the same
@@ -186,31 +198,31 @@ def _matched(
     return found
 
 
-class _Head:
+class _KeyCursor:
     """Sorted keys, looked at one after the other."""
 
-    def __init__(self, sorted_: Iterator[Keyed], url: str) -> None:
-        self._rest = _unique(sorted_, url)
+    def __init__(self, sorted_: Iterator[NumberedKey], url: str) -> None:
+        self._rest = _check_unique(sorted_, url)
         self._now = next(self._rest, None)
 
     def at(self, key: object) -> int:
         """Return the sample that has a key, -1 if none has; keys are asked for in their order."""
         while self._now is not None and self._now[0] < key:
             self._now = next(self._rest, None)
-        return self._now[1] if self._now is not None and self._now[0] == key else _NONE
+        return self._now[1] if self._now is not None and self._now[0] == key else _NO_MATCH
 
     def finish(self) -> None:
         """Look at those that are left, too."""
         deque(self._rest, maxlen=0)
 
 
-def _unique(sorted_: Iterator[Keyed], url: str) -> Iterator[Keyed]:
+def _check_unique(sorted_: Iterator[NumberedKey], url: str) -> Iterator[NumberedKey]:
     """Yield sorted keys.
 
     Raises:
         ConfigError: If one comes twice.
     """
-    before: Keyed | None = None
+    before: NumberedKey | None = None
     for now in sorted_:
         if now[0] is None:
             return

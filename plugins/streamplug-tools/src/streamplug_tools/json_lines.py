@@ -15,15 +15,15 @@ from streamplug.errors import DataError
 from streamplug.interfaces import Column
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.options import Columns, Sources, streams
-from streamplug_tools.row_access import Batch, Table, near
-from streamplug_tools.selection_order import InOrder
-from streamplug_tools.sort_keys import samples
+from streamplug_tools.row_access import Batch, Table, cache_locally
+from streamplug_tools.selection_order import SequentialOrder
+from streamplug_tools.sort_keys import batch_rows
 
-_READABLE = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"}
-_BYTES = "base64"
+_JSON_ENCODINGS = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"}
+_BYTES_KEY = "base64"
 
 
-def readable(column: Column, *, own: bool) -> bool:
+def is_json_readable(column: Column, *, own: bool) -> bool:
     """Say whether the values of a column can be told in JSON; others are told as they are stored.
 
     Args:
@@ -31,27 +31,27 @@ def readable(column: Column, *, own: bool) -> bool:
         own: Whether its format has encodings of its own, those of text.
     """
     name = column.spec.partition(":")[0]
-    return own or name in _READABLE or name == "ndarray" or column.encoding.dtype is not None
+    return own or name in _JSON_ENCODINGS or name == "ndarray" or column.encoding.dtype is not None
 
 
 def lines(batch: Batch) -> Iterator[str]:
     """Yield the samples of a batch, each as a line without its end."""
-    for sample in samples(batch):
-        line = json.dumps(sample, default=_told, ensure_ascii=False)
+    for sample in batch_rows(batch):
+        line = json.dumps(sample, default=_to_json, ensure_ascii=False)
         try:
             line.encode()
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON has and UTF-8 has not
-            line = json.dumps(sample, default=_told)
+            line = json.dumps(sample, default=_to_json)
         yield line
 
 
-def _told(value: object) -> object:
+def _to_json(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return {_BYTES: b64encode(value).decode()}
+        return {_BYTES_KEY: b64encode(value).decode()}
     return str(value)
 
 
@@ -87,8 +87,8 @@ def _value(column: Column, value: Any) -> Any:
     if column.spec == "json":
         return value
     try:
-        if isinstance(value, dict) and value.keys() == {_BYTES}:
-            return b64decode(value[_BYTES], validate=True)
+        if isinstance(value, dict) and value.keys() == {_BYTES_KEY}:
+            return b64decode(value[_BYTES_KEY], validate=True)
         dtype = _dtype(column)
         return value if dtype is None else np.asarray(value, dtype)
     except (Base64Error, TypeError, ValueError) as error:
@@ -127,16 +127,18 @@ def as_lines(
         StreamplugError: If a set or a column does not exist, or samples cannot be read.
     """
     with TemporaryDirectory() as folder:
-        read = near(streams(sources), folder, whole=False)
-        taken = Columns(select=select).takes
+        read = cache_locally(streams(sources), folder, whole=False)
+        is_taken = Columns(select=select).takes
         # Nothing is read of it.
-        table = Table(read, allow_unsafe_types=True, needed=taken)
+        table = Table(read, allow_unsafe_types=True, needed=is_taken)
         check_names(f"select={list(select or ())}", table.url, select or (), table.columns)
         check_names(f"drop={list(drop)}", table.url, drop, table.columns)
         own = table.own_encodings
-        names = [n for n in table.columns if taken(n) and n not in drop]
-        stored = [n for n in names if not all(readable(c, own=own) for c in table.columns[n])]
+        names = [n for n in table.columns if is_taken(n) and n not in drop]
+        stored = [
+            n for n in names if not all(is_json_readable(c, own=own) for c in table.columns[n])
+        ]
         table = Table(read, names, stored=stored)
         first, last, _ = slice(begin, end).indices(table.size)
-        for _, batch in table.read(InOrder(table.size), first, last):
+        for _, batch in table.read(SequentialOrder(table.size), first, last):
             yield from lines({name: batch[name] for name in names})

@@ -14,7 +14,7 @@ from streamplug.stream import Stream
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.row_access import Table
 
-Report: TypeAlias = "Callable[[str, int, int], None]"
+ProgressCallback: TypeAlias = "Callable[[str, int, int], None]"
 """Called with what is being done, how much of it is done, and how much there is."""
 Place: TypeAlias = "str | PathLike[str]"
 Sources: TypeAlias = "Place | Stream | Sequence[Place | Stream]"
@@ -27,7 +27,7 @@ def streams(sources: Sources) -> list[Stream]:
     return [each if isinstance(each, Stream) else Stream(remote=fspath(each)) for each in sources]
 
 
-def silent(what: str, done: int, total: int) -> None:
+def ignore_progress(what: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
@@ -55,7 +55,7 @@ class Columns:
         return self.select is None or name in self.select
 
 
-ALL = Columns()
+ALL_COLUMNS = Columns()
 """All columns, as they are."""
 
 
@@ -101,7 +101,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """A data set that was written.
 
     Attributes:

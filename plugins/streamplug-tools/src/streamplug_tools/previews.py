@@ -18,16 +18,16 @@ from streamplug.errors import UnknownNameError
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import make
 
-_TEXT = 400
+_MAX_TEXT_CHARS = 400
 """Characters that a preview has at most."""
-_LARGEST = 32 << 20
+_MAX_DECODED_BYTES = 32 << 20
 """Bytes of a stored value that is decoded for a page."""
-_PIXELS = 64_000_000
+_MAX_PIXELS = 64_000_000
 """Of an image that is made small."""
-_SIDE = 192
-_IMAGES = 3
+_THUMBNAIL_PIXELS = 192
+_MAX_IMAGES = 3
 """Shown of a list."""
-_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"RIFF")
+_IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"RIFF")
 """How files of images begin that browsers know; all are drawn anew."""
 
 
@@ -82,7 +82,7 @@ def preview(
     """
     if encoding.unsafe and not allow_unsafe_types:
         return Preview(note="not decoded, as that can run code")
-    if len(stored) > _LARGEST:
+    if len(stored) > _MAX_DECODED_BYTES:
         return Preview(note=f"not decoded: {len(stored):,} bytes")
     try:
         return _of(encoding.decode(memoryview(stored)), draw)
@@ -90,7 +90,7 @@ def preview(
         return _undecodable(error)
 
 
-def preview_of(value: Any, *, draw: bool = True) -> Preview:
+def preview_value(value: Any, *, draw: bool = True) -> Preview:
     """Return what is shown of a value, see `preview`."""
     try:
         return _of(value, draw)
@@ -137,9 +137,9 @@ def _of_number(value: Any) -> Preview:
 
 
 def _of_text(text: str) -> Preview:
-    rest = len(text) - _TEXT
+    rest = len(text) - _MAX_TEXT_CHARS
     note = f"… {rest:,} more characters" if rest > 0 else ""
-    return Preview(text[:_TEXT], note=note, measure="characters", number=len(text))
+    return Preview(text[:_MAX_TEXT_CHARS], note=note, measure="characters", number=len(text))
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> Preview:
@@ -152,7 +152,7 @@ def _of_array(array: np.ndarray[Any, Any]) -> Preview:
 
 
 def _of_bytes(data: bytes, draw: bool) -> Preview:
-    if data.startswith(_MAGIC):
+    if data.startswith(_IMAGE_SIGNATURES):
         try:
             return _of_images([make("encoding", "jpeg").decode(memoryview(data))], draw)
         except UnknownNameError as error:
@@ -162,7 +162,7 @@ def _of_bytes(data: bytes, draw: bool) -> Preview:
     else:
         note = f"{len(data):,} bytes"
     try:
-        text = getincrementaldecoder("utf-8")().decode(data[: 4 * _TEXT])
+        text = getincrementaldecoder("utf-8")().decode(data[: 4 * _MAX_TEXT_CHARS])
     except UnicodeDecodeError:
         text = data[:32].hex(" ") + (" …" if len(data) > 32 else "")
     return Preview(_cut(text), note=note, measure="length", number=len(data))
@@ -180,11 +180,11 @@ def _is_image(value: object) -> bool:
 
 
 def _of_images(images: Sequence[Any], draw: bool) -> Preview:
-    text = "; ".join(map(_about, images[:_IMAGES]))
+    text = "; ".join(map(_about, images[:_MAX_IMAGES]))
     more = f"{len(images):,} images" if len(images) > 1 else ""
     if not draw:
         return Preview(text, note=more)
-    drawn = [image for image in images[:_IMAGES] if 0 < math.prod(image.size) <= _PIXELS]
+    drawn = [image for image in images[:_MAX_IMAGES] if 0 < math.prod(image.size) <= _MAX_PIXELS]
     note = more if drawn else "without pixels, or too large to be shown"
     return Preview(text, tuple(map(_thumbnail, drawn)), note)
 
@@ -197,7 +197,7 @@ def _about(image: Any) -> str:
 def _thumbnail(image: Any) -> Thumbnail:
     about = _about(image)
     # A file is read at a lower resolution where it can be.
-    image.thumbnail((_SIDE, _SIDE))
+    image.thumbnail((_THUMBNAIL_PIXELS, _THUMBNAIL_PIXELS))
     clear = image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info
     image = image.convert("RGBA" if clear else "RGB")
     kind = "png" if clear or max(image.size) <= 64 else "jpeg"
@@ -206,5 +206,5 @@ def _thumbnail(image: Any) -> Thumbnail:
     return Thumbnail(f"image/{kind}", out.getvalue(), image.width, image.height, about)
 
 
-def _cut(text: str, characters: int = _TEXT) -> str:
+def _cut(text: str, characters: int = _MAX_TEXT_CHARS) -> str:
     return text if len(text) <= characters else f"{text[: characters - 1]}…"

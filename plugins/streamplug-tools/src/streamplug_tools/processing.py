@@ -15,17 +15,25 @@ from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
-from streamplug_tools.column_mapping import Mapped, taken
-from streamplug_tools.copy import columns_for
+from streamplug_tools.column_mapping import ColumnMapping, select_columns
+from streamplug_tools.copy import map_table_columns
 from streamplug_tools.expressions import Expression
-from streamplug_tools.job import opened
-from streamplug_tools.json_lines import lines, readable, values
-from streamplug_tools.options import ALL, Columns, Output, Report, Sources, Written, silent
+from streamplug_tools.job import open_job
+from streamplug_tools.json_lines import is_json_readable, lines, values
+from streamplug_tools.options import (
+    ALL_COLUMNS,
+    Columns,
+    Output,
+    ProgressCallback,
+    Sources,
+    WriteResult,
+    ignore_progress,
+)
 from streamplug_tools.row_access import Batch, Table
-from streamplug_tools.selection_order import InOrder
-from streamplug_tools.sort_keys import samples
+from streamplug_tools.selection_order import SequentialOrder
+from streamplug_tools.sort_keys import batch_rows
 
-_LINES = 256
+_LINES_PER_BATCH = 256
 """Lines of a program that are taken at once."""
 _END_SECONDS = 5.0
 """How long to wait for what is given to a program that was ended: programs that it started may hold it."""
@@ -35,8 +43,8 @@ _END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class _Computed:
-    """Values of expressions; a `Change`."""
+class ExpressionTransform:
+    """Values of expressions; a `BatchTransform`."""
 
     expressions: Mapping[str, Expression]
     columns: Sequence[str]
@@ -44,7 +52,7 @@ class _Computed:
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
         for ids, seen, written in batches:
             numbers = ids.tolist()
-            rows = samples(seen) if seen else [{} for _ in numbers]
+            rows = batch_rows(seen) if seen else [{} for _ in numbers]
             computed: Batch = {
                 name: list(map(expression, numbers, rows))
                 for name, expression in self.expressions.items()
@@ -57,18 +65,18 @@ def process(
     output: Output,
     expressions: Mapping[str, str],
     *,
-    columns: Columns = ALL,
-    report: Report = silent,
-) -> Written:
+    columns: Columns = ALL_COLUMNS,
+    on_progress: ProgressCallback = ignore_progress,
+) -> WriteResult:
     """Write all samples with columns that expressions give.
 
     Args:
         sources: Paths, URLs or streams.
-        output: Where to, and how.
+        output: Location and options of the new data set.
         expressions: By name of a new column, or of one that is there; see `Expression`. A new one needs
             an encoding in `columns`.
         columns: Which other columns, and how all are stored.
-        report: Told of what is done.
+        on_progress: Called with the task, the finished and the total amount.
 
     Raises:
         StreamplugError: As for `convert`, or if an expression has no value.
@@ -76,8 +84,8 @@ def process(
     if not expressions:
         raise ConfigError("no expression is given: there is nothing to change")
     compiled = {name: Expression(text) for name, text in expressions.items()}
-    with opened(sources, columns, report) as read:
-        table, output = read.table, output.like(read.table)
+    with open_job(sources, columns, on_progress) as job:
+        table, output = job.table, output.like(job.table)
         kept = _others(table, output, columns, compiled)
         specs = {column.name: column.spec for column in kept}
         specs |= {name: columns.encodings[name] for name in compiled if name in columns.encodings}
@@ -86,19 +94,19 @@ def process(
         compiled = {name: each.for_columns(table.columns) for name, each in compiled.items()}
         used = sorted({n for each in compiled.values() for n in each.columns(table.columns)})
         kept = [column for column in kept if column.name not in compiled]
-        return read.copy(
-            InOrder(table.size),
+        return job.copy(
+            SequentialOrder(table.size),
             kept,
             output,
             ["process", dict(expressions)],
-            change=_Computed(compiled, used),
+            change=ExpressionTransform(compiled, used),
             encodings=specs,
         )
 
 
 def _others(
     table: Table, output: Output, columns: Columns, computed: Mapping[str, Expression]
-) -> list[Mapped]:
+) -> list[ColumnMapping]:
     """Return the columns that are written besides those that are computed and given an encoding."""
     others = {n: e for n, e in columns.encodings.items() if n not in computed}
     names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
@@ -109,15 +117,17 @@ def _others(
         return []
     rename = {old: new for old, new in columns.rename.items() if old not in gone}
     drop = [*columns.drop, *gone]
-    return columns_for(table, output, replace(columns, encodings=others, rename=rename, drop=drop))
+    return map_table_columns(
+        table, output, replace(columns, encodings=others, rename=rename, drop=drop)
+    )
 
 
 # -- programs -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Piped:
-    """What a program makes of samples; a `Change`."""
+class ProgramTransform:
+    """What a program makes of samples; a `BatchTransform`."""
 
     command: Sequence[str]
     specs: Mapping[str, str]
@@ -130,20 +140,20 @@ class _Piped:
             n: Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.specs.items()
         }
         with closing(
-            piped(self.command, (line for _, _, w in batches for line in lines(w)))
+            run_program(self.command, (line for _, _, w in batches for line in lines(w)))
         ) as out:
-            while some := list(islice(out, _LINES)):
+            while some := list(islice(out, _LINES_PER_BATCH)):
                 yield values(columns, some)
 
 
-def process_by(
+def process_with(
     sources: Sources,
     output: Output,
     command: Sequence[str],
     *,
-    columns: Columns = ALL,
-    report: Report = silent,
-) -> Written:
+    columns: Columns = ALL_COLUMNS,
+    on_progress: ProgressCallback = ignore_progress,
+) -> WriteResult:
     """Write what a program makes of all samples.
 
     It is started for each part of the data set, reads a line of JSON for each sample and writes one for each
@@ -152,19 +162,19 @@ def process_by(
 
     Args:
         sources: Paths, URLs or streams.
-        output: Where to, and how.
+        output: Location and options of the new data set.
         command: The program and its arguments.
         columns: What it is given. Encodings, if there are any, are those of all that it gives back; else it
             gives back what it was given.
-        report: Told of what is done.
+        on_progress: Called with the task, the finished and the total amount.
 
     Raises:
         StreamplugError: As for `convert`, or if the program fails, or what it writes is no sample.
     """
     if not command:
         raise ConfigError("no program is given: there is nothing to change samples")
-    with opened(sources, columns, report) as read:
-        table, output = read.table, output.like(read.table)
+    with open_job(sources, columns, on_progress) as job:
+        table, output = job.table, output.like(job.table)
         format_: Format = make("format", str(output.format))
         given = _given(table, output, columns)
         specs = dict(columns.encodings) or {column.name: column.spec for column in given}
@@ -173,35 +183,37 @@ def process_by(
                 f"format {output.format} needs the column {format_.key!r}: have the program give it, or "
                 "write another format first"
             )
-        return read.copy(
-            InOrder(table.size),
+        return job.copy(
+            SequentialOrder(table.size),
             given,
             output,
             ["process by", list(command)],
-            change=_Piped(tuple(command), specs, str(output.format)),
+            change=ProgramTransform(tuple(command), specs, str(output.format)),
             encodings=specs,
         )
 
 
-def _given(table: Table, output: Output, columns: Columns) -> list[Mapped]:
+def _given(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
     """Return what a program is given."""
     if (
         columns.encodings
     ):  # it gives back others, so these need not be what the new format can store
-        names = taken(table.columns, columns.rename, columns.select, columns.drop)
-        given = [Mapped(new, table.columns[old][0].spec, old, stored=True) for old, new in names]
+        names = select_columns(table.columns, columns.rename, columns.select, columns.drop)
+        given = [
+            ColumnMapping(new, table.columns[old][0].spec, old, stored=True) for old, new in names
+        ]
     else:
-        given = columns_for(table, output, columns)
+        given = map_table_columns(table, output, columns)
     # What JSON cannot tell is given as it is stored.
     return [
         replace(column, stored=False)
-        if readable(table.columns[column.source][0], own=table.own_encodings)
+        if is_json_readable(table.columns[column.source][0], own=table.own_encodings)
         else column
         for column in given
     ]
 
 
-def piped(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:
+def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:
     """Yield the lines that a program writes when it is given some; both go on at the same time.
 
     Raises:

@@ -22,7 +22,7 @@ from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug.write.columns import format_of
 
 
-class Stored(Encoding):
+class RawEncoding(Encoding):
     """An encoding whose values are the stored forms of those of another."""
 
     def __init__(self, size: int | None) -> None:
@@ -44,9 +44,9 @@ class Stored(Encoding):
         return [data.tobytes() for data in slices(buffer, starts, sizes)]
 
 
-def as_stored(encoding: Encoding) -> Encoding:
+def keep_raw(encoding: Encoding) -> Encoding:
     """Decode a column to what is stored of it; a `Decoder`."""
-    return Stored(encoding.size)
+    return RawEncoding(encoding.size)
 
 
 def same_encoding(one: Encoding, other: Encoding) -> bool:
@@ -54,13 +54,13 @@ def same_encoding(one: Encoding, other: Encoding) -> bool:
     return type(one) is type(other) and pickle.dumps(one) == pickle.dumps(other)
 
 
-def decoded(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:
+def decode_values(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:
     """Return what stored values stand for; None stays None."""
     decode = encoding.decode
     return [None if value is None else decode(memoryview(value)) for value in values]
 
 
-class PassingOn(WritableFormat):
+class RawFormat(WritableFormat):
     """A format for writing that is given the stored values of some columns."""
 
     def __init__(self, spec: str, stored: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ class PassingOn(WritableFormat):
         self.encodings = self._inner.encodings  # type: ignore[misc]  # likewise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PassingOn, (self._spec, sorted(self._stored))
+        return RawFormat, (self._spec, sorted(self._stored))
 
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
@@ -87,10 +87,10 @@ class PassingOn(WritableFormat):
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         """Return a writer that takes the stored values of some columns as they are."""
-        taken = [
-            replace(column, encoding=as_stored(column.encoding))
+        raw_columns = [
+            replace(column, encoding=keep_raw(column.encoding))
             if column.name in self._stored
             else column
             for column in columns
         ]
-        return self._inner.writer(taken, settings)
+        return self._inner.writer(raw_columns, settings)

@@ -21,13 +21,13 @@ from streamplug.session.sample_source import Block, SampleSource
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, World
-from streamplug_tools.raw_values import as_stored
+from streamplug_tools.raw_values import keep_raw
 from streamplug_tools.selection_order import Order
 
 Batch = dict[str, ColumnValues]
 
-_ROOM = 1 << 30
-_SHARDS = 32
+_MIN_CACHE_BYTES = 1 << 30
+_MIN_CACHED_SHARDS = 32
 """Shards that there must be room for, whatever they take: those of several processes, and ahead of use."""
 
 
@@ -65,7 +65,7 @@ class Table:
         """
         if not streams:
             raise ConfigError("no data set is given to read from")
-        self._opened = [_as_stored(stream, stored).open() for stream in streams]
+        self._opened = [_keep_raw(stream, stored).open() for stream in streams]
         needed = needed or (lambda name: columns is None or name in columns)
         self.columns = _columns([each.index for each in self._opened], needed)
         check_names("columns=", self._opened[0].where, columns or (), self.columns)
@@ -140,7 +140,7 @@ class Table:
         return digest.hexdigest()
 
 
-def raw_sizes(index: Index) -> Int64:
+def raw_shard_bytes(index: Index) -> Int64:
     """Return how many bytes the files of each shard have, not compressed, shape ``[shards]``."""
     sizes: Int64 = np.zeros(len(index), np.int64)
     for name, files in index.tables.items():
@@ -160,7 +160,7 @@ def stored_bytes(index: Index) -> int:
     return total
 
 
-def near(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream]:
+def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream]:
     """Return streams that leave their sets as they are, and keep what must be fetched in a folder.
 
     Args:
@@ -168,10 +168,12 @@ def near(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream
         folder: The folder.
         whole: Whether all shards will stay there, since they are read in no order; else some.
     """
-    return [_near(stream, folder / str(n), whole=whole) for n, stream in enumerate(streams)]
+    return [
+        _cache_locally(stream, folder / str(n), whole=whole) for n, stream in enumerate(streams)
+    ]
 
 
-def _near(stream: Stream, folder: Path, *, whole: bool) -> Stream:
+def _cache_locally(stream: Stream, folder: Path, *, whole: bool) -> Stream:
     if stream.remote is not None and (stream.local is not None or stream.fetch == "range"):
         return stream
     where = stream.local if stream.remote is None else stream.remote
@@ -187,13 +189,13 @@ def _near(stream: Stream, folder: Path, *, whole: bool) -> Stream:
     index = stream.open().index
     sizes = sum(table.bytes.astype(np.int64) for table in index.tables.values())
     largest = int(np.max(sizes, initial=0))
-    return replace(stream, cache_limit=max(_ROOM, _SHARDS * largest))
+    return replace(stream, cache_limit=max(_MIN_CACHE_BYTES, _MIN_CACHED_SHARDS * largest))
 
 
-def _as_stored(stream: Stream, names: Collection[str]) -> Stream:
+def _keep_raw(stream: Stream, names: Collection[str]) -> Stream:
     if not names:
         return stream
-    return replace(stream, decoders={**(stream.decoders or {}), **dict.fromkeys(names, as_stored)})
+    return replace(stream, decoders={**(stream.decoders or {}), **dict.fromkeys(names, keep_raw)})
 
 
 def _columns(

@@ -33,7 +33,7 @@ class Order(Protocol):
 
 
 @dataclass(frozen=True)
-class InOrder:
+class SequentialOrder:
     """Samples in a row.
 
     Attributes:
@@ -49,7 +49,7 @@ class InOrder:
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class ShuffledOrder:
     """All samples of a set, each once, in an order that a seed tells; none of it is held in memory.
 
     Attributes:
@@ -73,7 +73,7 @@ def _shuffle(size: int, seed: int) -> Shuffle:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedOrder:
     """Samples that a file names, which may be larger than memory.
 
     Attributes:
@@ -94,12 +94,12 @@ class Listed:
             )
 
 
-class Lists:
-    """Writes the files of several `Listed`."""
+class OrderFiles:
+    """Writes the files of several `ListedOrder`."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Begin files in a folder, one for each name."""
-        self.orders = {name: Listed(folder / f"ids-{n}") for n, name in enumerate(names)}
+        self.orders = {name: ListedOrder(folder / f"ids-{n}") for n, name in enumerate(names)}
         for order in self.orders.values():
             order.path.touch()
 

@@ -18,26 +18,26 @@ from streamplug.read.assemble import make_samples
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
-from streamplug_tools.options import Report
+from streamplug_tools.options import ProgressCallback
 from streamplug_tools.row_access import Batch, Table
-from streamplug_tools.selection_order import InOrder
+from streamplug_tools.selection_order import SequentialOrder
 
-Keyed: TypeAlias = "tuple[Any, int]"
+NumberedKey: TypeAlias = "tuple[Any, int]"
 
-_RUN_BYTES = 64 << 20
-_PER_KEY = 120
+_MAX_RUN_BYTES = 64 << 20
+_KEY_OVERHEAD_BYTES = 120
 """What a key takes beside itself: a tuple, a number, and their places in lists."""
-_AT_ONCE = 1024
-_FILES = 64
+_KEYS_PER_RECORD = 1024
+_MAX_MERGED_RUNS = 64
 """Runs merged at once."""
 
 
-def evaluated(
+def evaluate_expression(
     streams: Sequence[Stream],
     expression: Expression,
     *,
     allow_unsafe_types: bool,
-    report: Report,
+    on_progress: ProgressCallback,
     what: str,
 ) -> Iterator[tuple[Int64, list[Any]]]:
     """Yield the numbers of samples, and the values of an expression for them, in their order.
@@ -51,19 +51,19 @@ def evaluated(
     expression = expression.for_columns(table.columns)
     names = expression.columns(table.columns) or list(table.columns)[:1]
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
-    for ids, batch in table.read(InOrder(table.size), 0, table.size):
+    for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
         numbers = ids.tolist()
-        report(what, numbers[0], table.size)
-        yield ids, list(map(expression, numbers, samples(batch)))
+        on_progress(what, numbers[0], table.size)
+        yield ids, list(map(expression, numbers, batch_rows(batch)))
 
 
-def numbered(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[Keyed]:
-    """Yield what `evaluated` does sample by sample: each value, with the number of its sample."""
+def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[NumberedKey]:
+    """Yield what `evaluate_expression` does sample by sample: each value, with the number of its sample."""
     for ids, found in values:
         yield from zip(found, ids.tolist())
 
 
-def samples(batch: Batch) -> list[dict[str, Any]]:
+def batch_rows(batch: Batch) -> list[dict[str, Any]]:
     """Return the samples of a batch; numbers are those of Python."""
     columns: list[Any] = [
         values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
@@ -72,7 +72,9 @@ def samples(batch: Batch) -> list[dict[str, Any]]:
     return make_samples(list(batch), columns)
 
 
-def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -> Iterator[Keyed]:
+def sort_by_key(
+    keys: Iterable[NumberedKey], folder: Path, *, reverse: bool = False
+) -> Iterator[NumberedKey]:
     """Yield keys and the numbers of their samples by key, samples of one key in their order.
 
     Those whose key is None come last, in either direction.
@@ -85,8 +87,8 @@ def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -
     Raises:
         ConfigError: If two cannot be compared.
     """
-    runs = _Runs(folder, reverse=reverse)
-    run: list[Keyed] = []
+    runs = _SortedRuns(folder, reverse=reverse)
+    run: list[NumberedKey] = []
     size = 0
     missing = array("q")
     try:
@@ -99,8 +101,8 @@ def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -
                     f"sample {number} has the key {key}, which has no place in an order"
                 )
             run.append((key, number))
-            size += sys.getsizeof(key) + _PER_KEY
-            if size > _RUN_BYTES:
+            size += sys.getsizeof(key) + _KEY_OVERHEAD_BYTES
+            if size > _MAX_RUN_BYTES:
                 runs.add(sorted(run, key=_KEY, reverse=reverse))
                 run, size = [], 0
         last = sorted(run, key=_KEY, reverse=reverse)
@@ -118,7 +120,7 @@ def sorted_keys(keys: Iterable[Keyed], folder: Path, *, reverse: bool = False) -
 _KEY = itemgetter(0)
 
 
-class _Runs:
+class _SortedRuns:
     """Sorted keys in files, of which a bounded number are read at once."""
 
     def __init__(self, folder: Path, *, reverse: bool) -> None:
@@ -126,40 +128,40 @@ class _Runs:
         self._count = 0
         self._paths: list[Path] = []
 
-    def add(self, keys: Iterable[Keyed]) -> None:
+    def add(self, keys: Iterable[NumberedKey]) -> None:
         """Keep some that are sorted, and come after those before."""
         self._paths.append(self._written(keys))
-        if len(self._paths) == _FILES:  # those of one file come in the place of theirs
+        if len(self._paths) == _MAX_MERGED_RUNS:  # those of one file come in the place of theirs
             self._paths = [self._written(self._merge(map(_read, self._paths)))]
 
-    def merged(self, last: Iterable[Keyed]) -> Iterator[Keyed]:
+    def merged(self, last: Iterable[NumberedKey]) -> Iterator[NumberedKey]:
         """Yield all, and some more that come after them."""
         return self._merge([*map(_read, self._paths), last])
 
-    def _merge(self, runs: Iterable[Iterable[Keyed]]) -> Iterator[Keyed]:
+    def _merge(self, runs: Iterable[Iterable[NumberedKey]]) -> Iterator[NumberedKey]:
         return heapq.merge(*runs, key=_KEY, reverse=self._reverse)
 
-    def _written(self, keys: Iterable[Keyed]) -> Path:
+    def _written(self, keys: Iterable[NumberedKey]) -> Path:
         path = self._folder / f"keys-{self._count}"
         self._count += 1
-        some: list[Keyed] = []
+        some: list[NumberedKey] = []
         with path.open("wb") as file:
             for key in keys:
                 some.append(key)
-                if len(some) == _AT_ONCE:
+                if len(some) == _KEYS_PER_RECORD:
                     pickle.dump(some, file)
                     some = []
             pickle.dump(some, file)
         return path
 
 
-def _read(path: Path) -> Iterator[Keyed]:
+def _read(path: Path) -> Iterator[NumberedKey]:
     with path.open("rb") as file:
         yield from _loaded(file)
     path.unlink()  # nobody else reads it
 
 
-def _loaded(file: BinaryIO) -> Iterator[Keyed]:
+def _loaded(file: BinaryIO) -> Iterator[NumberedKey]:
     while True:
         try:
             some = pickle.load(file)  # noqa: S301 - written above

@@ -11,23 +11,23 @@ from streamplug.index import Index
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
-from streamplug_tools.column_sampling import KEPT, ColumnSurvey, Looked, Values
-from streamplug_tools.histogram import Spread, spread
-from streamplug_tools.inspection import Inspected, describe
+from streamplug_tools.column_sampling import MAX_PREVIEWS, ColumnSampler, ColumnStatistics, Values
+from streamplug_tools.histogram import Histogram, make_histogram
+from streamplug_tools.inspection import DatasetInfo, describe
 from streamplug_tools.options import Place, streams
 from streamplug_tools.previews import Preview
-from streamplug_tools.row_access import near, raw_sizes
+from streamplug_tools.row_access import cache_locally, raw_shard_bytes
 
-_CELLS = 720
+_MAX_GROUPS = 720
 """Shards that are told one by one; of more, some in a row are told together."""
-_NEAR, _FAR = 24, 4
+_MAX_SHARDS, _MIN_DOWNLOADED_SHARDS = 24, 4
 """From how many shards samples are taken; from so few if they must be fetched and have enough."""
-_FETCHED = 256 << 20
+_MAX_DOWNLOADED_BYTES = 256 << 20
 """Bytes of shards that are fetched for it, but for the first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ShardGroup:
     """A shard, or some in a row.
 
     Attributes:
@@ -50,7 +50,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class DatasetStatistics:
     """What a page about a data set shows.
 
     Attributes:
@@ -67,26 +67,26 @@ class Survey:
         failures: What could not be read.
     """
 
-    set: Inspected
-    cells: tuple[Cell, ...]
-    shard_samples: Spread | None
-    shard_raw: Spread | None
-    shard_stored: Spread | None
-    columns: tuple[ColumnSurvey, ...]
+    set: DatasetInfo
+    cells: tuple[ShardGroup, ...]
+    shard_samples: Histogram | None
+    shard_raw: Histogram | None
+    shard_stored: Histogram | None
+    columns: tuple[ColumnStatistics, ...]
     samples: tuple[tuple[int, dict[str, Preview]], ...]
     seen: int
     seen_shards: int
-    sample_bytes: Spread | None
+    sample_bytes: Histogram | None
     failures: tuple[str, ...]
 
 
-def survey(
+def collect_statistics(
     source: Place | Stream,
     *,
     samples: int = 3,
     measured: int = 256,
     allow_unsafe_types: bool = False,
-) -> Survey:
+) -> DatasetStatistics:
     """Look at a data set more closely than `inspect`, with an amount of work that has a limit.
 
     Args:
@@ -101,35 +101,35 @@ def survey(
     """
     stream = streams(source)[0]
     with TemporaryDirectory() as folder:
-        stream = near([stream], folder, whole=False)[0]
+        stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index
-        raw, stored = raw_sizes(index), _stored_sizes(index)
+        raw, stored = raw_shard_bytes(index), _stored_sizes(index)
         groups = [*_groups(index, stored, samples, measured, fetched=stream.cache is not None)]
-        looked = Looked(
+        sampler = ColumnSampler(
             Values(stream, index, allow_unsafe_types=allow_unsafe_types),
             index,
             first=samples,
-            share=-(-KEPT // max(len(groups), 1)),
+            share=-(-MAX_PREVIEWS // max(len(groups), 1)),
             allow_unsafe_types=allow_unsafe_types,
         )
         for shard, ids in groups:
-            if not looked.look(shard, ids):
+            if not sampler.sample_shard(shard, ids):
                 break
         columns = dict.fromkeys(
             column.name for schema in index.schemas for column in schema.columns
         )
-        return Survey(
+        return DatasetStatistics(
             set=describe(stream.url, index),
             cells=tuple(_cells(index, raw, stored)),
-            shard_samples=spread(index.samples),
-            shard_raw=spread(raw),
-            shard_stored=spread(stored),
-            columns=tuple(looked.column(name) for name in columns),
-            samples=tuple(looked.first.items()),
-            seen=looked.count,
-            seen_shards=looked.shards,
-            sample_bytes=spread(looked.bytes),
-            failures=tuple(looked.failures),
+            shard_samples=make_histogram(index.samples),
+            shard_raw=make_histogram(raw),
+            shard_stored=make_histogram(stored),
+            columns=tuple(sampler.column(name) for name in columns),
+            samples=tuple(sampler.first.items()),
+            seen=sampler.count,
+            seen_shards=sampler.shards,
+            sample_bytes=make_histogram(sampler.bytes),
+            failures=tuple(sampler.failures),
         )
 
 
@@ -145,11 +145,13 @@ def _stored_sizes(index: Index) -> Int64:
     return sizes
 
 
-def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[Cell]:
+def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
     count = len(index)
     if not count:
         return
-    firsts = np.unique(np.linspace(0, count, min(count, _CELLS), endpoint=False).astype(np.int64))
+    firsts = np.unique(
+        np.linspace(0, count, min(count, _MAX_GROUPS), endpoint=False).astype(np.int64)
+    )
     shards = np.diff(firsts, append=count)
     sums = [np.add.reduceat(each, firsts).tolist() for each in (index.samples, raw, stored)]
     names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
@@ -157,7 +159,7 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[Cell]:
         name = next((name for each in names if (name := each[first])), "")
         samples, raw_bytes, stored_bytes = (each[n] for each in sums)
         packed = index.schema(first).compression
-        yield Cell(first, int(shards[n]), name, samples, raw_bytes, stored_bytes, packed)
+        yield ShardGroup(first, int(shards[n]), name, samples, raw_bytes, stored_bytes, packed)
 
 
 # -- samples ------------------------------------------------------------------------------
@@ -168,11 +170,17 @@ def _groups(
 ) -> Iterator[tuple[int, Int64]]:
     """Yield shards, and the samples to look at in each."""
     shards = np.flatnonzero(index.samples)
-    wanted = max(-(-measured * len(shards) // max(index.size, 1)), _FAR) if fetched else _NEAR
-    most = min(wanted, _NEAR, measured, len(shards))
+    wanted = (
+        max(-(-measured * len(shards) // max(index.size, 1)), _MIN_DOWNLOADED_SHARDS)
+        if fetched
+        else _MAX_SHARDS
+    )
+    most = min(wanted, _MAX_SHARDS, measured, len(shards))
     shards = shards[np.unique(np.linspace(0, len(shards) - 1, most).astype(np.int64))]
     if fetched:
-        shards = shards[(np.cumsum(stored[shards]) <= _FETCHED) | (np.arange(len(shards)) == 0)]
+        shards = shards[
+            (np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | (np.arange(len(shards)) == 0)
+        ]
     each = -(-measured // max(len(shards), 1))
     ids = [np.arange(min(first, index.size), dtype=np.int64)]
     for shard in shards.tolist():

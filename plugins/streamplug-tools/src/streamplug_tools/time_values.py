@@ -19,11 +19,11 @@ _NESTED = re.compile(r"(list|struct|map|fixed_size_list)<|.*\?$", re.DOTALL)
 _UNIT = re.compile(r"\[(s|ms|us|ns)[],]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - values have no zone; those of one are in UTC
-_WHOLE = frozenset(
+_INTEGER_ENCODINGS = frozenset(
     ("int", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "str_int")
 )
-_REAL = frozenset(("float", "float16", "float32", "float64", "str_float"))
-_TEXT = frozenset(("str", "string"))
+_FLOAT_ENCODINGS = frozenset(("float", "float16", "float32", "float64", "str_float"))
+_TEXT_ENCODINGS = frozenset(("str", "string"))
 
 Convert = Callable[[ColumnValues], ColumnValues]
 
@@ -33,7 +33,7 @@ def is_temporal(spec: str) -> bool:
     return _TEMPORAL.search(spec) is not None
 
 
-def choices(spec: str) -> dict[str, str]:
+def encoding_choices(spec: str) -> dict[str, str]:
     """Return the encodings in which values of a temporal one can be stored, and what each means."""
     if _NESTED.match(spec):
         return {"json": "times as ISO 8601 text, decimals as text, null where a value is missing"}
@@ -52,7 +52,7 @@ def choices(spec: str) -> dict[str, str]:
     return {"int64": whole, "int": whole, "float64": real, "float": real, "str": "ISO 8601 text"}
 
 
-def conversion(source: str, target: str) -> Convert | None:
+def make_converter(source: str, target: str) -> Convert | None:
     """Return what converts a column; None if its values are stored as they are.
 
     Args:
@@ -67,18 +67,22 @@ def conversion(source: str, target: str) -> Convert | None:
     name = target.partition(":")[0]
     if name == "json":
         one: Callable[[Any], Any] = partial(_json, utc="tz=" in source)
-    elif name in _TEXT:
+    elif name in _TEXT_ENCODINGS:
         one = partial(_text, utc="tz=" in source)
-    elif name in _WHOLE:
+    elif name in _INTEGER_ENCODINGS:
         unit = _UNIT.search(source)
         one = partial(_count, unit=unit[1] if unit else "us")
-    elif name in _REAL:
+    elif name in _FLOAT_ENCODINGS:
         one = _seconds
     else:
         return None
 
     def convert(values: ColumnValues) -> ColumnValues:
-        whole = name in _WHOLE and isinstance(values, np.ndarray) and values.dtype.kind in "mM"
+        whole = (
+            name in _INTEGER_ENCODINGS
+            and isinstance(values, np.ndarray)
+            and values.dtype.kind in "mM"
+        )
         if whole and isinstance(values, np.ndarray):
             return values.astype(np.int64)
         return [value if value is None else one(value) for value in values]
@@ -120,7 +124,7 @@ def _count(value: Any, *, unit: str) -> Any:
                 f"{value} is no whole number; store decimals as str_decimal or float64"
             )
         return int(value)
-    since = _since(value)
+    since = _time_since(value)
     if since is None:
         return value
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -136,11 +140,11 @@ def _seconds(value: Any) -> Any:
         value = np.timedelta64(int(value.astype(np.int64)), unit)
     if isinstance(value, np.timedelta64):
         return float(value / np.timedelta64(1, "s"))
-    since = _since(value)
+    since = _time_since(value)
     return value if since is None else since.total_seconds()
 
 
-def _since(value: Any) -> timedelta | None:
+def _time_since(value: Any) -> timedelta | None:
     """Return how long it is from 1970, or from midnight, until a time; None if it is something else."""
     if isinstance(value, timedelta):
         return value

@@ -1,4 +1,4 @@
-"""``streamplug cat``: samples as lines of JSON, or data sets end to end as one."""
+"""The command ``streamplug cat``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from streamplug.cli.options import reporting, source_options, streams_of
+from streamplug.cli.options import make_streams
 from streamplug_tools import as_lines, convert
-from streamplug_tools.commands.options import (
-    column_options,
-    columns_of,
-    output_of,
-    output_options,
-    show_written,
-)
+from streamplug_tools.commands.options import job_options, make_columns, run_job
 
 _PRINTING = {"sources", "out", "begin", "end", "select", "drop", "split", "src_format"}
 _PRINTING |= {"storage_options"}
@@ -24,12 +18,12 @@ _PRINTING |= {"storage_options"}
 
 @click.command()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option("--out", "-o", help="Write one data set there rather than print samples.")
-@click.option("--begin", type=int, default=0, help="The first sample; negative: from the end.")
-@click.option("--end", type=int, help="The one after the last; negative: from the end.")
-@column_options
-@output_options
-@source_options
+@click.option(
+    "--out", "-o", help="Write one data set to this location instead of printing samples."
+)
+@click.option("--begin", type=int, default=0, help="First sample; negative: from the end.")
+@click.option("--end", type=int, help="End of the samples, exclusive; negative: from the end.")
+@job_options
 @click.pass_context
 def cat(
     context: click.Context,
@@ -39,34 +33,24 @@ def cat(
     out: str | None,
     begin: int,
     end: int | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Print the samples of all SOURCEs as lines of JSON, or write them as one data set with --out.
 
-    Bytes are {"base64": …}, and so are, as they are stored, values that JSON cannot tell, such as images.
+    Bytes are {"base64": …}. Values that JSON cannot represent, such as images, are printed as stored bytes.
     """
-    streams, columns = streams_of(sources, options), columns_of(options)
     if out is not None:
-        with reporting() as report:
-            written = convert(
-                streams,
-                output_of(out, options),
-                begin=begin,
-                end=end,
-                columns=columns,
-                report=report,
-            )
-        show_written(written, as_json=as_json)
+        run_job(convert, sources, out, options, begin=begin, end=end)
         return
-    given = [
+    streams, columns = make_streams(sources, options), make_columns(options)
+    out_options = [
         parameter.opts[0]
         for parameter in context.command.params
         if context.get_parameter_source(parameter.name or "") == ParameterSource.COMMANDLINE
         and parameter.name not in _PRINTING
     ]
-    if given:
-        raise click.UsageError(f"{', '.join(given)}: of a data set that --out names, and none is")
+    if out_options:
+        raise click.UsageError(f"{', '.join(out_options)}: only with --out")
     # click.echo would write line by line.
     for line in as_lines(streams, begin=begin, end=end, select=columns.select, drop=columns.drop):
         sys.stdout.write(f"{line}\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from streamplug.cli.options import reporting, source_options, streams_of
+from streamplug.cli.options import make_streams, progress_bars, source_options
 from streamplug.cli.storage_options import storage_options
 from streamplug_tools import Difference
 from streamplug_tools import diff as compare
@@ -41,16 +41,16 @@ def diff(
 
     The exit status is 1 if they differ.
     """
-    streams = streams_of([one, other], options)
+    streams = make_streams([one, other], options)
     if other_storage_options is not None:
         streams[1] = replace(streams[1], storage_options=other_storage_options)
-    with reporting() as report:
+    with progress_bars() as on_progress:
         found = compare(
             *streams,
             values=values,
             most=most,
             allow_unsafe_types=allow_unsafe_types,
-            report=report,
+            on_progress=on_progress,
         )
     if as_json:
         click.echo(json.dumps({"same": found.same, **asdict(found)}, indent=2))

@@ -14,13 +14,13 @@ from typing import Any
 import click
 from rich.table import Table
 
-from streamplug.cli.options import source_options, streams_of
+from streamplug.cli.options import make_streams, source_options
 from streamplug.display.tables import make_console, pairs_table, rows_table
-from streamplug_tools import Inspected, as_lines
+from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
 from streamplug_tools.report import page_about
 
-_LONGEST = 60
+_MAX_CELL_CHARS = 60
 _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
@@ -51,7 +51,7 @@ def inspect(
     **options: Any,
 ) -> None:
     """Tell what the data set at SOURCE is: its columns, shards, sizes, and a few of its samples."""
-    stream = streams_of([source], options)[0]
+    stream = make_streams([source], options)[0]
     if page is not None:
         text = page_about(
             stream, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types
@@ -73,7 +73,7 @@ def inspect(
         console.print(table)
 
 
-def _print_json(found: Inspected, lines: Iterator[str]) -> None:
+def _print_json(found: DatasetInfo, lines: Iterator[str]) -> None:
     """Print all as one document, a sample at a time: together they may not fit memory."""
     told = json.dumps({**asdict(found), "first": []}, indent=2)
     click.echo(told.removesuffix("]\n}"), nl=False)
@@ -85,7 +85,7 @@ def _print_json(found: Inspected, lines: Iterator[str]) -> None:
     click.echo("\n  ]\n}" if between else "]\n}")
 
 
-def _tables(found: Inspected, lines: Iterator[str]) -> Iterator[Table]:
+def _tables(found: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
     yield pairs_table(
         [
             ("data set", found.url),
@@ -122,4 +122,4 @@ def _short(value: object) -> str:
     if isinstance(value, dict) and value.keys() == {"base64"}:
         return f"{len(b64decode(value['base64'])):,} bytes"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_CELL_CHARS else f"{text[: _MAX_CELL_CHARS - 1]}…"

@@ -1,40 +1,62 @@
-"""Options that the commands on data sets share, and their results."""
+"""Options and results that the commands on data sets share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from streamplug.cli.options import combine_options
+from streamplug.cli.options import combine_options, make_streams, progress_bars, source_options
 from streamplug.cli.storage_options import storage_options
 from streamplug.errors import ConfigError
-from streamplug_tools import Columns, Output, Written
+from streamplug_tools import Columns, Output, WriteResult
 
 _COLUMNS = (
-    click.option("--columns", help="Encodings: NAME:ENCODING, with commas between.", multiple=True),
-    click.option("--rename", help="OLD=NEW, with commas between.", multiple=True),
-    click.option("--select", help="Columns to take, by their old names.", multiple=True),
-    click.option("--drop", help="Columns to leave out, likewise.", multiple=True),
-    click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too."),
+    click.option("--columns", help="Encodings: NAME:ENCODING, separated by commas.", multiple=True),
+    click.option("--rename", help="New column names: OLD=NEW, separated by commas.", multiple=True),
+    click.option("--select", help="Columns to take, by their names in the source.", multiple=True),
+    click.option(
+        "--drop", help="Columns to leave out, by their names in the source.", multiple=True
+    ),
+    click.option(
+        "--allow-unsafe-types",
+        is_flag=True,
+        help="Also decode columns whose decoding can run code.",
+    ),
 )
 _OUTPUT = (
-    click.option("--format", "format_", help="Of the new set.  [default: that of the source]"),
-    click.option("--compression", help="Such as zstd:11, or none.  [default: as the source]"),
+    click.option(
+        "--format", "format_", help="Format of the new data set.  [default: that of the source]"
+    ),
+    click.option(
+        "--compression",
+        help="Compression, such as zstd:11, or none.  [default: that of the source]",
+    ),
     click.option(
         "--hashes",
-        help="Digests, with commas between, or none.  [default: as the source, or xxh3_64]",
+        help="Hash algorithms, separated by commas, or none.  [default: those of the source, else xxh3_64]",
     ),
-    click.option("--size-limit", default="64mb", show_default=True, help="Of a raw shard."),
-    click.option("--processes", type=click.IntRange(0), help="[default: one for each processor]"),
     click.option(
-        "--engine", default="local", show_default=True, help="Who writes: ray, dask, spark."
+        "--size-limit", default="64mb", show_default=True, help="Size limit of a raw shard."
     ),
-    click.option("--exist-ok", is_flag=True, help="Replace another data set that is there."),
-    storage_options("--out-storage-options", "Those of the new set, where they differ."),
+    click.option(
+        "--processes",
+        type=click.IntRange(0),
+        help="Number of processes.  [default: one per processor]",
+    ),
+    click.option(
+        "--engine",
+        default="local",
+        show_default=True,
+        help="Engine that runs the writers: local, ray, dask, spark.",
+    ),
+    click.option("--exist-ok", is_flag=True, help="Replace an existing data set."),
+    storage_options(
+        "--out-storage-options", "Options of the new data set's storage, where they differ."
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 
@@ -46,12 +68,38 @@ _PAIRS = {
 }
 
 
-column_options = combine_options(_COLUMNS)
-output_options = combine_options(_OUTPUT)
+job_options = combine_options((*_COLUMNS, *_OUTPUT, source_options))
 
 
-def output_of(out: str, options: Mapping[str, Any]) -> Output:
-    """Return where a user wants a new data set, and how."""
+def run_job(
+    job: Callable[..., WriteResult],
+    locations: Sequence[str],
+    out: str,
+    options: Mapping[str, Any],
+    **arguments: Any,
+) -> None:
+    """Run a job with the options of a command, and print its result.
+
+    Args:
+        job: Function that writes a data set.
+        locations: URLs of the sources.
+        out: URL of the new data set.
+        options: Values of `job_options`.
+        **arguments: Further arguments of the job.
+    """
+    with progress_bars() as on_progress:
+        result = job(
+            make_streams(locations, options),
+            make_output(out, options),
+            columns=make_columns(options),
+            on_progress=on_progress,
+            **arguments,
+        )
+    print_result(result, as_json=options["as_json"])
+
+
+def make_output(out: str, options: Mapping[str, Any]) -> Output:
+    """Return the location and options of the new data set."""
     of_out = options["out_storage_options"]
     return Output(
         out,
@@ -69,28 +117,28 @@ def output_of(out: str, options: Mapping[str, Any]) -> Output:
 def _hashes(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text.strip() == "none" else parts_of([text])
+    return [] if text.strip() == "none" else split_list([text])
 
 
-def columns_of(options: Mapping[str, Any]) -> Columns:
-    """Return which columns a user wants."""
-    select = parts_of(options["select"])
+def make_columns(options: Mapping[str, Any]) -> Columns:
+    """Return the columns of the new data set."""
+    select = split_list(options["select"])
     return Columns(
-        encodings=encodings_of(options["columns"]),
-        rename=dict(_pair(text, "--rename", "=") for text in parts_of(options["rename"])),
+        encodings=parse_encodings(options["columns"]),
+        rename=dict(_parse_pair(text, "--rename", "=") for text in split_list(options["rename"])),
         select=select or None,
-        drop=parts_of(options["drop"]),
+        drop=split_list(options["drop"]),
         allow_unsafe_types=options["allow_unsafe_types"],
     )
 
 
-def parts_of(texts: Sequence[str]) -> list[str]:
-    """Return what stands between commas."""
+def split_list(texts: Sequence[str]) -> list[str]:
+    """Split texts at commas."""
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
-def encodings_of(texts: Sequence[str]) -> dict[str, str]:
-    """Return encodings by name; what has no colon belongs to the one before: ``x:ndarray:int8:2,3``."""
+def parse_encodings(texts: Sequence[str]) -> dict[str, str]:
+    """Parse encodings by name; a part without a colon belongs to the one before: ``x:ndarray:int8:2,3``."""
     found: list[str] = []
     for part in (part for text in texts for part in text.split(",") if part.strip()):
         # Types such as struct<a: int64, b: string> have commas and colons of their own.
@@ -99,31 +147,31 @@ def encodings_of(texts: Sequence[str]) -> dict[str, str]:
             found[-1] += f",{part}"
         else:
             found.append(part)
-    return dict(_pair(text, "--columns", ":") for text in found)
+    return dict(_parse_pair(text, "--columns", ":") for text in found)
 
 
-def numbers_of(option: str, text: str) -> dict[str, float]:
-    """Return numbers by name: ``train=0.9,val=0.1``."""
-    found = dict(_pair(part, option, "=") for part in parts_of([text]))
+def parse_numbers(option: str, text: str) -> dict[str, float]:
+    """Parse numbers by name: ``train=0.9,val=0.1``."""
+    found = dict(_parse_pair(part, option, "=") for part in split_list([text]))
     try:
         return {name: float(value) for name, value in found.items()}
     except ValueError as error:
         raise ConfigError(f"{option} {text!r}: {error}") from None
 
 
-def _pair(text: str, option: str, mark: str) -> tuple[str, str]:
+def _parse_pair(text: str, option: str, mark: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not (name and found and value):
         raise ConfigError(f"{option} {text!r}: expected {_PAIRS[option]}")
     return name.strip(), value.strip()
 
 
-def show_written(written: Written, *, as_json: bool) -> None:
-    """Print what was written."""
+def print_result(result: WriteResult, *, as_json: bool) -> None:
+    """Print what was result."""
     if as_json:
-        click.echo(json.dumps(asdict(written), indent=2))
+        click.echo(json.dumps(asdict(result), indent=2))
     else:
         click.echo(
-            f"{written.url}: written; {written.shards:,} shards, {written.samples:,} samples, "
-            f"{written.bytes:,} bytes"
+            f"{result.url}: written; {result.shards:,} shards, {result.samples:,} samples, "
+            f"{result.bytes:,} bytes"
         )

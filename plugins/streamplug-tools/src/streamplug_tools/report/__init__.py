@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamplug.stream import Stream
 from streamplug_tools.options import Place
 from streamplug_tools.report.page import page
-from streamplug_tools.statistics import survey
+from streamplug_tools.statistics import collect_statistics
 
 __all__ = ["page_about"]
 
@@ -33,5 +33,7 @@ def page_about(
         StreamplugError: If it has no index that can be used.
     """
     return page(
-        survey(source, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types)
+        collect_statistics(
+            source, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types
+        )
     )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from streamplug.display.html import Html, element, html
-from streamplug_tools.histogram import Spread
+from streamplug_tools.histogram import Histogram
 from streamplug_tools.report.text_format import cut, many, number, percent, size
-from streamplug_tools.statistics import Cell
+from streamplug_tools.statistics import ShardGroup
 
-LEVELS = 8
-_HEIGHT = 100
-_WIDE = 10
+COLOUR_LEVELS = 8
+_CHART_HEIGHT = 100
+_BIN_WIDTH = 10
 """A bin's width, in the units of its chart, which is stretched to its place."""
 
 
 def histogram(
-    title: str, values: Spread | None, unit: Callable[[float], str], of: str
+    title: str, values: Histogram | None, unit: Callable[[float], str], of: str
 ) -> Html | None:
     """Return the histogram of numbers, or a line about them if they are all the same.
 
@@ -36,20 +36,20 @@ def histogram(
     bars = []
     for n, count in enumerate(values.counts):
         # What there is must be seen, however little it is.
-        height = max(round(_HEIGHT * count / most, 2), 1.5) if count else 0
+        height = max(round(_CHART_HEIGHT * count / most, 2), 1.5) if count else 0
         last = n == len(values.counts) - 1
         bars.append(
             element(
                 "g",
-                _rect(n * _WIDE, 0, _WIDE, _HEIGHT, "hit"),
-                _rect(n * _WIDE + 0.5, _HEIGHT - height, _WIDE - 1, height, "bar"),
+                _rect(n * _BIN_WIDTH, 0, _BIN_WIDTH, _CHART_HEIGHT, "hit"),
+                _rect(n * _BIN_WIDTH + 0.5, _CHART_HEIGHT - height, _BIN_WIDTH - 1, height, "bar"),
                 data_tell=f"{_range(values, n, unit, last=last)}: {many(count, of)}",
             )
         )
     chart = element(
         "svg",
         *bars,
-        viewBox=f"0 0 {len(bars) * _WIDE} {_HEIGHT}",
+        viewBox=f"0 0 {len(bars) * _BIN_WIDTH} {_CHART_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
         aria_label=f"{title}: {told}",
@@ -77,7 +77,7 @@ def _rect(x: float, y: float, width: float, height: float, name: str) -> Html:
     return element("rect", x=x, y=y, width=width, height=height, class_=name)
 
 
-def _range(values: Spread, n: int, unit: Callable[[float], str], *, last: bool) -> str:
+def _range(values: Histogram, n: int, unit: Callable[[float], str], *, last: bool) -> str:
     begin, end = values.edges[n : n + 2]
     if values.whole:
         end = values.most if last else end - 1
@@ -86,7 +86,7 @@ def _range(values: Spread, n: int, unit: Callable[[float], str], *, last: bool) 
     return f"{unit(begin)} to {unit(end)}"
 
 
-def shard_map(cells: Sequence[Cell]) -> Html:
+def shard_map(cells: Sequence[ShardGroup]) -> Html:
     """Return the map of the shards: a cell for each, or for some in a row."""
     shares = {
         "stored": [cell.stored_bytes / cell.shards for cell in cells],
@@ -101,7 +101,7 @@ def shard_map(cells: Sequence[Cell]) -> Html:
     shown = [
         element(
             "li",
-            data_tell=_told(cell),
+            data_tell=_to_json(cell),
             data_level=levels["stored"][n],
             **{f"data_{name}": level[n] for name, level in levels.items()},
         )
@@ -123,7 +123,7 @@ def shard_map(cells: Sequence[Cell]) -> Html:
         )
         for key, values in shares.items()
     ]
-    ramp = [element("i", data_level=level) for level in range(LEVELS + 1)]
+    ramp = [element("i", data_level=level) for level in range(COLOUR_LEVELS + 1)]
     of = "shard" if all(cell.shards == 1 for cell in cells) else "cell of some shards"
     return element(
         "div",
@@ -138,10 +138,10 @@ def shard_map(cells: Sequence[Cell]) -> Html:
 
 def _levels(values: Sequence[float]) -> list[int]:
     most = max(values, default=0) or 1
-    return [min(round(LEVELS * value / most), LEVELS) for value in values]
+    return [min(round(COLOUR_LEVELS * value / most), COLOUR_LEVELS) for value in values]
 
 
-def _told(cell: Cell) -> str:
+def _to_json(cell: ShardGroup) -> str:
     name = cut(cell.name, 120)
     many_bytes = f"{size(cell.stored_bytes)} stored"
     if cell.stored_bytes != cell.raw_bytes:

@@ -8,23 +8,23 @@ from hashlib import sha256
 from importlib.resources import files
 
 from streamplug.display.html import Html, element, html
-from streamplug_tools.column_sampling import ColumnSurvey
-from streamplug_tools.inspection import Kind
+from streamplug_tools.column_sampling import ColumnStatistics
+from streamplug_tools.inspection import ShardKind
 from streamplug_tools.previews import Preview, Thumbnail
 from streamplug_tools.report.charts import charts, histogram, shard_map
 from streamplug_tools.report.text_format import cut, many, number, size
-from streamplug_tools.statistics import Survey
+from streamplug_tools.statistics import DatasetStatistics
 
-_COLUMNS = 100
+_MAX_COLUMNS = 100
 """Columns that are shown one by one."""
-_NAME = 80
+_MAX_NAME_CHARS = 80
 """Characters of a name in a heading."""
-_TEXTS = 6
-_IN_TABLE = 120
+_MAX_TEXTS = 6
+_MAX_CELL_CHARS = 120
 _MEASURES = {"characters": "Characters", "length": "Length", "value": "Value"}
 
 
-def page(survey: Survey) -> str:
+def page(statistics: DatasetStatistics) -> str:
     """Return a page of HTML about a data set, all in one file.
 
     Whatever the data has in it is text there, or an image drawn anew. A browser that is shown the page
@@ -35,7 +35,9 @@ def page(survey: Survey) -> str:
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     )
-    name = cut(survey.set.url.rstrip("/").rpartition("/")[2] or survey.set.url, _NAME)
+    name = cut(
+        statistics.set.url.rstrip("/").rpartition("/")[2] or statistics.set.url, _MAX_NAME_CHARS
+    )
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -45,15 +47,15 @@ def page(survey: Survey) -> str:
         element("title", f"{name} · streamplug"),
         element("style", Html(style)),
     )
-    sections = [*_sections(survey)]
+    sections = [*_sections(statistics)]
     links = (element("a", title, href=f"#{key}") for key, title, _ in sections)
     body = element(
         "body",
         element(
             "header",
             element("h1", name),
-            element("p", survey.set.url, class_="where"),
-            _facts(survey),
+            element("p", statistics.set.url, class_="where"),
+            _facts(statistics),
         ),
         element("nav", *links, aria_label="Parts of this page"),
         element(
@@ -75,15 +77,15 @@ def _digest(content: str) -> str:
     return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"
 
 
-def _facts(survey: Survey) -> Html:
-    told, kinds = survey.set, survey.set.kinds
+def _facts(statistics: DatasetStatistics) -> Html:
+    told, kinds = statistics.set, statistics.set.kinds
     packed = sorted({kind.compression or "none" for kind in kinds})
     facts = [
         ("samples", f"{told.samples:,}"),
         ("shards", f"{told.shards:,}"),
         ("stored", size(told.stored_bytes)),
         ("raw", size(told.raw_bytes)),
-        ("columns", f"{len(survey.columns):,}"),
+        ("columns", f"{len(statistics.columns):,}"),
         ("format", ", ".join(sorted({kind.format for kind in kinds})) or "none"),
         ("compression", ", ".join(packed) or "none"),
         ("hashes", ", ".join(sorted({name for kind in kinds for name in kind.hashes})) or "none"),
@@ -92,32 +94,32 @@ def _facts(survey: Survey) -> Html:
     return element("dl", *pairs, class_="facts")
 
 
-def _sections(survey: Survey) -> Iterator[tuple[str, str, Html]]:
-    if survey.failures:
-        items = (element("li", cut(failure, 500)) for failure in survey.failures)
+def _sections(statistics: DatasetStatistics) -> Iterator[tuple[str, str, Html]]:
+    if statistics.failures:
+        items = (element("li", cut(failure, 500)) for failure in statistics.failures)
         yield "failures", "Not read", element("ul", *items, class_="failures")
-    yield "schema", "Schema", _schema(survey)
-    if survey.cells:
-        yield "shards", "Shards", _shards(survey)
-    if survey.seen:
-        yield "columns", "Columns", _columns(survey)
-    if survey.samples:
-        yield "samples", "First samples", _samples(survey)
+    yield "schema", "Schema", _schema(statistics)
+    if statistics.cells:
+        yield "shards", "Shards", _shards(statistics)
+    if statistics.seen:
+        yield "columns", "Columns", _columns(statistics)
+    if statistics.samples:
+        yield "samples", "First samples", _samples(statistics)
 
 
-def _schema(survey: Survey) -> Html:
-    columns = [*enumerate(survey.columns)]
+def _schema(statistics: DatasetStatistics) -> Html:
+    columns = [*enumerate(statistics.columns)]
     rows = (
         element(
             "tr",
-            element("td", _link(n, column, survey)),
+            element("td", _link(n, column, statistics)),
             element("td", element("code", ", ".join(column.encodings))),
             element("td", _usual(column)),
         )
         for n, column in columns
     )
     heads = (element("th", name) for name in ("column", "encoding", "stored bytes of a value"))
-    kinds = survey.set.kinds
+    kinds = statistics.set.kinds
     several = html(
         element("p", "The shards are of several kinds:"),
         element("ul", *(element("li", _kind(kind)) for kind in kinds)),
@@ -128,18 +130,18 @@ def _schema(survey: Survey) -> Html:
     )
 
 
-def _kind(kind: Kind) -> str:
+def _kind(kind: ShardKind) -> str:
     names = cut(", ".join(kind.columns), 400)
     packed = kind.compression or "not compressed"
     return f"{many(kind.shards, 'shard')} of {many(kind.samples, 'sample')}, {kind.format}, {packed}: {names}"
 
 
-def _link(n: int, column: ColumnSurvey, survey: Survey) -> Html:
-    name = element("bdi", cut(column.name, _NAME))
-    return element("a", name, href=f"#column-{n}") if survey.seen and n < _COLUMNS else name
+def _link(n: int, column: ColumnStatistics, statistics: DatasetStatistics) -> Html:
+    name = element("bdi", cut(column.name, _MAX_NAME_CHARS))
+    return element("a", name, href=f"#column-{n}") if statistics.seen and n < _MAX_COLUMNS else name
 
 
-def _usual(column: ColumnSurvey) -> str:
+def _usual(column: ColumnStatistics) -> str:
     stored = column.stored
     if stored is None:
         return "not known"
@@ -148,37 +150,39 @@ def _usual(column: ColumnSurvey) -> str:
     return f"{size(stored.median)} ({size(stored.least)} to {size(stored.most)})"
 
 
-def _shards(survey: Survey) -> Html:
-    packed = survey.set.stored_bytes != survey.set.raw_bytes
+def _shards(statistics: DatasetStatistics) -> Html:
+    packed = statistics.set.stored_bytes != statistics.set.raw_bytes
     return html(
-        shard_map(survey.cells),
+        shard_map(statistics.cells),
         charts(
-            histogram("Samples", survey.shard_samples, number, "shard"),
-            histogram("Stored bytes", survey.shard_stored, size, "shard"),
-            histogram("Raw bytes", survey.shard_raw, size, "shard") if packed else None,
+            histogram("Samples", statistics.shard_samples, number, "shard"),
+            histogram("Stored bytes", statistics.shard_stored, size, "shard"),
+            histogram("Raw bytes", statistics.shard_raw, size, "shard") if packed else None,
         ),
     )
 
 
-def _columns(survey: Survey) -> Html:
-    total = survey.set.samples
+def _columns(statistics: DatasetStatistics) -> Html:
+    total = statistics.set.samples
     seen = (
-        f"Of {survey.seen:,} of {many(total, 'sample')}, in {survey.seen_shards:,} of "
-        f"{many(survey.set.shards, 'shard')}."
+        f"Of {statistics.seen:,} of {many(total, 'sample')}, in {statistics.seen_shards:,} of "
+        f"{many(statistics.set.shards, 'shard')}."
     )
-    rest = len(survey.columns) - _COLUMNS
+    rest = len(statistics.columns) - _MAX_COLUMNS
     return html(
         element("p", seen),
-        charts(histogram("Bytes of a sample", survey.sample_bytes, size, "sample")),
-        *(_column(n, column) for n, column in enumerate(survey.columns[:_COLUMNS])),
+        charts(histogram("Bytes of a sample", statistics.sample_bytes, size, "sample")),
+        *(_column(n, column) for n, column in enumerate(statistics.columns[:_MAX_COLUMNS])),
         element("p", f"{rest:,} more columns are not shown one by one.") if rest > 0 else "",
     )
 
 
-def _column(n: int, column: ColumnSurvey) -> Html:
+def _column(n: int, column: ColumnStatistics) -> Html:
     pictures = [(at, image) for at, seen in column.previews for image in seen.images]
     # A value among others like it says nothing that their chart does not.
-    texts = [(at, s) for at, s in column.previews if not s.images and s.measure != "value"][:_TEXTS]
+    texts = [(at, s) for at, s in column.previews if not s.images and s.measure != "value"][
+        :_MAX_TEXTS
+    ]
     # Those of bytes and of plain text are the same.
     numbers = None if column.numbers == column.stored else column.numbers
     notes = (
@@ -188,9 +192,9 @@ def _column(n: int, column: ColumnSurvey) -> Html:
         "article",
         element(
             "h3",
-            element("bdi", cut(column.name, _NAME)),
+            element("bdi", cut(column.name, _MAX_NAME_CHARS)),
             " ",
-            element("code", cut(", ".join(column.encodings), _NAME)),
+            element("code", cut(", ".join(column.encodings), _MAX_NAME_CHARS)),
         ),
         charts(
             histogram("Stored bytes", column.stored, size, "value"),
@@ -234,19 +238,19 @@ def _note(note: str) -> Html:
     return element("small", note) if note else html()
 
 
-def _samples(survey: Survey) -> Html:
-    names = [column.name for column in survey.columns[:_COLUMNS]]
-    heads = (element("th", element("bdi", cut(name, _NAME))) for name in names)
+def _samples(statistics: DatasetStatistics) -> Html:
+    names = [column.name for column in statistics.columns[:_MAX_COLUMNS]]
+    heads = (element("th", element("bdi", cut(name, _MAX_NAME_CHARS))) for name in names)
     rows = (
         element(
             "tr",
             element("th", f"{number_:,}", scope="row"),
             *(
-                element("td", _value(values.get(name)), data_name=cut(name, _NAME))
+                element("td", _value(values.get(name)), data_name=cut(name, _MAX_NAME_CHARS))
                 for name in names
             ),
         )
-        for number_, values in survey.samples
+        for number_, values in statistics.samples
     )
     return element(
         "div",
@@ -264,4 +268,4 @@ def _value(seen: Preview | None) -> Html:
         return html("–")
     if seen.images:
         return html(*map(_image, seen.images), _note(seen.note))
-    return html(element("bdi", cut(seen.text, _IN_TABLE)), _note(seen.note))
+    return html(element("bdi", cut(seen.text, _MAX_CELL_CHARS)), _note(seen.note))

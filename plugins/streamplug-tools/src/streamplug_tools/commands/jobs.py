@@ -1,0 +1,184 @@
+"""Commands that write data sets from others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+import streamplug_tools as tools
+from streamplug.cli.options import make_streams, progress_bars
+from streamplug.config import parse_bytes, parse_count
+from streamplug.errors import ConfigError
+from streamplug.plugin.location import join as join_url
+from streamplug_tools.commands.options import (
+    job_options,
+    make_columns,
+    make_output,
+    parse_numbers,
+    print_result,
+    run_job,
+)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@job_options
+def convert(source: str, out: str, **options: Any) -> None:
+    """Write the data set at SOURCE to OUT, in another format or with other columns.
+
+    Values whose encoding stays are not decoded: a JPEG file stays the same file. If the command is killed,
+    run it again: it continues where it stopped, and the bytes are those of an undisturbed run.
+    """
+    run_job(tools.convert, [source], out, options)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Shuffle seed.")
+@job_options
+def shuffle(source: str, out: str, *, seed: int, **options: Any) -> None:
+    """Write the samples of SOURCE to OUT in a random order, in which any can follow any other.
+
+    The order is computed, not held in memory. What is not a directory of raw shards on this machine is first
+    downloaded into the directory for temporary files, in full.
+    """
+    run_job(tools.shuffle, [source], out, options, seed=seed)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.option("--by", required=True, help="A Python expression, such as the name of a column.")
+@click.option("--descending", is_flag=True, help="Sort in descending order.")
+@job_options
+def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) -> None:
+    """Write the samples of SOURCE to OUT by the value of an expression; the sort is stable.
+
+    Values are sorted in files, so they need not fit into memory.
+    """
+    run_job(tools.sort, [source], out, options, by=by, descending=descending)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.option("--where", required=True, help="A Python expression, such as 'len(text) > 100'.")
+@job_options
+def select(source: str, out: str, *, where: str, **options: Any) -> None:
+    """Write the samples of SOURCE to OUT for which an expression is true.
+
+    The expression is Python and runs as your own code. Its names are columns; sample is a dict of all
+    columns, number counts the samples from 0, and json, math, np and re are those modules.
+    """
+    run_job(tools.select, [source], out, options, where=where)
+
+
+@click.command()
+@click.argument("sources", metavar="SOURCE SOURCE...", nargs=-1, required=True)
+@click.option("--out", "-o", required=True, help="Where to write.")
+@click.option("--by", required=True, help="Key: a Python expression, such as a column's name.")
+@job_options
+def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None:
+    """Write the samples of the first SOURCE with the columns of all that have the same key.
+
+    The order is that of the first SOURCE; samples whose key another lacks are left out. Keys are sorted in
+    files, so they need not fit into memory.
+    """
+    run_job(tools.join, sources, out, options, by=by)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--set", "expressions", multiple=True, help="NAME=EXPRESSION; may be repeated.")
+@job_options
+def proc(
+    source: str,
+    out: str,
+    command: tuple[str, ...],
+    *,
+    expressions: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Write the samples of SOURCE to OUT with computed columns, or as COMMAND changes them.
+
+    Expressions are Python, as for select. A new column needs an encoding: --columns NAME:ENCODING.
+
+    COMMAND, after --, reads a line of JSON for each sample and writes one for each sample of the new data
+    set. It is started for each part. If it writes other columns than it reads, --columns names all of them.
+    """
+    if bool(expressions) == bool(command):
+        raise click.UsageError("give either --set or a COMMAND after --")
+    if command:
+        run_job(tools.process_with, [source], out, options, command=command)
+    else:
+        values = dict(map(_parse_expression, expressions))
+        run_job(tools.process, [source], out, options, expressions=values)
+
+
+def _parse_expression(text: str) -> tuple[str, str]:
+    name, mark, expression = text.partition("=")
+    if not (name.strip() and mark):
+        raise ConfigError(f"--set {text!r}: expected NAME=EXPRESSION")
+    return name.strip(), expression
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.option("--samples", help="Samples of each data set, such as 100k.")
+@click.option("--bytes", "bytes_", help="Approximate raw bytes of each data set, such as 10gb.")
+@click.option("--fractions", help="NAME=SHARE, separated by commas: train=0.9,val=0.1.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed for --fractions."
+)
+@job_options
+def split(
+    source: str,
+    out: str,
+    *,
+    samples: str | None,
+    bytes_: str | None,
+    fractions: str | None,
+    seed: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write the samples of SOURCE as several data sets in folders of OUT.
+
+    With --samples or --bytes, they are consecutive and named by number. With --fractions, each has a random
+    part in the order of SOURCE; no sample is in two.
+    """
+    if sum(each is not None for each in (samples, bytes_, fractions)) != 1:
+        raise click.UsageError("give one of --samples, --bytes and --fractions")
+
+    def outputs(name: str) -> tools.Output:
+        return make_output(join_url(out, name), options)
+
+    streams, columns = make_streams([source], options), make_columns(options)
+    with progress_bars() as on_progress:
+        if fractions is not None:
+            shares = parse_numbers("--fractions", fractions)
+            results = tools.split_by_fractions(
+                streams, outputs, shares, seed=seed, columns=columns, on_progress=on_progress
+            )
+        else:
+            results = tools.split_by_size(
+                streams,
+                outputs,
+                samples=None if samples is None else parse_count(samples, "--samples"),
+                bytes=None if bytes_ is None else parse_bytes(bytes_, "--bytes"),
+                columns=columns,
+                on_progress=on_progress,
+            )
+    if as_json:
+        click.echo(json.dumps({name: asdict(each) for name, each in results.items()}, indent=2))
+    else:
+        for result in results.values():
+            print_result(result, as_json=False)
