@@ -46,7 +46,7 @@ def test_whole_data_set_has_no_problems_and_is_not_touched(folder):
     assert (found.problems, found.samples, found.undecoded) == ((), 50, ())
     assert found.bytes == sum(len(data) for path, data in before.items() if path.suffix != ".json")
     assert files(folder) == before
-    assert verify(Stream(local=str(folder)), threads=1) == found
+    assert verify(Stream(local=str(folder)), num_threads=1) == found
 
 
 def test_damage_is_told_with_its_place(folder):

@@ -71,7 +71,7 @@ def train(options: argparse.Namespace) -> None:
     weights, momentum = jax.device_put((weights, momentum), everywhere)
 
     while step < options.steps:
-        for batch in dataset.batches(threads=options.workers):
+        for batch in dataset.batches(num_threads=options.workers):
             x, y, ids = (
                 jax.make_array_from_process_local_data(dealt, batch[name])
                 for name in ("x", "y", "id")

@@ -53,7 +53,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         epoch_size: Samples of an epoch, or text such as ``"100k"``; None for what streams and weights give.
         predownload: How many samples ahead of the current one shards are made ready; None adapts to
             their size and to how fast they come.
-        fetch: ``"shard"`` fetches whole shards into `local`; ``"range"`` only bytes of samples, kept nowhere.
+        access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only bytes of samples.
         sampling_method: Which samples are taken of a stream that is not taken whole: ``"balanced"``
             chooses anew in every epoch, ``"fixed"`` once.
         sampling_granularity: How many samples of a shard are chosen at a time.
@@ -104,7 +104,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         cache_limit: float | str | None = None,
         epoch_size: float | str | None = None,
         predownload: int | None = None,
-        fetch: str = "shard",
+        access: str = "shard",
         sampling_method: str = "balanced",
         sampling_granularity: int = 1,
         curriculum: Mapping[int | str, Sequence[float]] | None = None,
@@ -151,7 +151,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             keep_zip=keep_zip,
             cache_limit=cache_limit,
             storage_options=storage_options,
-            fetch=fetch,
+            access=access,
             decoders=decoders,
             format=format,
         )
@@ -246,13 +246,13 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         return type(self).__getitem__ is not StreamingDataset.__getitem__
 
     def batches(
-        self, batch_size: int | None = None, *, threads: int = 0
+        self, batch_size: int | None = None, *, num_threads: int = 0
     ) -> Iterator[dict[str, ColumnValues]]:
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
 
         Args:
             batch_size: Samples per batch; None for the data set's, which takes it over if it has none.
-            threads: How many threads read and decode ahead of use what takes long; else it is when asked for.
+            num_threads: Threads that read and decode ahead of use what takes long; 0 reads on demand.
 
         Yields:
             The values of each column by its name: an array whose first axis has length
@@ -263,10 +263,13 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         """
         session = self._session
         session.run.use_batch_size(batch_size)
-        threads = whole_number("threads", threads, 0) or 0
-        finish, rows = list if threads else iter, session.source.rows_of_batches(threads=threads)
+        num_threads = whole_number("num_threads", num_threads, 0) or 0
+        finish, rows = (
+            list if num_threads else iter,
+            session.source.rows_of_batches(num_threads=num_threads),
+        )
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
-        with closing(session.read_epoch(read, rows, threads)) as blocks:
+        with closing(session.read_epoch(read, rows, num_threads)) as blocks:
             for epoch, block, batches in blocks:
                 for batch, (step, _) in zip(batches, block.batches()):
                     session.run.moved_to(epoch, step + 1)

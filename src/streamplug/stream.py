@@ -69,7 +69,7 @@ class Stream(StreamRepr, Configurable):
             splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk. None for any amount. For a
             compressed data set that is read in place, how much its unpacked shards may take in the user's
             cache directory.
-        fetch: ``"shard"`` fetches whole shards; ``"range"`` only the bytes of samples that are asked for,
+        access: ``"shard"`` fetches whole shards; ``"range"`` only the bytes of samples that are asked for,
             which needs shards that are not compressed. It keeps nothing, but the index in `local` if
             that is given.
         storage_options: Settings of the remote's storage, such as credentials; not part of the repr.
@@ -89,7 +89,7 @@ class Stream(StreamRepr, Configurable):
     validate_hash: str | None = None
     keep_zip: bool | None = None
     cache_limit: float | str | None = None
-    fetch: str | None = None
+    access: str | None = None
     storage_options: Mapping[str, Any] | None = None
     decoders: Mapping[str, Decoder] | None = None
     format: str | None = None
@@ -115,20 +115,20 @@ class Stream(StreamRepr, Configurable):
         check_flags(keep_zip=self.keep_zip)
         if self.cache_limit is not None:
             parse_cache_limit(self.cache_limit, self._root())
-        self._check_fetch()
+        self._check_access()
 
-    def _check_fetch(self) -> None:
-        if self.fetch not in (None, "shard", "range"):
-            raise ConfigError(f"fetch={self.fetch!r}: expected 'shard' or 'range'")
-        if self.fetch == "range" and self.validate_hash is not None:
+    def _check_access(self) -> None:
+        if self.access not in (None, "shard", "range"):
+            raise ConfigError(f"access={self.access!r}: expected 'shard' or 'range'")
+        if self.access == "range" and self.validate_hash is not None:
             raise ConfigError(
-                f"validate_hash={self.validate_hash!r} with fetch='range': parts of a file have no "
-                "digest; leave it out, or use fetch='shard'"
+                f"validate_hash={self.validate_hash!r} with access='range': parts of a file have no "
+                "digest; leave it out, or use access='shard'"
             )
-        if self.fetch == "range" and (self.cache_limit is not None or self.keep_zip):
+        if self.access == "range" and (self.cache_limit is not None or self.keep_zip):
             raise ConfigError(
-                "cache_limit= and keep_zip= with fetch='range', which keeps no shards: leave them out, or "
-                "give them to the streams that have fetch='shard'"
+                "cache_limit= and keep_zip= with access='range', which keeps no shards: leave them out, or "
+                "give them to the streams that have access='shard'"
             )
 
     @property
@@ -188,7 +188,7 @@ class Stream(StreamRepr, Configurable):
                 f"validate_hash={self.validate_hash!r}: shards that are made of files have no digest; "
                 "leave it out"
             )
-        if self.fetch == "range" or (in_place and source is not storage):
+        if self.access == "range" or (in_place and source is not storage):
             asked = source if in_place else TimeoutStorage(source, timeout)
             return OpenStream(self, index, RangeReader(asked, retries, observer, derived), where)
         root, unpacked = self._root(), None
@@ -219,7 +219,7 @@ class Stream(StreamRepr, Configurable):
 
     def _may_be_offline(self) -> bool:
         """Say whether the local directory may serve while the remote cannot be reached."""
-        return self.fetch != "range" and not self._in_place() and has_index(self.directory)
+        return self.access != "range" and not self._in_place() and has_index(self.directory)
 
     def _find_index_or_copy(
         self, storage: Storage, retries: int, timeout: float
@@ -262,7 +262,7 @@ class Stream(StreamRepr, Configurable):
             StreamplugError: If there is none, or it cannot be read.
         """
         directory, in_place = self.directory, self._in_place()
-        kept = self.fetch != "range" or self.local is not None
+        kept = self.access != "range" or self.local is not None
         files = self._files
         if files is None or files.whole:
             try:

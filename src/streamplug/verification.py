@@ -90,7 +90,7 @@ class _Checked:
 def verify(
     stream: Stream,
     *,
-    threads: int = 4,
+    num_threads: int = 4,
     allow_unsafe_types: bool = False,
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> Verified:
@@ -102,7 +102,7 @@ def verify(
 
     Args:
         stream: Where it lies, and how to reach it; its `local` is read only if it has no remote.
-        threads: How many shards are fetched and checked at once.
+        num_threads: How many shards are fetched and checked at once.
         allow_unsafe_types: Whether to decode columns of which that can run code.
         report: Called with the number of shards checked, and of all, now and then.
 
@@ -118,7 +118,7 @@ def verify(
             keep_zip=True,
             validate_hash=None,
             cache_limit=None,
-            fetch="shard",
+            access="shard",
         )
         opened = fetched.open()
         index, store = opened.index, cast("ShardStore", opened.store)
@@ -127,10 +127,10 @@ def verify(
         problems = [_disagreeing(index, *each) for each in find_shard_mismatches(index)]
         stored, without = 0, 0
         digests: set[str] = set()
-        with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
+        with ThreadPoolExecutor(num_threads, thread_name_prefix="streamplug-verify") as pool:
             shards = _first_of_each_file(index)
-            for start in range(0, len(shards), _WINDOW * threads):
-                some = shards[start : start + _WINDOW * threads]
+            for start in range(0, len(shards), _WINDOW * num_threads):
+                some = shards[start : start + _WINDOW * num_threads]
                 for done, found in enumerate(pool.map(check, some), start + 1):
                     stored += found.bytes
                     problems += found.problems

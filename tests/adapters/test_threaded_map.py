@@ -24,14 +24,14 @@ def number(sample):
 def test_samples_are_changed_in_their_order_and_the_state_is_that_of_the_last(dataset):
     whole = [number(sample) for sample in dataset()]
     begun = dataset()
-    samples = map_samples(begun, number, threads=3)
+    samples = map_samples(begun, number, num_threads=3)
     taken = [next(samples) for _ in range(20)]
     state = begun.state_dict()
     samples.close()
     again = dataset()
     again.load_state_dict(state)
     assert state["sample_in_epoch"] == 20
-    assert taken + list(map_samples(again, number, threads=1)) == whole
+    assert taken + list(map_samples(again, number, num_threads=1)) == whole
     assert again.session.next_state()["epoch"] == 1
 
 
@@ -43,7 +43,7 @@ def test_threads_work_at_once_and_not_far_ahead(dataset):
         together.wait(60)  # blocks have whole batches of four
         return sample
 
-    samples = map_samples(dataset(), meet, threads=2)
+    samples = map_samples(dataset(), meet, num_threads=2)
     for given in range(1, 49):
         next(samples)
         assert len(asked) <= given + 2
@@ -57,12 +57,12 @@ def test_what_fails_is_raised_where_the_sample_would_come(dataset):
             raise OSError("no such video")
         return sample["n"]
 
-    samples = map_samples(dataset(), refuse, threads=2)
+    samples = map_samples(dataset(), refuse, num_threads=2)
     assert next(samples) == first
     with pytest.raises(OSError, match="no such video"):
         next(samples)
-    with pytest.raises(ConfigError, match="threads=0"):
-        next(map_samples(dataset(), number, threads=0))
+    with pytest.raises(ConfigError, match="num_threads=0"):
+        next(map_samples(dataset(), number, num_threads=0))
 
 
 def test_a_data_set_tells_where_it_stands(dataset):

@@ -104,7 +104,7 @@ def ours_samples(data: Path, samples: int) -> Epochs:
 def ours_batches(data: Path, samples: int, *, threads: int = 0) -> Epochs:
     dataset = _open(data)
     while True:
-        yield dataset.batches(threads=threads), BATCH
+        yield dataset.batches(num_threads=threads), BATCH
 
 
 def ours_loader(data: Path, samples: int, *, workers: int) -> Epochs:
@@ -151,7 +151,7 @@ def _sides() -> Iterator[Side]:
     loader = partial(Side, needs=_TORCH, kinds=COLLATED)
     yield ours("samples", "streamplug, samples", ours_samples)
     yield ours("batches", "streamplug, batches(256)", ours_batches)
-    two_threads = partial(ours_batches, threads=2)
+    two_threads = partial(ours_batches, num_threads=2)
     yield ours("batches", "streamplug, batches, 2 threads", two_threads, cores=2)
     yield loader("batches", "streamplug, loader", partial(ours_loader, workers=0))
     yield loader("loader", "streamplug, loader", partial(ours_loader, workers=2), cores=2)

@@ -136,7 +136,7 @@ def opened(
     client: str,
     port: int,
     name: str,
-    fetch: str,
+    access: str,
     local: str | None,
     batch: int,
     *,
@@ -149,7 +149,7 @@ def opened(
     return StreamingDataset(
         remote=f"{url}/{name}",
         local=local,
-        fetch=fetch,
+        access=access,
         batch_size=batch,
         shuffle=shuffle,
         storage_options=options,
@@ -205,14 +205,14 @@ def our_ranges(client: str, port: int, root: Path) -> float:
 
 
 def our_first(
-    client: str, port: int, _root: Path, name: str, fetch: str, *, shuffle: bool = True
+    client: str, port: int, _root: Path, name: str, access: str, *, shuffle: bool = True
 ) -> float:
     import streamplug.adapters.torch  # noqa: F401
 
     out = tempfile.mkdtemp()
-    local = out if fetch == "shard" else None
+    local = out if access == "shard" else None
     seconds = stopwatch()
-    batches = opened(client, port, name, fetch, local, FIRST, shuffle=shuffle).batches()
+    batches = opened(client, port, name, access, local, FIRST, shuffle=shuffle).batches()
     next(batches)
     found = seconds()
     batches.close()
@@ -286,10 +286,12 @@ def sides() -> dict[str, dict[str, Side]]:
         epoch[ours] = partial(our_epoch_of_ranges, client)
         first[f"{client}, index and a range"] = partial(bare_first, client, ranges=1)
         first[f"{client}, index and {FIRST} ranges"] = partial(bare_first, client, ranges=FIRST)
-        in_order = partial(our_first, client, name="fixed", fetch="range", shuffle=False)
+        in_order = partial(our_first, client, name="fixed", access="range", shuffle=False)
         first[f"{ours}, ranges, fixed, in order"] = in_order
-        for name, fetch in (("fixed", "range"), ("variable", "range"), ("variable", "shard")):
-            first[f"{ours}, {fetch}s, {name}"] = partial(our_first, client, name=name, fetch=fetch)
+        for name, access in (("fixed", "range"), ("variable", "range"), ("variable", "shard")):
+            first[f"{ours}, {access}s, {name}"] = partial(
+                our_first, client, name=name, access=access
+            )
     shards["boto3, bare"] = partial(bare_shards, "boto3")
     ranges["boto3, bare"] = partial(bare_ranges, "boto3")
     for group, samples in ((shards, None), (first, FIRST)):

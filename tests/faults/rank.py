@@ -67,7 +67,7 @@ def main():
         from streamplug.dataset import StreamingDataset
     options = dict(TASK["options"])
     # By range, aiohttp is to know how long to wait; what botocore and obstore wait for is given up here.
-    if options.get("fetch") == "range" and options["remote"].startswith("http"):
+    if options.get("access") == "range" and options["remote"].startswith("http"):
         from aiohttp import ClientTimeout
 
         timeout = ClientTimeout(total=None, sock_connect=5, sock_read=TASK["timeout"])

@@ -56,7 +56,7 @@ HASHED = {"hashes": ["xxh64"]}
 PACKED = {**HASHED, "compression": "zstd"}
 NO_WAITS = "latency reset reset-middle truncated short flipped stall stall-middle 500 503 429"
 RANGE = Campaign(
-    "by range", 0.1, 10, 20, kinds=NO_FLIPS, keeps=None, options={"fetch": "range"}, haste=0.1
+    "by range", 0.1, 10, 20, kinds=NO_FLIPS, keeps=None, options={"access": "range"}, haste=0.1
 )
 LOADER = Campaign("loader workers", 0.1, 10, 5, workers=2, written=HASHED, needs=("torch",))
 BUCKET = Campaign("s3fs", 0.1, 10, 5, 60, 0.1, keeps=24, written=HASHED, scheme="s3")

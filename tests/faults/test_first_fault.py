@@ -39,7 +39,7 @@ def six(tmp_path, write, faulty):
     def open_(**options):
         url = SECRETS.format(port=server.url.rpartition(":")[2])
         settings = {"remote": url, "batch_size": 4, "download_timeout": 0.4, "download_retry": 0}
-        if options.get("fetch") != "range":
+        if options.get("access") != "range":
             settings["local"] = str(tmp_path / "near")
         return StreamingDataset(**settings | options)
 
@@ -77,7 +77,7 @@ def test_so_it_is_by_range(six, fault, kind, cause):
         pytest.skip("parts of a file have no digest")
     server, open_ = six
     server.aim("shard.00003.mds", fault)
-    seen, error = until_error(open_(fetch="range"), kind)
+    seen, error = until_error(open_(access="range"), kind)
     assert seen == list(range(48))
     assert f"{server.url}/shard.00003.mds" in str(error)
     assert str(error).endswith("; gave up after 1 attempt, see download_retry=")
@@ -94,7 +94,7 @@ def test_damage_on_the_way_is_fetched_again(six, fault):
 def test_a_range_that_is_cut_short_on_the_way_is_fetched_again(six):
     server, open_ = six
     server.aim("shard.00003.mds", "short-once")
-    dataset = open_(download_retry=1, fetch="range")
+    dataset = open_(download_retry=1, access="range")
     assert {sample["id"] for sample in dataset} == set(range(91))
     assert server.ask()["faults"] == {"short": 1}
 
@@ -118,7 +118,7 @@ def test_what_is_refused_is_not_tried_again(six, status, kind, hint):
 
 def opening(kind, url, **options):
     with pytest.raises(kind) as caught:
-        StreamingDataset(remote=url, download_retry=0, fetch="range", **options)
+        StreamingDataset(remote=url, download_retry=0, access="range", **options)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
     return str(caught.value)
 

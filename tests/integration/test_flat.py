@@ -64,12 +64,12 @@ two = {"num_workers": 2}
 loops = {
     "samples": lambda: iter(made()),
     "batches": lambda: made().batches(),
-    "threads": lambda: made().batches(threads=2),
+    "threads": lambda: made().batches(num_threads=2),
     "loader": lambda: StreamingDataLoader(made()),
     "workers": lambda: StreamingDataLoader(made(), **two),
     "persistent": lambda: StreamingDataLoader(made(), persistent_workers=True, **two),
     "worker threads": lambda: StreamingDataLoader(
-        made(), persistent_workers=True, threads=2, num_workers=4
+        made(), persistent_workers=True, num_threads=2, num_workers=4
     ),
     "worker samples": lambda: StreamingDataLoader(
         made(), persistent_workers=True, transform=lambda each: each, **two

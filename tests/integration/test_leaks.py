@@ -28,7 +28,7 @@ from pathlib import Path
 from streamplug.dataset import StreamingDataset
 
 url, near, kind, warm, times = *sys.argv[1:4], *map(int, sys.argv[4:])
-wishes = {"fetch": "range"} if kind == "range" else {"local": near}
+wishes = {"access": "range"} if kind == "range" else {"local": near}
 if kind == "limit":
     wishes["cache_limit"] = 60_000
 

@@ -209,7 +209,7 @@ def in_workers(data: StreamingDataset, how: str) -> Way:
 WAYS: dict[str, Callable[[StreamingDataset], Way]] = {
     "samples": one_by_one,
     "batches": in_batches,
-    "threads": lambda data: in_batches(data, threads=2),
+    "threads": lambda data: in_batches(data, num_threads=2),
     "forked": lambda data: in_workers(data, "fork"),
 }
 SPAWNED = {"spawned": lambda data: in_workers(data, "spawn")}
@@ -272,8 +272,8 @@ def test_spawned_workers_go_on_where_forked_ones_stood(opened, name):
     assert list(way.epoch()) == whole[3:]
 
 
-@pytest.mark.parametrize(("mix", "fetch"), [("all", "shard"), ("all but parquet", "range")])
-def test_ranks_go_on_where_one_stood(opened, mix, fetch):
+@pytest.mark.parametrize(("mix", "access"), [("all", "shard"), ("all but parquet", "range")])
+def test_ranks_go_on_where_one_stood(opened, mix, access):
     whole = [checked(batch) for batch in opened(mix).batches()]
     data = opened(mix)
     begun = list(islice(data.batches(), 4))
@@ -282,7 +282,7 @@ def test_ranks_go_on_where_one_stood(opened, mix, fetch):
     parts = []
     for rank in range(2):
         world = World(ranks_per_node=2, rank=rank)
-        half = opened(mix, batch_size=BATCH // 2, world=world, fetch=fetch)
+        half = opened(mix, batch_size=BATCH // 2, world=world, access=access)
         half.load_state_dict(state)
         parts.append([checked(batch) for batch in half.batches()])
     together = [sorted(one + other) for one, other in zip(*parts)]

@@ -272,10 +272,10 @@ def test_nothing_is_evicted_for_a_shard_that_cannot_be_fetched(places, remote, t
 
 
 def test_samples_by_range_need_the_remote(places, remote):
-    StreamingDataset(**places, fetch="range")[0]
+    StreamingDataset(**places, access="range")[0]
     remote.failure = ConnectionRefusedError()
     with pytest.raises(Transient, match="nothing listens there"):
-        StreamingDataset(**places, fetch="range")
+        StreamingDataset(**places, access="range")
 
 
 # -- sets without an index -----------------------------------------------------------------

@@ -61,7 +61,7 @@ def opened(root, cache, source: str, ranks: int, rank: int) -> StreamingDataset:
             "local": {"local": far},
             "cache": {"remote": far, "local": near},
             "limit": {"remote": far, "local": near, "cache_limit": 250_000},
-            "range": {"remote": f"file://{far}", "fetch": "range"},
+            "range": {"remote": f"file://{far}", "access": "range"},
         }
         return Stream(proportion=share, **places[source])
 
@@ -165,15 +165,15 @@ TWO = {"num_workers": 2}
 WAYS: dict[str, Callable[[StreamingDataset], Way]] = {
     "samples": samples,
     "batches": batches,
-    "batches, threads": lambda data: batches(data, threads=2),
+    "batches, threads": lambda data: batches(data, num_threads=2),
     "ours": ours,
-    "ours, threads": lambda data: ours(data, threads=2),
+    "ours, threads": lambda data: ours(data, num_threads=2),
     "ours, transform": lambda data: ours(data, checked_more, transform=with_more),
     "ours, batch_transform": lambda data: ours(data, checked_more, batch_transform=of_columns),
     "ours, collate_fn": lambda data: ours(data, checked_pair, collate_fn=of_samples),
     "ours, 2 workers": lambda data: ours(data, **TWO),
     "ours, persistent": lambda data: ours(data, persistent_workers=True, **TWO),
-    "ours, 2 x 2 threads": lambda data: ours(data, threads=2, **TWO),
+    "ours, 2 x 2 threads": lambda data: ours(data, num_threads=2, **TWO),
     "ours, 2 workers transform": lambda data: ours(data, checked_more, transform=with_more, **TWO),
     "ours, 2 workers batch_transform": lambda data: ours(
         data, checked_more, batch_transform=of_columns, **TWO
@@ -187,7 +187,7 @@ WAYS: dict[str, Callable[[StreamingDataset], Way]] = {
 SPAWNED = {
     "ours, spawned": lambda data: ours(data, multiprocessing_context="spawn", **TWO),
     "ours, spawned and persistent": lambda data: ours(
-        data, multiprocessing_context="spawn", persistent_workers=True, threads=1, **TWO
+        data, multiprocessing_context="spawn", persistent_workers=True, num_threads=1, **TWO
     ),
 }
 NAMES = list(WAYS)

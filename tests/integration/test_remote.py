@@ -52,7 +52,7 @@ def threads():
 
 
 def test_a_few_samples_of_a_big_set_transfer_little(server, written):
-    dataset = far(server, fetch="range")
+    dataset = far(server, access="range")
     index = server.bytes_sent
     assert [s["n"] for s in dataset[[3, 150, 77]]] == [3, 150, 77]
     assert dataset[42]["b"] == near(written)[42]["b"]
@@ -63,9 +63,9 @@ def test_a_few_samples_of_a_big_set_transfer_little(server, written):
 def test_an_epoch_by_ranges_is_that_of_shards(server, written, tmp_path):
     wishes = {"batch_size": 8, "shuffle": True}
     wanted = [(s["n"], s["b"]) for s in near(written, **wishes)]
-    assert [(s["n"], s["b"]) for s in far(server, fetch="range", **wishes)] == wanted
+    assert [(s["n"], s["b"]) for s in far(server, access="range", **wishes)] == wanted
     assert server.bytes_sent < 1.2 * COUNT * SIZE + 20_000
-    batches = far(server, fetch="range", **wishes).batches()
+    batches = far(server, access="range", **wishes).batches()
     assert [n for batch in batches for n in batch["n"].tolist()] == [n for n, _ in wanted]
     whole = far(server, local=str(tmp_path), **wishes)
     assert [(s["n"], s["b"]) for s in whole] == wanted
@@ -77,17 +77,17 @@ def test_a_subclass_that_changes_samples_uses_what_was_fetched(server):
             sample = super().__getitem__(at)
             return {"n": 2 * sample["n"]}
 
-    dataset = Doubled(remote=f"{server.url}/set", fetch="range", batch_size=8)
+    dataset = Doubled(remote=f"{server.url}/set", access="range", batch_size=8)
     assert [s["n"] for s in dataset] == [2 * n for n in range(COUNT)]
     assert server.bytes_sent < 1.2 * COUNT * SIZE + 20_000
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("fetch", ["range", "shard"])
-def test_workers_read_what_one_process_reads(server, written, tmp_path, method, fetch):
+@pytest.mark.parametrize("access", ["range", "shard"])
+def test_workers_read_what_one_process_reads(server, written, tmp_path, method, access):
     torch_data = pytest.importorskip("torch.utils.data")
     wishes = {"batch_size": 8, "shuffle": True}
-    dataset = far(server, fetch=fetch, local=str(tmp_path), **wishes)
+    dataset = far(server, access=access, local=str(tmp_path), **wishes)
     assert dataset[5]["n"] == 5  # this process has a client of its own by now
     workers = 1 if method == "spawn" else 2  # one that is spawned takes seconds
     loader = torch_data.DataLoader(
@@ -111,7 +111,7 @@ def test_workers_read_what_one_process_reads(server, written, tmp_path, method, 
 )
 @pytest.mark.parametrize("many", [False, True])
 def test_wrong_answers_name_file_and_sample(server, lie, message, many):
-    dataset = far(server, fetch="range", batch_size=8)
+    dataset = far(server, access="range", batch_size=8)
     assert dataset[10]["n"] == 10
     server.lie = lie
     with pytest.raises(
@@ -121,7 +121,7 @@ def test_wrong_answers_name_file_and_sample(server, lie, message, many):
 
 
 def test_a_part_from_elsewhere_is_refused(server, monkeypatch):
-    dataset = far(server, fetch="range")
+    dataset = far(server, access="range")
     send = type(server).RequestHandlerClass = server.RequestHandlerClass
     head = send._head
 
@@ -137,7 +137,7 @@ def test_a_part_from_elsewhere_is_refused(server, monkeypatch):
 
 def test_a_failure_comes_with_the_batch_that_needs_it(server, written, tmp_path):
     server.lie = lambda path, wanted, data: data[:-1] if path.endswith("2.mds") else data
-    for wishes in ({"fetch": "range"}, {"local": str(tmp_path)}):
+    for wishes in ({"access": "range"}, {"local": str(tmp_path)}):
         dataset = far(server, batch_size=5, **wishes)
         first = int(dataset._reader.starts[2])
         found = []
@@ -191,16 +191,16 @@ def is_stuck(server):
     return True
 
 
-@pytest.mark.parametrize("fetch", ["range", "shard"])
-def test_stopping_does_not_wait_for_the_network(server, tmp_path, fetch):
+@pytest.mark.parametrize("access", ["range", "shard"])
+def test_stopping_does_not_wait_for_the_network(server, tmp_path, access):
     server.holds = later_shards
-    samples = iter(far(server, fetch=fetch, local=str(tmp_path), batch_size=1))
+    samples = iter(far(server, access=access, local=str(tmp_path), batch_size=1))
     assert [next(samples)["n"] for _ in range(8)] == list(range(8))
     assert is_stuck(server)
     samples.close()  # the server would hold it for longer than a test may take
     assert threads() == []
     assert not list(tmp_path.glob("**/*.tmp"))
-    again = far(server, fetch=fetch, local=str(tmp_path), batch_size=1)
+    again = far(server, access=access, local=str(tmp_path), batch_size=1)
     server.gate.set()
     assert len(list(again)) == COUNT
 
@@ -276,4 +276,4 @@ def test_a_program_that_ends_in_mid_epoch_ends_at_once(server, tmp_path):
 
 def test_what_is_missing_is_said(server):
     with pytest.raises(NotFound, match=r"/nothing/index.json does not exist"):
-        StreamingDataset(remote=f"{server.url}/nothing", fetch="range")
+        StreamingDataset(remote=f"{server.url}/nothing", access="range")

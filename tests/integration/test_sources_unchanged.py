@@ -110,7 +110,7 @@ def read_in_every_way(root: Path, kind: Kind) -> None:
     options: dict[str, Any] = {"batch_size": 4, **kind.options}
     for fetch in kind.fetches:
         for place in ({"remote": str(root)}, {"local": str(root)}):
-            dataset = StreamingDataset(**place, fetch=fetch, shuffle=True, **options)
+            dataset = StreamingDataset(**place, access=fetch, shuffle=True, **options)
             assert len(list(dataset)) >= COUNT
             dataset[3], dataset[-2:]
             assert next(iter(dataset.batches()))

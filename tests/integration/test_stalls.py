@@ -75,16 +75,16 @@ def whole(dataset):
 
 
 @pytest.mark.parametrize("half_way", [True, False])
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_an_index_that_does_not_come_is_an_error(server, tmp_path, fetch, half_way):
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_an_index_that_does_not_come_is_an_error(server, tmp_path, access, half_way):
     stalls = Stalls(server, INDEX_NAME, half_way=half_way)
-    local = {} if fetch == "range" else {"local": str(tmp_path / "near")}
+    local = {} if access == "range" else {"local": str(tmp_path / "near")}
     with pytest.raises(Transient, match=r"set/index.json: nothing arrived for 0.6 s"):
-        far(server, fetch=fetch, **local)
+        far(server, access=access, **local)
     # At first in memory, where a slow answer cannot be told from none.
     assert stalls.asked == 3
     stalls.times = stalls.asked + 1
-    assert whole(far(server, fetch=fetch, **local))
+    assert whole(far(server, access=access, **local))
 
 
 def test_an_index_that_comes_slowly_arrives(server, root, tmp_path, monkeypatch):
@@ -101,7 +101,7 @@ def test_an_index_that_comes_slowly_arrives(server, root, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("half_way", [True, False])
 def test_samples_by_range_that_do_not_come_are_an_error(server, half_way):
-    dataset = far(server, fetch="range")
+    dataset = far(server, access="range")
     first = int(dataset._reader.starts[1])
     stalls = Stalls(server, SHARD, half_way=half_way)
     with pytest.raises(Transient, match=rf"set/{SHARD}: nothing arrived for 0.6 s"):

@@ -106,7 +106,7 @@ def test_the_index_of_energon_is_read(tmp_path, monkeypatch, caplog, large):
     assert numbers(tmp_path / "set", "webdataset:idx") == list(range(8))
     with serving(tmp_path) as server, caplog.at_level(logging.WARNING):
         dataset = StreamingDataset(
-            remote=f"{server.url}/set", format="webdataset:idx", fetch="range"
+            remote=f"{server.url}/set", format="webdataset:idx", access="range"
         )
         sent = server.bytes_sent
         assert [sample["cls"] for sample in dataset] == list(range(8))

@@ -154,7 +154,7 @@ def test_samples_are_those_that_litdata_reads(tmp_path, kind, options):
 @pytest.mark.parametrize("options", [{}, {"compression": "zstd", "compression_level": "sample"}])
 def test_samples_are_the_same_by_ranges(tmp_path, options):
     write(tmp_path / "set", [KINDS["arrays"](number) for number in range(COUNT)], **options)
-    found = ours(tmp_path / "set", fetch="range")
+    found = ours(tmp_path / "set", access="range")
     assert all(same(*pair) for pair in zip(found, ours(tmp_path / "set"), strict=True))
 
 
@@ -166,7 +166,7 @@ def test_samples_are_the_same_by_ranges(tmp_path, options):
 def test_what_lies_together_cannot_be_read_by_ranges(tmp_path, kind, options):
     write(tmp_path / "set", [KINDS[kind](number) for number in range(3)], **options)
     with pytest.raises(ConfigError, match="range"):
-        next(iter(StreamingDataset(remote=tmp_path / "set", format="litdata", fetch="range")))
+        next(iter(StreamingDataset(remote=tmp_path / "set", format="litdata", access="range")))
 
 
 tokens = [np.arange(number, 3 * number + 5).astype(np.uint16) for number in range(COUNT)]
@@ -183,7 +183,7 @@ def test_tokens_are_read_in_blocks_as_litdata_reads_them(tmp_path, made):
     )
     expected = theirs(tmp_path / "set", item_loader=TokensLoader(8))
     for fetch in ("shard", "range"):
-        found = ours(tmp_path / "set", "litdata:block=8", fetch=fetch)
+        found = ours(tmp_path / "set", "litdata:block=8", access=fetch)
         assert len(found) == len(expected) > COUNT
         assert all(np.array_equal(mine["tokens"], o) for mine, o in zip(found, expected))
         assert found[0]["tokens"].dtype == expected[0].dtype

@@ -77,7 +77,7 @@ def test_we_read_what_webdataset_writes(tmp_path):
     assert_same(expected, list(samples()))
     assert_same(ours(tmp_path, format="webdataset"), expected)
     raw = theirs(f"{tmp_path}/x-{{000000..000002}}.tar", decode=False)
-    assert_same(ours(tmp_path, format="webdataset:raw", fetch="range"), raw)
+    assert_same(ours(tmp_path, format="webdataset:raw", access="range"), raw)
 
 
 @pytest.mark.parametrize("ending", ["tar.gz", "tgz"])

@@ -44,10 +44,10 @@ def data_set(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_a_column_is_decoded_as_its_reader_asks(data_set, fetch):
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_a_column_is_decoded_as_its_reader_asks(data_set, access):
     dataset = StreamingDataset(
-        local=data_set("a", 0), batch_size=60, fetch=fetch, decoders={"n": shift(1000)}
+        local=data_set("a", 0), batch_size=60, access=access, decoders={"n": shift(1000)}
     )
     expected = list(range(1000, 1060))
     assert list(next(dataset.batches())["n"]) == expected

@@ -412,26 +412,26 @@ def test_a_guess_beyond_the_end_of_a_file_names_the_sample(tmp_path, columns):
 def test_compressed_shards_are_refused(tmp_path):
     write(tmp_path, compression="gz")
     wanted = (
-        r"shard 0 \(.*shard.00000.mds.gz\) is compressed \(gz\); write .* or pass fetch='shard'"
+        r"shard 0 \(.*shard.00000.mds.gz\) is compressed \(gz\); write .* or pass access='shard'"
     )
     with pytest.raises(ConfigError, match=wanted):
-        StreamingDataset(local=str(tmp_path), fetch="range")
+        StreamingDataset(local=str(tmp_path), access="range")
 
 
 def test_formats_that_need_whole_files_are_refused(tmp_path, monkeypatch):
     write(tmp_path)
     monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.header_range", lambda self, shard: None)
     with pytest.raises(ConfigError, match=r"shard.00000.mds.*format, 'mds', that can be read only"):
-        StreamingDataset(local=str(tmp_path), fetch="range")
+        StreamingDataset(local=str(tmp_path), access="range")
 
 
 @pytest.mark.parametrize(
     ("wishes", "message"),
     [
-        ({"fetch": "part"}, "fetch='part'"),
-        ({"fetch": "range", "validate_hash": "sha1"}, "no digest"),
-        ({"fetch": "range", "cache_limit": "1gb"}, "which keeps no shards"),
-        ({"fetch": "range", "keep_zip": True}, "which keeps no shards"),
+        ({"access": "part"}, "access='part'"),
+        ({"access": "range", "validate_hash": "sha1"}, "no digest"),
+        ({"access": "range", "cache_limit": "1gb"}, "which keeps no shards"),
+        ({"access": "range", "keep_zip": True}, "which keeps no shards"),
     ],
 )
 def test_wishes_without_meaning_are_refused(tmp_path, wishes, message):
@@ -529,7 +529,7 @@ def test_streams_read_by_ranges_and_whole_mix(tmp_path):
     kept = tmp_path / "kept"
     dataset = StreamingDataset(
         streams=[
-            Stream(remote=str(one), fetch="range"),
+            Stream(remote=str(one), access="range"),
             Stream(remote=str(two), local=str(kept)),
         ],
         batch_size=5,
@@ -538,4 +538,4 @@ def test_streams_read_by_ranges_and_whole_mix(tmp_path):
     assert sorted(s["id"] for s in dataset) == sorted([*range(100), *range(100)])
     assert not dataset._reader._streams[0]._process_state.ranges
     assert {p.name for p in Path(kept).glob("*.mds")} == {p.name for p in two.glob("*.mds")}
-    assert re.search("range", str(dataset.streams[0].fetch))
+    assert re.search("range", str(dataset.streams[0].access))

@@ -66,14 +66,14 @@ def read(remote, **options):
     return [sample["n"] for sample in dataset]
 
 
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_it_is_read_where_it_lies_and_from_afar(folder, tmp_path, fetch):
-    assert read(folder, fetch=fetch) == list(range(COUNT))
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_it_is_read_where_it_lies_and_from_afar(folder, tmp_path, access):
+    assert read(folder, access=access) == list(range(COUNT))
     with serving(tmp_path) as server:
-        assert read(f"{server.url}/set", fetch=fetch) == list(range(COUNT))
+        assert read(f"{server.url}/set", access=access) == list(range(COUNT))
         cache = str(tmp_path / "cache")
-        assert read(f"{server.url}/set", local=cache, fetch=fetch) == list(range(COUNT))
-        assert read(f"{server.url}/set", local=cache, fetch=fetch) == list(range(COUNT))
+        assert read(f"{server.url}/set", local=cache, access=access) == list(range(COUNT))
+        assert read(f"{server.url}/set", local=cache, access=access) == list(range(COUNT))
 
 
 def test_one_of_ours_is_read_as_it_is(tmp_path):

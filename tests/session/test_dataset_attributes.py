@@ -121,8 +121,8 @@ def test_shards_that_there_are_not_are_refused(far, tmp_path):
             dataset.prepare_shard(number)
     with MDSWriter(out=tmp_path / "plain", columns={"n": "int"}) as out:
         out.write({"n": 1})
-    by_range = StreamingDataset(remote=str(tmp_path / "plain"), fetch="range")
-    with pytest.raises(ConfigError, match=r"shard 0 of .*: fetch='range' keeps no shards"):
+    by_range = StreamingDataset(remote=str(tmp_path / "plain"), access="range")
+    with pytest.raises(ConfigError, match=r"shard 0 of .*: access='range' keeps no shards"):
         by_range.prepare_shard(0)
 
 

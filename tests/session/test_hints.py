@@ -150,4 +150,4 @@ def test_a_cache_too_small_for_a_batch_is_told_of_once(made, caplog, tmp_path):
         list(data.batches())
     (text,) = [text for text in texts(caplog) if "one batch needs" in text]
     assert text.startswith("cache_limit=5000 is less than twice the ")
-    assert "fetch='range'" in text
+    assert "access='range'" in text

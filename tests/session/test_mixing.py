@@ -194,7 +194,7 @@ def test_every_option_of_streams_that_a_data_set_has_reaches_them(splits):
         "download_timeout": 8.0,
         "keep_zip": True,
         "cache_limit": "1gb",
-        "fetch": "shard",
+        "access": "shard",
         "storage_options": {"auto_mkdir": False},
         "decoders": {},
     }

@@ -193,7 +193,7 @@ def test_in_place_there_is_nothing_to_download_or_to_find(folder):
 
 
 def test_ranges_are_counted(make, noted):
-    dataset = make(fetch="range", local=None)
+    dataset = make(access="range", local=None)
     assert dataset[[3, 70]][1]["n"] == 70
     stats = dataset.stats()
     assert (stats.downloads, stats.cache_hits, stats.samples) == (0, 0, 0)

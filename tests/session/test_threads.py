@@ -63,11 +63,11 @@ def test_batches_come_in_order_from_wherever(root, tmp_path, threads, how):
             "local": {},
             "cache": far,
             "small cache": {**far, "cache_limit": 20_000},
-            "ranges": {"remote": far["remote"], "fetch": "range"},
+            "ranges": {"remote": far["remote"], "access": "range"},
         }[how]
         dataset = make(root, **kwargs)
-        assert ids(dataset.batches(threads=threads)) == expected
-        second = ids(dataset.batches(threads=threads))
+        assert ids(dataset.batches(num_threads=threads)) == expected
+        second = ids(dataset.batches(num_threads=threads))
         assert second != expected
         assert sorted(chain(*second)) == list(range(SIZE))
     assert not alive()
@@ -79,7 +79,7 @@ def test_batches_come_in_order_from_wherever(root, tmp_path, threads, how):
 def test_the_state_counts_what_was_handed_out(root, threads, taken):
     whole = ids(make(root).batches())
     dataset = make(root)
-    batches = dataset.batches(threads=threads)
+    batches = dataset.batches(num_threads=threads)
     assert ids(islice(batches, taken)) == whole[:taken]
     state = dataset.state_dict()
     batches.close()
@@ -87,12 +87,12 @@ def test_the_state_counts_what_was_handed_out(root, threads, taken):
     assert state["sample_in_epoch"] == taken * BATCH
     again = make(root)
     again.load_state_dict(state)
-    assert ids(again.batches(threads=threads)) == whole[taken:]
+    assert ids(again.batches(num_threads=threads)) == whole[taken:]
 
 
 @pytest.mark.usefixtures("always")
 def test_a_loop_that_is_left_ends_its_threads(root):
-    for batch in make(root).batches(threads=2):
+    for batch in make(root).batches(num_threads=2):
         assert len(batch["id"]) == BATCH
         assert alive()
         break
@@ -112,14 +112,14 @@ def test_a_damaged_sample_is_raised_with_its_batch(root, tmp_path, threads):
     dataset = StreamingDataset(local=str(tmp_path), batch_size=BATCH)
     found = []
     with pytest.raises(DataError, match=r"sample \d+, column 'text'"):
-        found.extend(batch["id"].tolist() for batch in dataset.batches(threads=threads))
+        found.extend(batch["id"].tolist() for batch in dataset.batches(num_threads=threads))
     assert list(chain(*found)) == list(range(150 // BATCH * BATCH))
     assert not alive()
 
 
 def test_less_than_no_threads_are_refused(root):
-    with pytest.raises(ConfigError, match="threads=-1"):
-        next(make(root).batches(threads=-1))
+    with pytest.raises(ConfigError, match="num_threads=-1"):
+        next(make(root).batches(num_threads=-1))
 
 
 def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
@@ -127,7 +127,7 @@ def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
     monkeypatch.setattr("streamplug.session.sample_source._ROWS_OF_BATCHES", BATCH)
     expected, started = ids(make(root).batches()), []
     monkeypatch.setattr(DecodePool, "add", lambda *_: started.append(1))
-    assert ids(make(root).batches(threads=2)) == expected
+    assert ids(make(root).batches(num_threads=2)) == expected
     assert not started
 
 

@@ -169,7 +169,7 @@ def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("fetch", "hangs"),
+    ("access", "hangs"),
     [("shard", "download"), ("range", "read_ranges")],
 )
 def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, fetch, hangs):
@@ -179,7 +179,7 @@ def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, fetch, h
 
     def use():
         return StreamingDataset(
-            remote=f"hanging:/{far}", local=str(tmp_path / "near"), fetch=fetch,
+            remote=f"hanging:/{far}", local=str(tmp_path / "near"), access=fetch,
             download_timeout=0.2, download_retry=1,
         )[0]  # fmt: skip
 

@@ -60,7 +60,7 @@ def reading() -> None:
     assert_type(dataset.size, int)
     assert_type(dataset.batch_size, int | None)
     assert_type(dataset.samples_per_shard, NDArray[np.int64])
-    for batch in dataset.batches(8, threads=2):
+    for batch in dataset.batches(8, num_threads=2):
         assert_type(batch, dict[str, NDArray[Any] | list[Any]])
     dataset["n"]  # type: ignore[index]
     StreamingDataset(remote="set", shuffel=True)  # type: ignore[call-arg]

@@ -227,16 +227,16 @@ def test_files_here_are_read_where_they_lie(tree):
 
 
 @pytest.fixture(params=["shard", "range"])
-def fetch(request):
+def access(request):
     return request.param
 
 
-def test_a_bucket_is_read_through_a_cache_or_by_ranges(tree, s3_server, tmp_path, fetch):
+def test_a_bucket_is_read_through_a_cache_or_by_ranges(tree, s3_server, tmp_path, access):
     import boto3
 
     secrets = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
     client = boto3.client("s3", endpoint_url=s3_server, region_name="us-east-1", **secrets)
-    bucket = f"folders-{fetch}"
+    bucket = f"folders-{access}"
     client.create_bucket(Bucket=bucket)
     files = {name: data for name, data in contents(tree).items() if name < "d"}
     for name, data in files.items():
@@ -245,7 +245,7 @@ def test_a_bucket_is_read_through_a_cache_or_by_ranges(tree, s3_server, tmp_path
     options = {
         "remote": f"s3://{bucket}/set",
         "local": str(tmp_path / "near"),
-        "fetch": fetch,
+        "access": access,
         "storage_options": {"key": "k", "secret": "s", "endpoint_url": s3_server},
         "shuffle": True,
     }
@@ -254,7 +254,7 @@ def test_a_bucket_is_read_through_a_cache_or_by_ranges(tree, s3_server, tmp_path
     assert [sample["path"] for sample in dataset[list(range(36))]] == sorted(files)
     client.put_object(Bucket=bucket, Key="set/cat/0.jpg", Body=b"longer" * 2000)
     fresh = pickle.loads(pickle.dumps(dataset))
-    if fetch == "range":
+    if access == "range":
         with pytest.raises(CorruptShardError, match=r"set/cat/0.jpg: it does not have the"):
             fresh[sorted(files).index("cat/0.jpg")]
     else:
@@ -341,7 +341,7 @@ def test_a_mixture_continues_where_it_stopped(tree, tmp_path):
 # -- an index beside the files --------------------------------------------------------------
 
 
-def test_an_index_beside_the_files_spares_listing_them(tree, fetch, tmp_path):
+def test_an_index_beside_the_files_spares_listing_them(tree, access, tmp_path):
     expected = contents(tree)
     for force in ([], ["--force"]):  # the second leaves out what the first has written
         result = CliRunner().invoke(
@@ -350,7 +350,7 @@ def test_an_index_beside_the_files_spares_listing_them(tree, fetch, tmp_path):
         assert result.exit_code == 0, result.output
     assert by_path(StreamingDataset(local=str(tree), batch_size=4)) == expected
     with serving(tree) as server:
-        remote = {"remote": server.url, "local": str(tmp_path / "near"), "fetch": fetch}
+        remote = {"remote": server.url, "local": str(tmp_path / "near"), "access": access}
         dataset = StreamingDataset(**remote, batch_size=4, shuffle=True)
         assert by_path(dataset) == expected
     found = verify(Stream(remote=str(tree)))

@@ -63,12 +63,12 @@ def test_rows_of_arrow_are_read(path):
 
 
 @pytest.mark.parametrize("path", TOKENS, ids=name_of)
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_tokens_are_read_as_documents_and_in_blocks(path, fetch):
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_tokens_are_read_as_documents_and_in_blocks(path, access):
     documents = [MADE["tokens"](number) for number in range(COUNT)]
-    found = read(path, fetch=fetch)
+    found = read(path, access=access)
     assert all(np.array_equal(f["tokens"], d) for f, d in zip(found, documents, strict=True))
-    blocks = read(path, "litdata:block=5", fetch=fetch)
+    blocks = read(path, "litdata:block=5", access=access)
     chunks = [documents[:4], documents[4:6], documents[6:]]
     expected = [
         block
@@ -83,12 +83,14 @@ def test_tokens_are_read_as_documents_and_in_blocks(path, fetch):
 def test_items_are_read_by_ranges(path):
     if path.name == "packed":
         pytest.importorskip("streamplug_zstandard")
-    assert same(read(path, fetch="range"), read(path))
+    assert same(read(path, access="range"), read(path))
 
 
 @pytest.mark.parametrize("name", ["rows", "frames", "files"])
 def test_what_lies_together_is_not_read_by_ranges(name):
     with pytest.raises(ConfigError, match="range"):
         next(
-            iter(StreamingDataset(remote=GOLDEN / "0.2.76" / name, format="litdata", fetch="range"))
+            iter(
+                StreamingDataset(remote=GOLDEN / "0.2.76" / name, format="litdata", access="range")
+            )
         )

@@ -132,14 +132,14 @@ def test_streams_mix_with_others(numbers, tmp_path):
     assert sorted(sample["id"] for sample in mixed) == [*range(COUNT), *range(100, 120)]
 
 
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_a_remote_set_is_read(numbers, tmp_path, fetch):
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_a_remote_set_is_read(numbers, tmp_path, access):
     expected = list(opened(numbers))
     with serving(numbers.parent) as server:
         remote = f"{server.url}/set"
-        first = opened(remote, local=str(tmp_path / "cache"), fetch=fetch)
+        first = opened(remote, local=str(tmp_path / "cache"), access=access)
         assert list(first) == expected
-        again = opened(remote, local=str(tmp_path / "cache"), fetch=fetch)
+        again = opened(remote, local=str(tmp_path / "cache"), access=access)
         assert again[17] == expected[17]
 
 

@@ -362,7 +362,7 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
     assert loader.state_dict() is None
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
     with pytest.raises(ConfigError, match=r"\['threads'\]: only where batch_size=8"):
-        streaming.StreamingDataLoader(dataset, batch_size=8, threads=2)
+        streaming.StreamingDataLoader(dataset, batch_size=8, num_threads=2)
     same = streaming.StreamingDataLoader(dataset, 4, False, None)
     assert isinstance(same, torch.utils.data.DataLoader)
     assert sum(len(batch["n"]) for batch in same) == same.num_samples_yielded == 40

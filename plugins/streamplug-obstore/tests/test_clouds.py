@@ -62,7 +62,7 @@ def test_samples_are_read_by_range(s3):
         for n in range(600):
             out.write({"id": n, "text": f"{n} " * n})
     dataset = StreamingDataset(
-        remote=url, fetch="range", batch_size=8, shuffle=True, storage_options=options
+        remote=url, access="range", batch_size=8, shuffle=True, storage_options=options
     )
     assert len(dataset.samples_per_shard) > 1
     rows = list(dataset)

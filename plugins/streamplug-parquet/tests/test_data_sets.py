@@ -151,7 +151,7 @@ def test_far_files_are_looked_through_by_their_footers_alone(tmp_path):
 
 def test_samples_by_range_are_refused(files):
     with pytest.raises(ConfigError, match="range"):
-        opened(files / "data", fetch="range")
+        opened(files / "data", access="range")
 
 
 def test_an_index_can_be_written_beside_them(files):

@@ -25,7 +25,7 @@ from pathlib import Path
 from streamplug import StreamingDataset
 
 url, endpoint, near, warm, times = *sys.argv[1:4], *map(int, sys.argv[4:])
-wishes = {"local": near} if near else {"fetch": "range"}
+wishes = {"local": near} if near else {"access": "range"}
 
 def use(number):
     dataset = StreamingDataset(

@@ -29,7 +29,7 @@ def url(endpoint, bucket, monkeypatch):
 
 
 def test_samples_by_range_are_those_of_whole_shards(url, tmp_path):
-    parts = StreamingDataset(remote=url, fetch="range", batch_size=7, shuffle=True)
+    parts = StreamingDataset(remote=url, access="range", batch_size=7, shuffle=True)
     whole = StreamingDataset(remote=url, local=str(tmp_path), batch_size=7, shuffle=True)
     assert len(parts.samples_per_shard) > 3
     for one, other in zip(parts, whole, strict=True):
@@ -40,7 +40,7 @@ def test_samples_by_range_are_those_of_whole_shards(url, tmp_path):
 
 
 def test_what_is_wrong_with_a_shard_names_it(url, client, bucket):
-    dataset = StreamingDataset(remote=url, fetch="range")
+    dataset = StreamingDataset(remote=url, access="range")
     key = "some/set/shard.00000.mds"
     data = client.get_object(Bucket=bucket, Key=key)["Body"].read()
     client.put_object(Bucket=bucket, Key=key, Body=data[:-1])

@@ -162,8 +162,8 @@ def test_nothing_is_read_but_the_index(written, tmp_path):
 
 def test_what_cannot_be_simulated_is_refused(written):
     with (
-        pytest.raises(ConfigError, match=r"fetch='range' caches no shards"),
-        open_dataset({"remote": str(written), "fetch": "range"}),
+        pytest.raises(ConfigError, match=r"access='range' caches no shards"),
+        open_dataset({"remote": str(written), "access": "range"}),
     ):
         pass
     with open_dataset({"remote": str(written)}) as plan:

@@ -125,7 +125,7 @@ def test_samples_are_read_by_ranges(tmp_path, kind):
     dataset = StreamingDataset(
         remote=(tmp_path / "far").as_uri(),
         local=str(tmp_path / "near"),
-        fetch="range",
+        access="range",
         batch_size=4,
         shuffle=True,
     )

@@ -135,16 +135,16 @@ def test_a_mixture_continues_where_it_stopped(files, kind, tmp_path):
     assert begun + [each["id"] for each in second] == whole
 
 
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_files_come_from_far_away(files, kind, tmp_path, fetch):
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_files_come_from_far_away(files, kind, tmp_path, access):
     with serving(files) as server:
         remote = [f"{server.url}/a/x-{{00..01}}.{kind}", f"{server.url}/b/c/x-02.{kind}"]
         local = str(tmp_path / "near")
-        dataset = opened(kind, remote, local=local, fetch=fetch, shuffle=True)
+        dataset = opened(kind, remote, local=local, access=access, shuffle=True)
         assert by_id(dataset) == expected(kind, 0, 1, 2)
         assert dataset[3 * COUNT - 1] == expected(kind, 2)[-1]
         kept = list((tmp_path / "near").rglob(f"x-*.{kind}"))
-        assert len(kept) == (3 if fetch == "shard" else 0)
+        assert len(kept) == (3 if access == "shard" else 0)
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
@@ -209,7 +209,7 @@ def test_an_index_beside_the_files_makes_them_a_data_set(files, kind):
     assert names == {"index.json", *(f"x-0{n}.{kind}{end}" for n in "01" for end in ("", ".meta"))}
     assert list(StreamingDataset(local=str(files / "a"), batch_size=8)) == expected(kind, 0, 1)
     with serving(files / "a") as server:
-        far = StreamingDataset(remote=server.url, fetch="range", batch_size=8)
+        far = StreamingDataset(remote=server.url, access="range", batch_size=8)
         assert far[COUNT + 1] == expected(kind, 0, 1)[COUNT + 1]
 
 

@@ -233,7 +233,7 @@ def test_a_set_that_was_written_over_is_counted_again(tmp_path):
 
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize(
-    "options", [{"fetch": "range"}, {"cache_limit": 2500}, {"compression": "gz"}]
+    "options", [{"access": "range"}, {"cache_limit": 2500}, {"compression": "gz"}]
 )
 def test_tokens_come_by_range_compressed_and_through_a_small_cache(tmp_path, options, more):
     docs = documents([30, 0, 70, 5, 120, 16] * 5)

@@ -132,7 +132,7 @@ def test_columns_are_chosen_renamed_and_stored_otherwise(source, tmp_path, read)
 
 
 def test_samples_may_be_fetched_alone(source, tmp_path, read):
-    stream = Stream(remote=str(source), fetch="range")
+    stream = Stream(remote=str(source), access="range")
     convert(stream, Output(tmp_path / "out"), begin=-30, end=-10)
     assert read(tmp_path / "out")["id"].tolist() == list(range(170, 190))
 

@@ -45,7 +45,7 @@ def write_index(folder, moved=0):
 
 
 def opened(server, spec):
-    dataset = StreamingDataset(remote=f"{server.url}/set/x.tar", format=spec, fetch="range")
+    dataset = StreamingDataset(remote=f"{server.url}/set/x.tar", format=spec, access="range")
     assert [sample["cls"] for sample in dataset] == list(range(COUNT))
     assert dataset[5]["bin"] == bytes([5]) * 2 * SIZE
     return dataset
@@ -58,7 +58,7 @@ def test_headers_are_read_where_the_index_says(folder, monkeypatch, tmp_path):
         own.mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(own))  # where what was found is kept
         with serving(tmp_path) as server:
-            StreamingDataset(remote=f"{server.url}/set/x.tar", format=spec, fetch="range")
+            StreamingDataset(remote=f"{server.url}/set/x.tar", format=spec, access="range")
             sent[spec] = server.bytes_sent
             opened(server, spec)
     # All of the index, and three blocks of each member.

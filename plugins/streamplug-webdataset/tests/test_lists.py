@@ -81,7 +81,7 @@ def test_an_index_json_of_wids_is_a_list(folder, tmp_path):
 def test_a_far_list_spares_the_listing(folder, tmp_path):
     wids(folder, [shard("a.tar"), shard("b.tar")])
     with serving(tmp_path) as server:  # it lists nothing
-        assert numbers(f"{server.url}/set/shardindex.json", fetch="range") == [0, 1, 2, 3, 4]
+        assert numbers(f"{server.url}/set/shardindex.json", access="range") == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("base", ["{root}/set", "file://{root}/set"])
@@ -179,7 +179,7 @@ def opened(tmp_path, monkeypatch, spec):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / spec))  # where what was found is kept
     with serving(tmp_path) as server:
         dataset = StreamingDataset(
-            remote=f"{server.url}/set/x.tar", format=spec, fetch="range", columns=["cls"]
+            remote=f"{server.url}/set/x.tar", format=spec, access="range", columns=["cls"]
         )
         sent = server.bytes_sent
         assert [sample["cls"] for sample in dataset] == list(range(6))

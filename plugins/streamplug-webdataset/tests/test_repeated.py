@@ -61,16 +61,16 @@ def test_web_dataset_lists_an_archive_twice(folder):
         assert Counter(s["cls"] for s in shuffled) == {**dict.fromkeys(A, 2), **dict.fromkeys(B, 1)}
 
 
-@pytest.mark.parametrize("fetch", ["shard", "range"])
-def test_it_is_scanned_downloaded_and_kept_once(folder, tmp_path, fetch):
+@pytest.mark.parametrize("access", ["shard", "range"])
+def test_it_is_scanned_downloaded_and_kept_once(folder, tmp_path, access):
     cache = tmp_path / "cache"
     whole = sum(path.stat().st_size for path in folder.iterdir())
     with serving(folder) as server:
         remote = [f"{server.url}/{name}.tar" for name in "aab"]
-        limit = {"cache_limit": 2 * whole} if fetch == "shard" else {}
-        found = numbers(remote, local=str(cache), fetch=fetch, **limit)
+        limit = {"cache_limit": 2 * whole} if access == "shard" else {}
+        found = numbers(remote, local=str(cache), access=access, **limit)
         assert found == A + A + B
-        if fetch == "shard":
+        if access == "shard":
             assert numbers(remote, local=str(cache)) == A + A + B
             assert sorted(path.name for path in cache.glob("*.tar")) == ["a.tar", "b.tar"]
             assert server.bytes_sent <= 2 * whole + 10_000  # scanned, and downloaded
@@ -123,9 +123,9 @@ def test_an_index_of_a_list_is_written_and_verified(folder):
     summary = scan_index(f"{folder}/{{a,b,a}}.tar", "webdataset")
     assert (summary.shards, summary.samples) == (3, 13)
     assert [s["cls"] for s in StreamingDataset(remote=str(folder))] == A + B + A
-    result = verify(Stream(remote=str(folder)), threads=4)
+    result = verify(Stream(remote=str(folder)), num_threads=4)
     assert not result.problems
     assert (result.shards, result.samples) == (3, 13)
     (folder / "a.tar").write_bytes(bytes((folder / "a.tar").stat().st_size))
-    damaged = verify(Stream(remote=str(folder)), threads=4).problems
+    damaged = verify(Stream(remote=str(folder)), num_threads=4).problems
     assert {problem.shard for problem in damaged} == {0}  # told of once

@@ -308,7 +308,7 @@ def test_files_on_a_server_are_read_by_ranges(tars, tmp_path):
     with serving(tars) as server:
         remote = f"{server.url}/{{x-{{0000..0003}},y-0000}}.tar"
         dataset = StreamingDataset(
-            remote=remote, format="webdataset", fetch="range", local=str(tmp_path / "cache")
+            remote=remote, format="webdataset", access="range", local=str(tmp_path / "cache")
         )
         assert server.bytes_sent < 2 << 20  # of what is large only the header was read
         assert dataset[4] == sample(4)
@@ -316,7 +316,7 @@ def test_files_on_a_server_are_read_by_ranges(tars, tmp_path):
         assert server.bytes_sent < 3 << 20
         requests = len(server.requests)
         again = StreamingDataset(
-            remote=remote, format="webdataset", fetch="range", local=str(tmp_path / "cache")
+            remote=remote, format="webdataset", access="range", local=str(tmp_path / "cache")
         )
         assert {method for method, *_ in server.requests[requests:]} == {"HEAD"}
         rows = again[[3, 100, 7]]

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def map_samples(
-    dataset: StreamingDataset, change: Callable[[Sample], T], *, threads: int
+    dataset: StreamingDataset, change: Callable[[Sample], T], *, num_threads: int
 ) -> Generator[T, None, None]:
     """Yield this worker's samples of the next epoch, changed by threads ahead of use.
 
@@ -26,24 +26,24 @@ def map_samples(
             were changed.
         change: Makes what is yielded of a sample as it is stored, such as by fetching a file that it names;
             called by several threads at once.
-        threads: How many, and how many samples ahead.
+        num_threads: How many, and how many samples ahead.
 
     Raises:
-        ConfigError: If `threads` has no meaning.
+        ConfigError: If `num_threads` has no meaning.
     """
-    if threads < 1:
-        raise ConfigError(f"threads={threads}: must be at least 1")
+    if num_threads < 1:
+        raise ConfigError(f"num_threads={num_threads}: must be at least 1")
 
     session = dataset.session
 
     def read(block: Block) -> list[Sample]:
         return session.reader.rows(block.ids)
 
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="ahead")
+    pool = ThreadPoolExecutor(num_threads, thread_name_prefix="ahead")
     try:
         with closing(session.read_epoch(read, session.source.rows)) as blocks:
             for epoch, block, rows in blocks:
-                changed = _in_order(pool, change, rows, threads)
+                changed = _in_order(pool, change, rows, num_threads)
                 for step, part in block.batches():
                     for left in range(part.stop - part.start - 1, -1, -1):
                         sample = next(changed)

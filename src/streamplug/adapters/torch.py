@@ -101,7 +101,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         batch_transform: Applied to each batch where it is read: takes the values of each column by its
             name, an array whose first axis has length `batch_size` or a list, and returns the batch.
         collate_fn: Makes a batch of a list of samples; None collates as torch does.
-        threads: How many threads of each process that reads do so ahead of use, where that takes long.
+        num_threads: How many threads of each process that reads do so ahead of use, where that takes long.
         device: Where batches are moved, one ahead of use, on a stream of their own; None leaves them in
             the memory of the host. A CUDA device implies `pin_memory`.
         **kwargs: As for `torch.utils.data.DataLoader`.
@@ -123,7 +123,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         transform: Callable[[Sample], Any] | None = None,
         batch_transform: Callable[[dict[str, ColumnValues]], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        threads: int = 0,
+        num_threads: int = 0,
         device: str | torch.device | None = None,
         **kwargs: Any,
     ) -> None:
@@ -134,18 +134,18 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         dataset.session.run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
-        if threads and (transform or collate_fn) is not None:
+        if num_threads and (transform or collate_fn) is not None:
             raise ConfigError(
-                "threads= read batches of columns, transform= and collate_fn= samples"
+                "num_threads= read batches of columns, transform= and collate_fn= samples"
             )
         if batch_transform is not None and (transform or collate_fn) is not None:
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
         own = dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
-        if own and (threads or batch_transform is not None):
+        if own and (num_threads or batch_transform is not None):
             raise ConfigError(
-                f"threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
+                f"num_threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
                 "makes samples of its own"
             )
         self._device = None if device is None else torch.device(device)
@@ -156,7 +156,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         )
         self._by_sample = transform is not None or collate_fn is not None or own
         self._transform = transform if self._by_sample else batch_transform
-        self._threads = threads
+        self._threads = num_threads
         self._version = dataset.session.run.version
         # Some trainers tell no loader which epoch they begin, but its sampler.
         vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
@@ -171,7 +171,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             self.batch_size or 1,
             drop_last=self.drop_last,
             arenas=self._arenas(),
-            threads=self._threads,
+            num_threads=self._threads,
         )
         if not self.num_workers and not self.pin_memory:
             return iter(batches)  # torch's own iterator would do nothing but take time

@@ -38,13 +38,13 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         *,
         drop_last: bool,
         arenas: list[SharedArrays],
-        threads: int,
+        num_threads: int,
     ) -> None:
         """Read columns, or samples if there is a `collate`."""
         self.dataset = dataset
         self._transform, self._collate = transform, collate
         self._size, self._drop_last = batch_size, drop_last
-        self._arenas, self._threads = arenas, threads
+        self._arenas, self._threads = arenas, num_threads
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
@@ -56,7 +56,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 
     def _of_columns(self) -> Iterator[Any]:
         finish = self._transform or partial(collate_columns, collate=default_collate)
-        for columns in self.dataset.batches(threads=self._threads):
+        for columns in self.dataset.batches(num_threads=self._threads):
             if not self._drop_last or len(next(iter(columns.values()))) == self._size:
                 yield finish(columns)
 

@@ -57,7 +57,7 @@ def verify(
         task = progress.add_task("checking shards", total=None)
         found = check(
             stream,
-            threads=threads,
+            num_threads=threads,
             allow_unsafe_types=allow_unsafe_types,
             report=lambda done, of: progress.update(task, completed=done, total=of),
         )

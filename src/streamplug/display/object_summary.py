@@ -92,7 +92,7 @@ class StreamRepr(SummaryRepr):
     if TYPE_CHECKING:
         split: str | None
         format: str | None
-        fetch: str | None
+        access: str | None
         validate_hash: str | None
         cache_limit: float | str | None
 
@@ -133,7 +133,7 @@ class StreamRepr(SummaryRepr):
     @property
     def shown_cache(self) -> str:
         """Where its shards are kept, in words."""
-        if self.fetch == "range":
+        if self.access == "range":
             return "nowhere: read by ranges"
         try:
             cache = self.cache
@@ -146,7 +146,7 @@ class StreamRepr(SummaryRepr):
 
     def object_summary(self) -> ObjectSummary:
         """Return the table of its options."""
-        names = ("split", "format", "fetch", "validate_hash")
+        names = ("split", "format", "access", "validate_hash")
         given = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         facts = [("data set", self.shown_url), ("share", self.shown_share), *given]
         return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])

@@ -22,7 +22,7 @@ class Stats:
         downloaded_bytes: Their sizes, as they were stored.
         download_seconds: How long the downloads took, with all attempts; they run side by side.
         cache_hits: Files that were in the cache, or that another process brought, when they were opened.
-        range_requests: Parts of files that ``fetch="range"`` asked for.
+        range_requests: Parts of files that ``access="range"`` asked for.
         ranged_bytes: Their sizes.
         retries: Attempts that failed and were made again.
         evictions: Files that were removed from the cache to make room.
@@ -96,7 +96,7 @@ class CacheHit(Event):
 
 @dataclass(frozen=True, slots=True)
 class RangesRead(Event):
-    """Parts of a file were fetched, by ``fetch="range"``.
+    """Parts of a file were fetched, by ``access="range"``.
 
     Attributes:
         url: Which file.

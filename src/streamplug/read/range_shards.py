@@ -107,7 +107,7 @@ class RangeShards:
             else:
                 continue
             raise ConfigError(
-                f"fetch='range': {self._where(info)} {why}; {advice}, or pass fetch='shard'"
+                f"access='range': {self._where(info)} {why}; {advice}, or pass access='shard'"
             )
 
     def get(self, shard: int) -> OpenShard:

@@ -198,7 +198,7 @@ class ShardHeaders:
         format_ = self._format(info)
         header_range = format_.header_range(info)
         if header_range is None:
-            raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
+            raise CorruptShardError("its format needs the whole file; pass access='shard'")
         header = np.array([header_range], np.int64)
         guess = self._guess(info, rows) if format_.header_role == "data" else None
         if guess is None:
@@ -235,7 +235,7 @@ class ShardHeaders:
     def _format(self, info: ShardInfo) -> RangeReadableFormat:
         format_ = self._index.schema(info.number).format
         if not isinstance(format_, RangeReadableFormat):
-            raise CorruptShardError("its format needs the whole file; pass fetch='shard'")
+            raise CorruptShardError("its format needs the whole file; pass access='shard'")
         return format_
 
     def _guess(self, info: ShardInfo, rows: Int64) -> tuple[Int64, int] | None:

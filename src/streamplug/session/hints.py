@@ -84,5 +84,5 @@ def on_cache(needed: int, limit: int, world: World) -> None:
         ("cache", limit),
         f"cache_limit={limit} is less than twice the {needed:,} bytes of the shards that one batch needs, so "
         f"that shards go before they are used up; give {2 * needed} or more, mix over fewer samples "
-        "(shuffle_block_size=), or read samples by fetch='range'",
+        "(shuffle_block_size=), or read samples by access='range'",
     )

@@ -177,11 +177,11 @@ class SampleSource:
         """About how many samples to read at once."""
         return self._rows(_ROWS, self.columns)
 
-    def rows_of_batches(self, *, threads: int) -> int:
+    def rows_of_batches(self, *, num_threads: int) -> int:
         """About how many to read at once where only some columns become Python objects."""
-        if self.remote and (threads or not self._together):
+        if self.remote and (num_threads or not self._together):
             return self.rows  # what all of them need would be waited for
-        if self.reader.decodes_lazily and not threads:
+        if self.reader.decodes_lazily and not num_threads:
             return _ROWS_OF_BATCHES
         return self._rows(_ROWS_OF_BATCHES, self.objects)
 
@@ -201,7 +201,7 @@ class SampleSource:
         place: World,
         observer: Observer,
         *,
-        threads: int,
+        num_threads: int,
     ) -> Generator[tuple[Block, T], None, None]:
         """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetch_blocks`.
 
@@ -210,11 +210,11 @@ class SampleSource:
             read: Reads the samples of a block.
             place: Where the worker stands; what all of its node read is fetched at the same time.
             observer: Told of what is waited for.
-            threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
+            num_threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
         """
         use = partial(read_in_parts, read=read)
         if not self.remote:
-            return decode_blocks(blocks, use, threads)
+            return decode_blocks(blocks, use, num_threads)
         reader = self.reader
         needs = Needs(
             of=lambda block: reader.needs(block.ids),
@@ -227,7 +227,7 @@ class SampleSource:
             waiting=lambda need: observer.waiting(*reader.file_of(need)),
         )
         blocks, limits = self.bounded(blocks, place)
-        return prefetch_blocks(blocks, needs, use, limits, threads=threads)
+        return prefetch_blocks(blocks, needs, use, limits, threads=num_threads)
 
     def bounded(
         self, blocks: Iterator[Block], place: World

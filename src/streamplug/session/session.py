@@ -69,7 +69,9 @@ class Session:
         """
         epoch, first, blocks = self.begin_blocks(rows)
         place = self.placement.worker()
-        parts = self.source.parts(blocks, read, place, self.monitor.observer, threads=num_threads)
+        parts = self.source.parts(
+            blocks, read, place, self.monitor.observer, num_threads=num_threads
+        )
         with self.monitor.loop(epoch, first, place, self.source.remote), closing(parts):
             for part, values in parts:
                 with self.monitor.giving(part):

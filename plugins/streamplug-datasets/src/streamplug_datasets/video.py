@@ -80,5 +80,5 @@ class StreamingOutsideDTWebVid(StreamingOutsideGIWebVid):  # noqa: D101 - below
         if self._extra is None or self.one_by_one:
             yield from super().__iter__()
             return
-        with closing(map_samples(self, self.change, threads=self.extra_threads)) as samples:
+        with closing(map_samples(self, self.change, num_threads=self.extra_threads)) as samples:
             yield from samples

@@ -158,7 +158,7 @@ def _offsets(head: Bytes1D, items: int, size: int, *, rows: bool = False) -> Any
     offsets = offsets_of(head, items)
     if items and rows and np.all(offsets == offsets[0]) and size > offsets[0]:
         raise ConfigError(
-            "fetch='range': its rows are in Arrow, which cannot be read one by one; pass fetch='shard'"
+            "access='range': its rows are in Arrow, which cannot be read one by one; pass access='shard'"
         )
     if offsets[-1] != size:
         raise CorruptShardError(f"its items end at byte {offsets[-1]}, the file at {size}")

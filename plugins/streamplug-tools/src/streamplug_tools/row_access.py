@@ -120,7 +120,7 @@ class Table:
             for at in range(begin, end, rows)
         )
         parts = self._source.parts(
-            blocks, lambda block: self.take(block.ids), World(), Observer(), threads=0
+            blocks, lambda block: self.take(block.ids), World(), Observer(), num_threads=0
         )
         with closing(parts):
             for block, batch in parts:
@@ -174,7 +174,7 @@ def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> li
 
 
 def _cache_locally(stream: Stream, folder: Path, *, whole: bool) -> Stream:
-    if stream.remote is not None and (stream.local is not None or stream.fetch == "range"):
+    if stream.remote is not None and (stream.local is not None or stream.access == "range"):
         return stream
     where = stream.local if stream.remote is None else stream.remote
     stream = replace(stream, remote=where, local=None, cache_limit=None)

@@ -54,10 +54,10 @@ class SimulatedDataset(StreamingDataset):
         """Open the streams as if all of them were remote."""
         places, limits = [], []
         for stream in self.streams:
-            if stream.fetch == "range":
+            if stream.access == "range":
                 raise ConfigError(
-                    f"{stream!r}: fetch='range' caches no shards, so there is nothing to simulate; "
-                    "use fetch='shard'"
+                    f"{stream!r}: access='range' caches no shards, so there is nothing to simulate; "
+                    "use access='shard'"
                 )
             root, limit = stream.cache or (stream.url, _limit(stream, self._folder))
             places.append(str(root))
@@ -201,7 +201,7 @@ def plan_process_blocks(
     source: SampleSource, epoch: Epoch, place: World, world: World, batch: int
 ) -> tuple[Iterator[Block], PrefetchLimits]:
     """Return the blocks of a process in an epoch, and its prefetch limits."""
-    blocks = plan_blocks(epoch, world, batch, 0, source.rows_of_batches(threads=0))
+    blocks = plan_blocks(epoch, world, batch, 0, source.rows_of_batches(num_threads=0))
     return source.bounded(blocks, place)
 
 
