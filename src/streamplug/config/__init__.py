@@ -1,4 +1,4 @@
-"""What users write: sizes, counts, the world that a launcher describes, and whole config files."""
+"""Validation of options, sizes and counts; configuration files and their JSON schema."""
 
 from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.jsonschema import json_schema

@@ -1,4 +1,4 @@
-"""Configurable: a class that can be made of a config, whose keys are the names of its parameters."""
+"""Construction of classes from configuration files, by the names of their parameters."""
 
 from __future__ import annotations
 

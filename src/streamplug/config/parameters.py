@@ -1,13 +1,15 @@
-"""The parameters of a class, as its signatures and docstrings tell them: what a config may say."""
+"""The parameters of a class, from its signatures and docstrings."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
+import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 REQUIRED = inspect.Parameter.empty
@@ -18,12 +20,12 @@ _ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a class takes under a name.
+    """A parameter of a class.
 
     Attributes:
-        hint: Its type; `object` if that is not known here.
-        default: Its value where it is left out, or `REQUIRED`.
-        text: What its docstring says.
+        hint: Type of the parameter; `object` if it cannot be resolved.
+        default: Default value, or `REQUIRED`.
+        text: Description from the docstring.
     """
 
     hint: Any
@@ -44,14 +46,14 @@ def parameters(cls: type) -> dict[str, Parameter]:
 def _parameters(cls: type) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
     texts: dict[str, str] = {}
-    for name, text in (pair for base in cls.__mro__ for pair in _described(base)):
+    for name, text in (pair for base in cls.__mro__ for pair in _described_parameters(base)):
         texts.setdefault(name, text)
     for init, owner in _constructors(cls):
         signature = inspect.signature(init)
         names = sys.modules[owner.__module__].__dict__
         for name, given in list(signature.parameters.items())[1:]:
             if given.kind in (given.POSITIONAL_OR_KEYWORD, given.KEYWORD_ONLY):
-                hint = _resolved(given.annotation, names)
+                hint = _resolve_hint(given.annotation, names)
                 found.setdefault(name, Parameter(hint, given.default, texts.get(name, "")))
         if not any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values()):
             break
@@ -64,19 +66,18 @@ def _constructors(cls: type) -> Iterator[tuple[Any, type]]:
             yield base.__dict__["__init__"], base
 
 
-def _resolved(hint: Any, names: dict[str, Any]) -> Any:
+def _resolve_hint(hint: Any, names: dict[str, Any]) -> Any:
     if hint is REQUIRED:
         return Any
-    if not isinstance(hint, str):
-        return hint
+    # One at a time: a name that is imported for type checkers only leaves the other hints usable.
+    annotated = SimpleNamespace(__annotations__={"hint": hint})
     try:
-        found = eval(hint, dict(names))  # noqa: S307 - the annotation of a class that is used anyway
-        return _resolved(found, names) if isinstance(found, str) else found
-    except (NameError, TypeError):  # imported for type checkers only
+        return typing.get_type_hints(annotated, globalns=names)["hint"]
+    except (NameError, TypeError):
         return object
 
 
-def _described(cls: type) -> Iterator[tuple[str, str]]:
+def _described_parameters(cls: type) -> Iterator[tuple[str, str]]:
     # Not inspect.getdoc, which looks at other classes; nor the text that a dataclass makes of itself.
     text = inspect.cleandoc(cls.__dict__.get("__doc__") or "") + "\n"
     for section in _SECTION.finditer(text):
@@ -85,5 +86,5 @@ def _described(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def is_section(hint: Any) -> bool:
-    """Say whether a type is one whose fields are keys of a config."""
+    """Return whether a type is a dataclass, whose fields are keys of a config."""
     return isinstance(hint, type) and is_dataclass(hint)

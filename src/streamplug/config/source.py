@@ -1,4 +1,4 @@
-"""Where a config comes from: a mapping, or a file of TOML, YAML or JSON; with values of the environment."""
+"""Configuration files of TOML, YAML or JSON, with values of environment variables."""
 
 from __future__ import annotations
 

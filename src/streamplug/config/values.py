@@ -1,4 +1,4 @@
-"""Reads what users write: sizes, counts, and the world that a launcher describes."""
+"""Parsing and validation of sizes, counts and flags, and detection of the world."""
 
 from __future__ import annotations
 

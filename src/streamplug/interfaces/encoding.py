@@ -210,7 +210,7 @@ class Encoding(ABC):
         return batch  # type: ignore[return-value]  # a ColumnValues can be indexed
 
 
-Decoder: TypeAlias = "Callable[[Encoding], Encoding]"
+Decoder: TypeAlias = Callable[[Encoding], Encoding]
 """What a user reads a column with: called with its encoding, returns the one to decode by.
 
 That takes values of the same size. Decoders pickle, by cloudpickle if need be, and two that are equal
