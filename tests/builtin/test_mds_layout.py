@@ -10,7 +10,7 @@ from streamplug_testing.equality import same
 
 from streamplug.builtin.formats import mds_layout
 from streamplug.builtin.formats.mds import MDS
-from streamplug.interfaces import Column, Encoding, WriteSettings
+from streamplug.interfaces import Column, Encoding, GatherBuffer, WriteSettings
 from streamplug.plugin import make
 
 SPECS = {
@@ -59,7 +59,7 @@ def data() -> np.ndarray[Any, Any]:
 
 def where(data: np.ndarray[Any, Any], rows: list[int]) -> tuple[Any, ...]:
     none = np.zeros(len(rows), np.int64)
-    return data, none, none + len(data), np.array(rows, np.int64)
+    return GatherBuffer(data), none, none + len(data), np.array(rows, np.int64)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamplug.builtin.encodings.array import NDArrayEncoding
 from streamplug.builtin.encodings.plain import Bytes
 from streamplug.builtin.formats.mds import MDS
-from streamplug.interfaces import Column, ShardFile, ShardInfo, WriteSettings
+from streamplug.interfaces import Column, GatherBuffer, ShardFile, ShardInfo, WriteSettings
 from streamplug.types import FileInfo
 
 LENGTHS = [0, 1, 2, 126, 127, 254, 255, 256, 257, 258, 65_533, 65_535, 65_536, 65_537, 70_000]
@@ -96,6 +96,10 @@ def test_mds_tells_where_values_lie_and_what_its_head_can(more):
         else:
             assert sizes.tolist() == [len(value) for value in expected]
         zeros, whole = np.zeros(5, np.int64), np.full(5, len(data))
-        starts, sizes = MDS().multi_shard_reader(columns).values(data, zeros, whole, asked, column)
+        starts, sizes = (
+            MDS()
+            .multi_shard_reader(columns)
+            .values(GatherBuffer(data), zeros, whole, asked, column)
+        )
         found = [bytes(data[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
         assert found == [expected[row] for row in asked]

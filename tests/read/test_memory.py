@@ -15,15 +15,25 @@ def test_buffers_lie_in_one_without_a_copy():
     buffers = [np.arange(size, dtype=np.uint8) for size in (5, 1, 200)]
     whole, starts = spanned(buffers)
     for buffer, start in zip(buffers, starts):
-        assert whole[start : start + len(buffer)].tobytes() == buffer.tobytes()
-        assert np.shares_memory(whole[start : start + len(buffer)], buffer)
+        [view] = whole.slices(np.array([start]), np.array([len(buffer)]))
+        assert view.tobytes() == buffer.tobytes()
+        assert np.shares_memory(np.frombuffer(view, np.uint8), buffer)
     assert len(whole) == max(start + len(buffer) for buffer, start in zip(buffers, starts))
 
 
 def test_nobody_writes_to_them():
     whole, _ = spanned([np.zeros(4, np.uint8)])
-    with pytest.raises(ValueError, match="read-only"):
-        whole[0] = 1
+    [view] = whole.slices(np.array([0]), np.array([4]))
+    with pytest.raises(TypeError, match="read-only"):
+        view[0] = 1
+
+
+def test_what_lies_between_them_is_no_array():
+    whole, _ = spanned([np.zeros(4, np.uint8), np.zeros(4, np.uint8)])
+    assert not hasattr(whole, "min")
+    for use in (memoryview, bytes):
+        with pytest.raises(TypeError):
+            use(whole)
 
 
 def test_mappings_far_apart_are_gathered_together(tmp_path):
@@ -33,7 +43,7 @@ def test_mappings_far_apart_are_gathered_together(tmp_path):
         with (tmp_path / "file").open("rb") as stream:
             maps.append(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     whole, starts = spanned([np.frombuffer(each, np.uint8) for each in maps])
-    assert whole[starts + np.arange(20)].tolist() == list(range(20))
+    assert whole.gather(starts + np.arange(20), 1).tolist() == list(range(20))
 
 
 @given(st.data())

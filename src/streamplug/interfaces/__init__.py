@@ -15,7 +15,7 @@ from streamplug.interfaces.callback import (
     Stats,
 )
 from streamplug.interfaces.compression import Compression
-from streamplug.interfaces.encoding import Decoder, Encoding
+from streamplug.interfaces.encoding import Decoder, EncodedBytes, Encoding, GatherBuffer
 from streamplug.interfaces.engine import Engine
 from streamplug.interfaces.format import (
     FileListFormat,
@@ -49,6 +49,7 @@ __all__ = [
     "Compression",
     "DatasetFiles",
     "Decoder",
+    "EncodedBytes",
     "EncodedRows",
     "Encoding",
     "Engine",
@@ -59,6 +60,7 @@ __all__ = [
     "FileListFormat",
     "FileSelection",
     "Format",
+    "GatherBuffer",
     "IndexImportFormat",
     "MultiFileFormat",
     "MultiShardReader",

@@ -13,11 +13,75 @@ from streamplug.errors import ConfigError, DecodeError, EncodeTypeError
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 
-def gather(buffer: Bytes1D, starts: Int64, size: int) -> Bytes1D:
+class GatherBuffer:
+    """Read-only bytes that lie in several places of memory, such as the files of several shards.
+
+    They are addressed like one buffer, of which only the values asked for are touched: what lies between them
+    need not be mapped.
+    """
+
+    def __init__(self, data: Bytes1D) -> None:
+        """Take an array that spans all places; from then on nobody else may use it."""
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def gather(self, starts: Int64, size: int) -> Bytes1D:
+        """Copy rows of one size; see the function `gather`."""
+        if size == 0 or len(starts) == 0:
+            return np.empty(0, np.uint8)
+        data = self._data
+        if starts.min() < 0 or starts.max() > len(data) - size:
+            raise DecodeError(
+                f"a value of {size} bytes lies outside the {len(data)} bytes of its shard"
+            )
+        # Every window of `size` bytes as one opaque item: indexing then copies whole rows at once.
+        rows = np.ndarray(
+            (len(data) - size + 1,), np.dtype((np.void, size)), buffer=data.data, strides=(1,)
+        )
+        copied: Bytes1D = rows[starts].view(np.uint8)
+        return copied
+
+    def join(self, starts: Int64, sizes: Int64) -> Bytes1D:
+        """Copy values one after the other; see the function `joined`."""
+        self._check_inside(starts, starts + sizes)
+        wide = sizes + 1
+        ends = np.cumsum(wide)
+        places = np.repeat(starts - (ends - wide), wide)
+        places += np.arange(len(places))
+        places[ends - 1] = 0  # what follows a value may be outside
+        copied: Bytes1D = self._data[places] if len(self._data) else np.empty(len(places), np.uint8)
+        copied[ends - 1] = 0
+        return copied
+
+    def slices(self, starts: Int64, sizes: Int64) -> list[memoryview]:
+        """Return the bytes of each value; see the function `slices`."""
+        ends = starts + sizes
+        self._check_inside(starts, ends)
+        data = memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
+        return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def _check_inside(self, starts: Int64, ends: Int64) -> None:
+        if len(ends) and (
+            starts.min() < 0 or ends.max() > len(self._data) or (ends < starts).any()
+        ):
+            raise DecodeError(f"a value lies outside the {len(self._data)} bytes of its shard")
+
+
+EncodedBytes: TypeAlias = "Bytes1D | GatherBuffer"
+"""What encoded values are read from, by `gather`, `joined` and `slices`."""
+
+
+def _gather_buffer(buffer: EncodedBytes) -> GatherBuffer:
+    return buffer if isinstance(buffer, GatherBuffer) else GatherBuffer(buffer)
+
+
+def gather(buffer: EncodedBytes, starts: Int64, size: int) -> Bytes1D:
     """Copy rows of one size out of a buffer.
 
     Args:
-        buffer: uint8, shape ``[total]``.
+        buffer: Holds the rows.
         starts: Where each row begins, shape ``[n]``; in any order.
         size: Bytes per row.
 
@@ -27,22 +91,11 @@ def gather(buffer: Bytes1D, starts: Int64, size: int) -> Bytes1D:
     Raises:
         DecodeError: If a row begins or ends outside the buffer.
     """
-    if size == 0 or len(starts) == 0:
-        return np.empty(0, np.uint8)
-    if starts.min() < 0 or starts.max() > len(buffer) - size:
-        raise DecodeError(
-            f"a value of {size} bytes lies outside the {len(buffer)} bytes of its shard"
-        )
-    # Every window of `size` bytes as one opaque item: indexing then copies whole rows at once.
-    windows = np.ndarray(
-        (len(buffer) - size + 1,), np.dtype((np.void, size)), buffer=buffer.data, strides=(1,)
-    )
-    rows: Bytes1D = windows[starts].view(np.uint8)
-    return rows
+    return _gather_buffer(buffer).gather(starts, size)
 
 
 def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """See what begins at each byte of a buffer as an item of `dtype`, without copying.
+    """View what begins at each byte of a buffer as an item of `dtype`.
 
     Args:
         buffer: uint8, shape ``[total]``.
@@ -57,51 +110,32 @@ def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
     return items["item"] if dtype.shape else items
 
 
-def joined(buffer: Bytes1D, starts: Int64, sizes: Int64) -> Bytes1D:
-    """Copy values that lie in a buffer to one place: for values of some bytes each.
+def joined(buffer: EncodedBytes, starts: Int64, sizes: Int64) -> Bytes1D:
+    """Copy short values of a buffer one after the other, a zero byte behind each.
 
     Args:
-        buffer: uint8, shape ``[total]``.
+        buffer: Holds the values.
         starts: Where each value begins, shape ``[n]``; in any order.
-        sizes: How many bytes each has, shape ``[n]``.
-
-    Returns:
-        The values one after the other, a zero behind each.
+        sizes: Bytes of each, shape ``[n]``.
 
     Raises:
         DecodeError: If a value begins or ends outside the buffer.
     """
-    _check_inside(buffer, starts, starts + sizes)
-    wide = sizes + 1
-    ends = np.cumsum(wide)
-    places = np.repeat(starts - (ends - wide), wide)
-    places += np.arange(len(places))
-    places[ends - 1] = 0  # what follows a value may be outside
-    copied: Bytes1D = buffer[places] if len(buffer) else np.empty(len(places), np.uint8)
-    copied[ends - 1] = 0
-    return copied
+    return _gather_buffer(buffer).join(starts, sizes)
 
 
-def slices(buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[memoryview]:
-    """Return the bytes of each value that lies in a buffer, without copying.
+def slices(buffer: EncodedBytes, starts: Int64, sizes: Int64) -> list[memoryview]:
+    """Return the bytes of each value in a buffer, without copying.
 
     Args:
-        buffer: uint8, shape ``[total]``.
+        buffer: Holds the values.
         starts: Where each value begins, shape ``[n]``; in any order.
-        sizes: How many bytes each has, shape ``[n]``.
+        sizes: Bytes of each, shape ``[n]``.
 
     Raises:
         DecodeError: If a value begins or ends outside the buffer.
     """
-    ends = starts + sizes
-    _check_inside(buffer, starts, ends)
-    data = memoryview(buffer)  # type: ignore[arg-type]  # an array is a buffer
-    return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def _check_inside(buffer: Bytes1D, starts: Int64, ends: Int64) -> None:
-    if len(ends) and (starts.min() < 0 or ends.max() > len(buffer) or (ends < starts).any()):
-        raise DecodeError(f"a value lies outside the {len(buffer)} bytes of its shard")
+    return _gather_buffer(buffer).slices(starts, sizes)
 
 
 class Encoding(ABC):
@@ -186,11 +220,12 @@ class Encoding(ABC):
         """
         return [self.encode(value) for value in values]
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         """Decode many values that lie in one buffer.
 
         Args:
-            buffer: uint8, shape ``[total]``; read only.
+            buffer: Holds the values. Read only them, by `gather` and `slices`: it is no array if they are of
+                several shards.
             starts: Where each value begins, shape ``[n]``.
             sizes: How many bytes each has, shape ``[n]``.
 

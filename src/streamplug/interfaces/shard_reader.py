@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.shard import Column
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
@@ -81,8 +82,7 @@ class ShardHeader(ABC):
 
         Args:
             rows: Which, shape ``[n]``.
-            data: A buffer in which their bytes lie. Read only, and only these: between them there may be
-                nothing.
+            data: Holds the bytes of these samples, and perhaps of others; read only.
             starts: Where in it each begins, shape ``[n]``.
             columns: Which of the shard's columns.
 
@@ -108,7 +108,7 @@ class MultiShardReader(ABC):
     @abstractmethod
     def take(
         self,
-        data: Bytes1D,
+        data: GatherBuffer,
         shards: Int64,
         sizes: Int64,
         rows: Int64,
@@ -117,9 +117,8 @@ class MultiShardReader(ABC):
         """Decode samples of several shards, in the order asked for.
 
         Args:
-            data: A buffer in which the data files of all shards lie, each opened before without an
-                error. Read only, and only within these files: between them there may be nothing. What
-                they say may have changed since.
+            data: The data files of all shards, each opened before without an error. Their content may have
+                changed since.
             shards: Where in it the file of each sample begins, shape ``[n]``.
             sizes: How many bytes that file has, shape ``[n]``.
             rows: Which sample of that file, shape ``[n]``.
@@ -134,7 +133,7 @@ class MultiShardReader(ABC):
 
     def take_parts(
         self,
-        data: Bytes1D,
+        data: GatherBuffer,
         shards: Int64,
         sizes: Int64,
         rows: Int64,
@@ -164,7 +163,7 @@ class MultiShardReader(ABC):
             yield self.take(data, shards[part], sizes[part], rows[part], columns)
 
     def values(
-        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
+        self, data: GatherBuffer, shards: Int64, sizes: Int64, rows: Int64, column: Column
     ) -> tuple[Int64, Int64] | None:
         """Return where the encoded values of one column begin, and their sizes, each of shape ``[n]``.
 

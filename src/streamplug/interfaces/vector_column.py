@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.types import Bytes1D, Int64
+from streamplug.interfaces.encoding import EncodedBytes
+from streamplug.types import Int64
 
 
 class VectorColumn(ABC):
@@ -35,7 +36,7 @@ class VectorColumn(ABC):
         """
 
     def are_vectors(
-        self, buffer: Bytes1D, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
+        self, buffer: EncodedBytes, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
     ) -> NDArray[np.bool_]:
         """Say of each value whether it is a vector of so many items; the default is that all are.
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamplug.interfaces import Column
+from streamplug.interfaces import Column, GatherBuffer
 from streamplug.read.memory import spanned
 from streamplug.read.open_shards import OpenShard
 from streamplug.read.shard_groups import ShardGroups
-from streamplug.types import Bytes1D, Int64
+from streamplug.types import Int64
 
 
 class EncodedValues(NamedTuple):
@@ -20,7 +20,7 @@ class EncodedValues(NamedTuple):
     Attributes:
         column: The column.
         places: Which of the samples asked for they are of, shape ``[n]``.
-        data: A buffer; what lies between the values must not be touched.
+        data: Holds the values.
         starts: Where in it each begins, shape ``[n]``.
         sizes: Bytes of each, shape ``[n]``.
         shards: Those that own the buffer: to be kept for as long as it is read.
@@ -28,7 +28,7 @@ class EncodedValues(NamedTuple):
 
     column: Column
     places: Int64
-    data: Bytes1D
+    data: GatherBuffer
     starts: Int64
     sizes: Int64
     shards: Sequence[OpenShard]

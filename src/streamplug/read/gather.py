@@ -7,10 +7,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from streamplug.interfaces import GatherBuffer
 from streamplug.read.memory import spanned
 from streamplug.read.open_shards import OpenShard
 from streamplug.read.shard_groups import ShardGroups
-from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug.types import ColumnValues, Int64
 
 Batch: TypeAlias = "dict[str, ColumnValues]"
 
@@ -87,7 +88,7 @@ def _populate(shards: Sequence[OpenShard], counts: Int64) -> None:
 
 def _where(
     shards: Sequence[OpenShard], groups: ShardGroups, part: slice
-) -> tuple[Bytes1D, Int64, Int64, Int64]:
+) -> tuple[GatherBuffer, Int64, Int64, Int64]:
     """Return a buffer, and for each sample where its shard begins in it, that one's size, and its row."""
     data, starts = spanned([shard.data for shard in shards])
     sizes = np.array([shard.bytes for shard in shards], np.int64)

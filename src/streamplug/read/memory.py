@@ -1,4 +1,4 @@
-"""Sees bytes that lie in several places of memory as one buffer."""
+"""Bytes in several places of memory, addressed as one buffer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.interfaces import GatherBuffer
 from streamplug.types import Bytes1D, Int64
 
 
@@ -22,7 +23,7 @@ class Span:
         }
 
 
-def spanned(buffers: Sequence[Bytes1D]) -> tuple[Bytes1D, Int64]:
+def spanned(buffers: Sequence[Bytes1D]) -> tuple[GatherBuffer, Int64]:
     """Return a buffer in which several others lie, and where in it each begins, without copying.
 
     So that one call can gather rows of all of them. What lies between them must not be touched: not
@@ -34,4 +35,4 @@ def spanned(buffers: Sequence[Bytes1D]) -> tuple[Bytes1D, Int64]:
     starts = [buffer.__array_interface__["data"][0] for buffer in buffers]
     first = min(starts)
     end = max(start + len(buffer) for start, buffer in zip(starts, buffers))
-    return np.asarray(Span(first, end)), np.array(starts, np.int64) - first
+    return GatherBuffer(np.asarray(Span(first, end))), np.array(starts, np.int64) - first

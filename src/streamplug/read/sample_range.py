@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.read.memory import spanned
 from streamplug.transfer.spans import locate_ranges
 from streamplug.types import Bytes1D, Int64
 
@@ -27,14 +26,11 @@ class SampleRange:
         shard: The shard, in its stream.
         rows: Which samples of it, ascending.
         weight: About how many bytes they have.
-        data: A buffer in which all their bytes lie; the gaps between them must not be read.
+        data: Holds the bytes of all of them.
         starts: Where in `data` each begins.
     """
 
     __slots__ = (
-        "_offsets",
-        "_part_of",
-        "_parts",
         "data",
         "number",
         "rows",
@@ -47,14 +43,12 @@ class SampleRange:
         self.number, self.shard, self.weight = number, shard, weight
         self.rows: Int64 = np.unique(rows) if len(rows) > 1 else rows
         self.data: Bytes1D = np.empty(0, np.uint8)
-        self._parts: list[Bytes1D] = []  # `data` does not keep them alive
-        self._part_of, self._offsets = np.zeros((2, len(self.rows)), np.int64)
-        self.starts = self._offsets
+        self.starts: Int64 = np.zeros(len(self.rows), np.int64)
 
     def add(
         self, is_added: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]
     ) -> None:
-        """Take the bytes of some of the samples, without copying.
+        """Take the bytes of some of the samples.
 
         Args:
             is_added: Which of the rows, shape ``[rows]``.
@@ -62,11 +56,11 @@ class SampleRange:
             spans: Parts of the file in which they lie, shape ``[m, 2]``; ascending, none empty.
             parts: The bytes of the spans.
         """
-        part, self._offsets[is_added] = locate_ranges(ranges, spans)
-        self._part_of[is_added] = len(self._parts) + part
-        self._parts += parts
-        self.data, part_starts = spanned(self._parts)
-        self.starts = part_starts[self._part_of] + self._offsets
+        part, places = locate_ranges(ranges, spans)
+        ends = np.cumsum([len(self.data), *map(len, parts)])
+        self.starts[is_added] = ends[part] + places
+        held = [self.data, *parts] if len(self.data) else parts
+        self.data = held[0] if len(held) == 1 else np.concatenate(held)
 
     def find(self, rows: Int64) -> Int64 | None:
         """Return the places of some rows among those of this range; None if one is not in it."""

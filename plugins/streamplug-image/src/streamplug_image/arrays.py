@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.encoding import Encoding, slices
+from streamplug.interfaces.encoding import EncodedBytes, Encoding, slices
 from streamplug.plugin import resolve
-from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug.types import ColumnValues, Int64
 from streamplug_image.files import File, open_file
 from streamplug_image.fit import FITS
 from streamplug_image.lists import Images
@@ -105,7 +105,7 @@ class _Arrays(Encoding):
     def decode(self, data: memoryview) -> Any:
         return self._laid_out(self._decoder.decode(data, self._opened, None))
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         return self._decoded(slices(buffer, starts, sizes))
 
     def _decoded(self, values: Sequence[memoryview]) -> ColumnValues:
@@ -135,7 +135,7 @@ class _ListsOfArrays(_Arrays):
     def decode(self, data: memoryview) -> Any:
         return self._decoded(self._stored.parts(data))
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         lists = [self._stored.parts(data) for data in slices(buffer, starts, sizes)]
         images = self._decoded([image for images in lists for image in images])
         ends = accumulate(map(len, lists), initial=0)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import gather, slices, wrong_type_error
+from streamplug.interfaces.encoding import EncodedBytes, gather, slices, wrong_type_error
 from streamplug.interfaces.vector_column import VectorColumn
-from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug.types import ColumnValues, Int64
 
 NUMPY = dict(
     enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?"])
@@ -65,7 +65,7 @@ class Bool(Encoding):
             raise DecodeError(f"a bool has 1 byte, got {len(data)}")
         return data[0] != 0
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         values: NDArray[Any] = gather(buffer, starts, 1) != 0
         return values
 
@@ -90,7 +90,7 @@ class Vector(Encoding, VectorColumn):
     def decode(self, data: memoryview) -> NDArray[Any]:
         return self._array(data, len(data))
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         if len(sizes) and (sizes == sizes[0]).all() and not int(sizes[0]) % self.item.itemsize:
             rows = gather(buffer, starts, int(sizes[0])).view(self.item)
             return list(rows.reshape(len(starts), -1))

@@ -12,6 +12,7 @@ from streamplug.errors import DataError
 from streamplug.interfaces import (
     Column,
     Format,
+    GatherBuffer,
     RangeReadableFormat,
     ShardFile,
     ShardHeader,
@@ -112,7 +113,7 @@ def check_layout(
     layout = pickle.loads(pickle.dumps(layout))
     begins = np.cumsum([3, *(len(data) + 5 for data, _ in shards)])
     buffer = b"???" + b"?????".join(data for data, _ in shards)
-    data = np.frombuffer(buffer, np.uint8)
+    data = GatherBuffer(np.frombuffer(buffer, np.uint8))
     sizes = np.array([len(data) for data, _ in shards])
     draw = np.random.default_rng(0)
     for count in (0, 1, 40):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DataError
 from streamplug.interfaces import VectorColumn
-from streamplug.interfaces.encoding import gather
+from streamplug.interfaces.encoding import gather, slices
 from streamplug.read import EncodedValues, Reader
 from streamplug.types import Int64
 from streamplug_tokens.lengths import as_tokens
@@ -54,14 +54,10 @@ class TokenCopier:
         tokens = np.full(count * width, self._padding, self._dtype)
         target = memoryview(tokens.view(np.uint8))  # type: ignore[arg-type]  # an array is a buffer
         for buffer in buffers:
-            source, places = memoryview(buffer.data), buffer.places  # type: ignore[arg-type]  # as above
-            moves = (
-                spans.target[places] * item_bytes,
-                starts[places],
-                spans.size[places] * item_bytes,
-            )
-            for to, start, nbytes in zip(*(array.tolist() for array in moves)):
-                target[to : to + nbytes] = source[start : start + nbytes]
+            places = buffer.places
+            values = slices(buffer.data, starts[places], spans.size[places] * item_bytes)
+            for to, value in zip((spans.target[places] * item_bytes).tolist(), values):
+                target[to : to + len(value)] = value
         if len(unlocated):
             self._copy_decoded(tokens, CopySpans(*(array[unlocated] for array in spans)))
         return tokens.reshape(count, width)

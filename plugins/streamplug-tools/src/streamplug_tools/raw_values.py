@@ -17,7 +17,7 @@ from streamplug.interfaces import (
     WritableFormat,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import slices
+from streamplug.interfaces.encoding import EncodedBytes, slices
 from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug.write.columns import format_of
 
@@ -40,7 +40,7 @@ class RawEncoding(Encoding):
     def decode(self, data: memoryview) -> bytes:
         return bytes(data)
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         return [data.tobytes() for data in slices(buffer, starts, sizes)]
 
 

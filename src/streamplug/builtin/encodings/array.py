@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, gather, windows, wrong_type_error
+from streamplug.interfaces.encoding import (
+    EncodedBytes,
+    Encoding,
+    gather,
+    slices,
+    windows,
+    wrong_type_error,
+)
 from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
@@ -132,11 +139,11 @@ class NDArrayEncoding(Encoding, VectorColumn):
         arrays = windows(data, self.dtype)
         return lambda start: arrays[start].copy()
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         vectors = self._vectors(buffer, starts, sizes) if self._shape is None else None
         return super().decode_batch(buffer, starts, sizes) if vectors is None else vectors
 
-    def _vectors(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> list[Any] | None:
+    def _vectors(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> list[Any] | None:
         """Decode arrays of one dtype and one dimension, whose headers are read all at once.
 
         Returns:
@@ -159,11 +166,8 @@ class NDArrayEncoding(Encoding, VectorColumn):
             begin[those] += width
         if (begin + lengths * dtype.itemsize != starts + sizes).any():
             return None
-        data = memoryview(buffer)  # type: ignore[arg-type]  # an array is a buffer
-        return [
-            np.ndarray(length, dtype, data, start).copy()
-            for start, length in zip(begin.tolist(), lengths.tolist())
-        ]
+        values = slices(buffer, begin, lengths * dtype.itemsize)
+        return [np.ndarray(n, dtype, v).copy() for n, v in zip(lengths.tolist(), values)]
 
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
         counts = np.full(len(sizes), -1, np.int64)
@@ -178,7 +182,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
         return counts
 
     def are_vectors(
-        self, buffer: Bytes1D, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
+        self, buffer: EncodedBytes, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
     ) -> NDArray[np.bool_]:
         if self._shape is not None:
             return super().are_vectors(buffer, starts, lengths, dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, joined, slices, wrong_type_error
+from streamplug.interfaces.encoding import EncodedBytes, Encoding, joined, slices, wrong_type_error
 from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
@@ -31,7 +31,7 @@ class Bytes(Encoding, VectorColumn):
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes()
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         return [data.tobytes() for data in slices(buffer, starts, sizes)]
 
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
@@ -57,7 +57,7 @@ class Str(Encoding):
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes().decode()
 
-    def decode_batch(self, buffer: Bytes1D, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
         if int(sizes.sum()) <= _SHORT * len(sizes):
             try:
                 *texts, _ = str(joined(buffer, starts, sizes).data, "utf-8").split("\0")

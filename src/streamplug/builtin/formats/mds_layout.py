@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamplug.interfaces import Column, Encoding, MultiShardReader
-from streamplug.interfaces.encoding import gather, unpack
-from streamplug.types import Bytes1D, ColumnValues, Int64
+from streamplug.interfaces.encoding import EncodedBytes, gather, unpack
+from streamplug.types import ColumnValues, Int64
 
 _U32 = np.dtype("<u4")
 
@@ -113,7 +113,7 @@ class MDSLayout(MultiShardReader):
 
     def take(
         self,
-        data: Bytes1D,
+        data: EncodedBytes,
         shards: Int64,
         sizes: Int64,
         rows: Int64,
@@ -123,7 +123,7 @@ class MDSLayout(MultiShardReader):
 
     def take_parts(
         self,
-        data: Bytes1D,
+        data: EncodedBytes,
         shards: Int64,
         sizes: Int64,
         rows: Int64,
@@ -145,11 +145,11 @@ class MDSLayout(MultiShardReader):
                 yield [each[part.start - start : part.stop - start] for each in values]
 
     def values(
-        self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64, column: Column
+        self, data: EncodedBytes, shards: Int64, sizes: Int64, rows: Int64, column: Column
     ) -> tuple[Int64, Int64]:
         return self.place(self._in_shards(data, shards, sizes, rows), column)
 
-    def _in_shards(self, data: Bytes1D, shards: Int64, sizes: Int64, rows: Int64) -> Located:
+    def _in_shards(self, data: EncodedBytes, shards: Int64, sizes: Int64, rows: Int64) -> Located:
         bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
         lengths = bounds[:, 1] - bounds[:, 0]
         # They were checked, but who writes to a file that is mapped must not make this look outside.
@@ -160,7 +160,7 @@ class MDSLayout(MultiShardReader):
 
     # -- samples --------------------------------------------------------------------------
 
-    def located(self, data: Bytes1D, starts: Int64, lengths: Int64) -> Located:
+    def located(self, data: EncodedBytes, starts: Int64, lengths: Int64) -> Located:
         """Find out how samples are divided among the columns.
 
         Args:
@@ -209,7 +209,7 @@ class MDSLayout(MultiShardReader):
         return stored + more * count
 
     def decoded(
-        self, data: Bytes1D, located: Located, columns: Sequence[Column]
+        self, data: EncodedBytes, located: Located, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         """Return the values of each of some columns.
 
@@ -230,7 +230,7 @@ class MDSLayout(MultiShardReader):
                     found[at] = values[name].copy()
         return found
 
-    def _column(self, data: Bytes1D, located: Located, column: Column) -> ColumnValues:
+    def _column(self, data: EncodedBytes, located: Located, column: Column) -> ColumnValues:
         try:
             return column.encoding.decode_batch(data, *self.place(located, column))
         except Exception as error:
