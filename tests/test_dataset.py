@@ -233,15 +233,23 @@ def test_a_shuffle_that_does_not_exist_is_refused_whether_it_is_used_or_not(fold
         StreamingDataset(local=folder, shuffle=shuffle, shuffle_algo=None)
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_a_shuffle_that_is_not_installed_is_refused_with_its_distribution(
-    tmp_path, monkeypatch, shuffle
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shuffle": True, "shuffle_algo": "py1s"},
+        {"shuffle_algo": "py1s"},
+        {"partition_algo": "orig"},
+        {"partition_algo": "relaxed"},
+    ],
+)
+def test_what_is_not_installed_is_refused_with_its_distribution_before_any_io(
+    tmp_path, monkeypatch, options
 ):
     monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "streamplug-mosaic")
     clear_caches()
     try:
         with pytest.raises(UnknownNameError, match="streamplug-mosaic"):
-            StreamingDataset(remote=str(tmp_path), shuffle=shuffle, shuffle_algo="py1e")
+            StreamingDataset(remote=str(tmp_path / "missing"), **options)
     finally:
         monkeypatch.undo()
         clear_caches()

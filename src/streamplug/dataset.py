@@ -72,9 +72,9 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         shuffle_algo: Name of the algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
         shuffle_block_size: Over how many samples to mix; None for the algorithm's default.
-        partition_algo: How the order is dealt to ranks. ``"elastic"`` fills the epoch up to whole
-            global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` do as
-            mosaicml-streaming does, where what is repeated near the end depends on the world.
+        partition_algo: Name of the partition of the order among ranks. ``"elastic"`` fills the epoch up to
+            whole global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` of streamplug-mosaic
+            repeat samples near the end as mosaicml-streaming does, depending on the world.
         allow_unsafe_types: Whether columns whose decoding can run code may be read.
         columns: Names of the columns to read; None for all.
         decoders: What decodes columns in place of their own encodings, by name.

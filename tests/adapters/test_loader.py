@@ -234,6 +234,8 @@ def test_what_excludes_another_is_refused(folder):
 
 
 def test_a_last_batch_that_is_short_may_be_dropped(folder):
+    pytest.importorskip("streamplug_mosaic")
+
     def lengths(**kwargs: Any) -> list[int]:
         data = make(folder, batch_size=10, partition_algo="orig", world=World())
         return [len(batch["id"]) for batch in StreamingDataLoader(data, **kwargs)]

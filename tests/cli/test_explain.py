@@ -64,6 +64,7 @@ def test_options_tell_the_order(folder):
     ],
 )
 def test_a_state_tells_of_a_mixture(folder, tmp_path, changes):
+    pytest.importorskip("streamplug_mosaic")
     with MDSWriter(out=tmp_path / "more", columns={"n": "int"}) as out:
         out.write_batch({"n": list(range(1000, 1300))})
     places = [folder, str(tmp_path / "more")]

@@ -106,6 +106,7 @@ def test_a_state_moves_to_worlds_with_more_ranks_than_samples(folders, size, wor
 def test_other_partitions_serve_all_samples_or_say_that_they_cannot(
     folders, size, world, batch, canonical_nodes, algo
 ):
+    pytest.importorskip("streamplug_mosaic")
     settings = {"shuffle": True, "num_canonical_nodes": canonical_nodes, "partition_algo": algo}
     try:
         found = read(folders[size], world, batch_size=batch, **settings)

@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from streamplug_mosaic.partition import make_partition
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.shuffle import canonical_node_bounds
-from streamplug.plan.mosaic_partition import make_partition
 from streamplug.plugin import make
 from streamplug.types import World
 

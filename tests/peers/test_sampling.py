@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from streamplug_mosaic.sampling import MosaicSampler, choose_per_shard
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Mixture, Weight, choose_per_stream, proportion_per_stream
-from streamplug.plan.mosaic_sampling import MosaicSampler, choose_per_shard
 
 streams = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=6), min_size=1, max_size=5)
 absolute = st.one_of(

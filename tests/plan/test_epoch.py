@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def test_every_sample_appears_and_few_appear_twice(algorithm, shards, canonical_
     algorithms, st.sampled_from(["elastic", "orig"]), sizes, st.integers(1, 4), st.integers(1, 5)
 )
 def test_where_a_sample_is_seen(algorithm, algo, shards, canonical_nodes, batch):
+    pytest.importorskip("streamplug_mosaic")
     world = World(1, 3)
     epoch = make(algorithm, shards, canonical_nodes, world, batch, algo)
     seen: dict[int, set[Place]] = {sample: set() for sample in range(sum(shards))}
@@ -141,6 +143,7 @@ def test_a_batch_larger_than_the_set_goes_round_it():
 
 
 def test_the_last_batch_of_orig_is_short():
+    pytest.importorskip("streamplug_mosaic")
     epoch = make(NoShuffle(), [5], 1, World(), 4, "orig")
     assert epoch.ids(World(), 4, np.arange(2)).tolist() == [[0, 1, 2, 3], [4, -1, -1, -1]]
 

@@ -93,6 +93,7 @@ def test_a_sample_of_the_steps_tells_about_the_whole():
 @settings(deadline=None, max_examples=50)
 @given(algorithms, sizes_of_shards, worlds, st.integers(1, 5), st.sampled_from(["elastic", "orig"]))
 def test_looking_at_fewer_rows_at_a_time_changes_nothing(algorithm, sizes, world, batch, partition):
+    pytest.importorskip("streamplug_mosaic")
     starts = starts_of(*sizes)
     epoch = make_epoch(
         starts,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,33 +12,16 @@ from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
 from streamplug.plan import AllSamples, Mixture, Weight, choose_per_stream
-from streamplug.plan.mosaic_sampling import MosaicSampler, choose_per_shard
 from streamplug.plan.selection import HashSampler, spread_over_shards
-
-GOLDEN = json.loads((Path(__file__).parent / "mosaic_sampling.json").read_text())
-"""What mosaicml-streaming 0.13 takes of each shard."""
 
 shards = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any)
 
 
-@pytest.mark.parametrize("case", GOLDEN)
-def test_shards_are_chosen_as_by_mosaicml_streaming(case):
-    seed = case["seed"] + (case["epoch"] if case["use_epoch"] else 0)
-    sizes = np.array(case["sizes"])
-    assert (
-        choose_per_shard(sizes, case["choose"], case["granularity"], seed).tolist() == case["out"]
-    )
-
-
 @settings(deadline=None)
-@given(shards, st.integers(0, 500), st.integers(1, 40), st.integers(0, 99), st.booleans())
-def test_what_is_chosen_adds_up_and_no_shard_gives_a_sample_twice(sizes, choose, run, seed, exact):
+@given(shards, st.integers(0, 500), st.integers(1, 40), st.integers(0, 99))
+def test_what_is_chosen_adds_up_and_no_shard_gives_a_sample_twice(sizes, choose, run, seed):
     sizes = np.array(sizes)
-    chosen = (
-        choose_per_shard(sizes, choose, run, seed)
-        if exact
-        else spread_over_shards(sizes, choose, run, (seed, 1, 2))
-    )
+    chosen = spread_over_shards(sizes, choose, run, (seed, 1, 2))
     passes = choose // sizes.sum()
     assert chosen.sum() == choose
     assert (chosen >= passes * sizes).all()
@@ -63,15 +44,14 @@ def test_trillions_are_spread_without_an_array_of_them():
 @given(
     st.lists(shards, min_size=1, max_size=4),
     st.data(),
-    st.booleans(),
     st.sampled_from(["balanced", "fixed"]),
 )
-def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, exact, method):
+def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, method):
     sizes = [sum(stream) for stream in streams]
     choose = tuple(data.draw(st.integers(0, 3 * size)) for size in sizes)
     starts = np.cumsum([0, *(n for stream in streams for n in stream)], dtype=np.int64)
     first = np.cumsum([0, *map(len, streams)]).tolist()
-    mixture = Mixture(choose, method, 1, MosaicSampler() if exact else HashSampler())
+    mixture = Mixture(choose, method, 1, HashSampler())
     selections = [mixture.select(starts, first, 7, epoch, shuffled=True) for epoch in (0, 0, 1)]
     taken = [s.samples(np.arange(s.size)).tolist() for s in selections]
     assert taken[0] == taken[1]
@@ -99,7 +79,7 @@ def test_a_balanced_selection_differs_by_epoch():
 
 def test_what_is_taken_whole_takes_no_memory():
     starts = np.arange(0, 101, 10)
-    mixture = Mixture((40, 60), "balanced", 1, MosaicSampler())
+    mixture = Mixture((40, 60), "balanced", 1, HashSampler())
     assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), AllSamples)
 
 

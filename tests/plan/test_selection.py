@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.plan.mosaic_sampling import MosaicSampledShards
 from streamplug.plan.selection import HashSampledShards
 
 shards = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 90)), min_size=1, max_size=6)
@@ -21,7 +20,6 @@ def selections(given_, seed=3, epoch=2):
         chosen,
         [
             HashSampledShards(starts, chosen, seed, epoch),
-            MosaicSampledShards(starts, chosen, np.random.default_rng(seed)),
         ],
     )
 

@@ -97,6 +97,7 @@ def test_a_rank_batch_of_device_per_stream_moves_to_smaller_ranks(folders):
 
 @pytest.mark.parametrize("method", ["stratified", "per_stream", "device_per_stream"])
 def test_lengths_are_those_of_what_comes(folders, method):
+    pytest.importorskip("streamplug_mosaic")
     for run in ranks_of(folders, (1, 4), batching_method=method, partition_algo="orig"):
         assert len(run) == sum(len(batch["n"]) for batch in run.batches()) > 0
 
@@ -258,6 +259,7 @@ def test_a_state_with_a_damaged_curriculum_is_refused(folders, past):
     ],
 )
 def test_what_has_no_meaning_is_refused(folders, arguments, message):
+    pytest.importorskip("streamplug_mosaic")
     with pytest.raises(ConfigError, match=message):
         make(folders, **arguments)
 

@@ -83,6 +83,7 @@ def test_an_epoch_size_without_weights(folders, epoch_size):
 
 @pytest.mark.parametrize("partition", ["elastic", "orig"])
 def test_global_batches_do_not_depend_on_the_world(folders, partition):
+    pytest.importorskip("streamplug_mosaic")
     changes = {"epoch_size": 160, "partition_algo": partition}
     expected = global_batches(folders, PROPORTIONS, **changes)
     for world in ((1, 2), (2, 2), (2, 4), (1, 16)):

@@ -46,6 +46,7 @@ def test_groups_count_as_ranks(world, by, counted, kept):
 
 @pytest.mark.parametrize("partition", ["orig", "relaxed", "elastic"])
 def test_ranks_that_are_no_groups_are_refused(folder, partition):
+    pytest.importorskip("streamplug_mosaic")
     data = StreamingDataset(
         local=folder, batch_size=5, replication=3, world=World(2, 2), partition_algo=partition
     )
@@ -69,6 +70,7 @@ def batches(data):
     ("world", "by"), [((2, 2), 2), ((4, 2), 2), ((2, 8), 8), ((4, 2), 4), ((6, 2), 3)]
 )
 def test_replicas_read_the_same_and_continue_where_they_stood(folder, partition, world, by):
+    pytest.importorskip("streamplug_mosaic")
     groups = world[0] * world[1] // by
     options = {"shuffle": True, "shuffle_block_size": 30, "replication": by}
     first = runs(folder, world, partition, **options)

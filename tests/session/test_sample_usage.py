@@ -32,6 +32,7 @@ def dataset(folders, rank=0, **changes):
 @pytest.mark.parametrize("algo", ["window", "global"])
 @pytest.mark.parametrize("partition", ["elastic", "orig"])
 def test_explain_names_what_is_read(folders, algo, partition):
+    pytest.importorskip("streamplug_mosaic")
     changes = {"shuffle_algo": algo, "partition_algo": partition}
     plan = dataset(folders, **changes)
     for rank in range(4):

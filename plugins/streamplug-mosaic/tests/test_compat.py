@@ -145,7 +145,7 @@ def test_get_item_may_be_overridden(streaming, place):
     for dataset in (Doubled(local=place, batch_size=4), Again(local=place, batch_size=4)):
         assert list(dataset) == list(range(0, 40, 2))
         assert (dataset[3], dataset[-1], dataset[2:4], dataset[[0, 5]]) == (6, 38, [4, 6], [0, 10])
-        with pytest.raises(IndexError, match="there is no sample 20"):
+        with pytest.raises(IndexError, match="sample 20 is out of range"):
             _ = dataset[20]
     assert streaming.StreamingDataset(local=place)[4:6] == [{"n": 4}, {"n": 5}]
 

@@ -273,7 +273,7 @@ def test_shards_are_fetched_evicted_and_counted(streaming, many):
     dataset = streaming.StreamingDataset(remote=f"{many}/a", local=f"{many}/near")
     index = dataset.cache_usage
     assert index == (many / "near" / "index.json").stat().st_size
-    with pytest.raises(ValueError, match="none can be evicted"):
+    with pytest.raises(ValueError, match="no shard is in the cache"):
         dataset.evict_coldest_shard()
     dataset.prepare_shard(1, blocking=False)
     assert dataset.cache_usage == index + dataset.shards[1].get_raw_size()
@@ -361,7 +361,7 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     assert loader.state_dict() is None
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
-    with pytest.raises(ConfigError, match=r"\['threads'\]: only where batch_size=8"):
+    with pytest.raises(ConfigError, match=r"\['num_threads'\]: only if batch_size=8"):
         streaming.StreamingDataLoader(dataset, batch_size=8, num_threads=2)
     same = streaming.StreamingDataLoader(dataset, 4, False, None)
     assert isinstance(same, torch.utils.data.DataLoader)

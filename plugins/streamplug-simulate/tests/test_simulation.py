@@ -105,6 +105,7 @@ def test_replicas_share_what_they_read(written):
 
 
 def test_an_uneven_end_holds_nobody_up(written):
+    pytest.importorskip("streamplug_mosaic")
     config = {"remote": str(written), "batch_size": 7, "partition_algo": "orig"}
     with open_dataset(config) as plan:
         found = simulate(plan, plan.scenario(nodes=2, workers=3, epochs=2))

@@ -80,7 +80,10 @@ CATALOG: Mapping[str, Mapping[str, str]] = {
         "py1br": "streamplug-mosaic",
         "py1e": "streamplug-mosaic",
     },
-    "partition": {},
+    "partition": {
+        "orig": "streamplug-mosaic",
+        "relaxed": "streamplug-mosaic",
+    },
     "callback": {
         "opentelemetry": "streamplug-opentelemetry",
     },

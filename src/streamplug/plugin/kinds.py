@@ -75,11 +75,7 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "partition",
             "streamplug.plan.partition_algorithm:PartitionAlgorithm",
-            {
-                "elastic": "streamplug.plan.partition_algorithm:ElasticPartitionAlgorithm",
-                "orig": "streamplug.plan.mosaic_algorithm:OrigPartitionAlgorithm",
-                "relaxed": "streamplug.plan.mosaic_algorithm:RelaxedPartitionAlgorithm",
-            },
+            {"elastic": "streamplug.plan.partition_algorithm:ElasticPartitionAlgorithm"},
         ),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", _builtin("engines", local="local:Local")),

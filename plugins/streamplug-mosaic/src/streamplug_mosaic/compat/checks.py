@@ -13,8 +13,8 @@ from streamplug.errors import ConfigError, EncodeTypeError, InvalidIndexError, N
 if TYPE_CHECKING:
     from streamplug_mosaic.compat.shards import Shard
 
-SHARDS_PER_CACHE = 4
-"""How many of the largest shards a cache limit must have room for."""
+MIN_SHARDS_PER_CACHE = 4
+"""Minimum cache limit, in shards of the largest size."""
 
 
 class MissingIndexError(NotFound, RuntimeError):
@@ -50,9 +50,9 @@ def index_errors(url: str, *, is_local: bool) -> Iterator[None]:
         missing = (
             "No `remote` provided, but local file" if is_local else "No such file or directory"
         )
-        found = MissingIndexError(f"{missing}: {error}")
-        found.bucket = error.bucket
-        raise found from error
+        missing_index = MissingIndexError(f"{missing}: {error}")
+        missing_index.bucket = error.bucket
+        raise missing_index from error
     except InvalidIndexError as error:
         if type(error) is not InvalidIndexError:
             raise
@@ -60,7 +60,7 @@ def index_errors(url: str, *, is_local: bool) -> Iterator[None]:
 
 
 def check_cache_limit(limit: int | None, index_sizes: int, shards: list[Shard]) -> None:
-    """Refuse a cache limit that has no room for a few shards.
+    """Refuse a cache limit below a few shards.
 
     Args:
         limit: In bytes; None or 0 for none.
@@ -78,10 +78,10 @@ def check_cache_limit(limit: int | None, index_sizes: int, shards: list[Shard]) 
             f"cache_limit={limit}"
         )
     largest = max((shard.get_max_size() for shard in shards), default=0)
-    if limit < SHARDS_PER_CACHE * largest:
+    if limit < MIN_SHARDS_PER_CACHE * largest:
         raise ConfigError(
             f"Cache limit of {limit} bytes is too low. Increase the `cache_limit` to at least "
-            f"{SHARDS_PER_CACHE * largest} bytes, {SHARDS_PER_CACHE} times the largest shard"
+            f"{MIN_SHARDS_PER_CACHE * largest} bytes, {MIN_SHARDS_PER_CACHE} times the largest shard"
         )
 
 

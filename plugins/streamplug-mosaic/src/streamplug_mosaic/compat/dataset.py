@@ -1,4 +1,4 @@
-"""StreamingDataset and LocalDataset with what scripts for mosaicml-streaming read of them, and call."""
+"""`StreamingDataset` and `LocalDataset` with their attributes and methods in mosaicml-streaming."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class StreamingDataset(streamplug.StreamingDataset):
         remote: As for `streamplug.StreamingDataset`.
         local: Likewise.
         split: Likewise.
-        stream_name: Not there: there is no registry of streams.
+        stream_name: Refused; there is no registry of streams.
         stream_config: Arguments of the single stream.
         partition_algo: As for `streamplug.StreamingDataset`.
         shuffle_algo: Likewise.
-        samples_per_epoch: What its README calls `epoch_size`.
-        **kwargs: The others.
+        samples_per_epoch: Another name of `epoch_size`.
+        **kwargs: Other arguments of `streamplug.StreamingDataset`.
 
     Raises:
         ConfigError: If a stream is named, an epoch has two sizes, or as for `streamplug.StreamingDataset`.
@@ -59,8 +59,8 @@ class StreamingDataset(streamplug.StreamingDataset):
     ) -> None:
         if stream_name != "stream":
             raise ConfigError(
-                f"stream_name={stream_name!r}: there is no registry of streams; make the streams "
-                "yourself, and pass streams="
+                f"stream_name={stream_name!r}: there is no registry of streams; create the streams and "
+                "pass streams="
             )
         of_stream: dict[str, Any] = {"remote": remote, "local": local, "split": split}
         for name, value in (stream_config or {}).items():
@@ -72,15 +72,15 @@ class StreamingDataset(streamplug.StreamingDataset):
         if samples_per_epoch is not None:
             if kwargs.get("epoch_size") is not None:
                 raise ConfigError(
-                    "give either epoch_size= or samples_per_epoch=, which mean the same"
+                    "give either epoch_size= or samples_per_epoch=, which are the same"
                 )
             kwargs["epoch_size"] = samples_per_epoch
         if isinstance(kwargs.get("epoch_size"), str):
             kwargs["epoch_size"] = number_abbrev_to_int(kwargs["epoch_size"])
         kwargs["epoch_size"] = kwargs.get("epoch_size") or None  # 0 is none
-        given_limit = kwargs.get("cache_limit")
-        if isinstance(given_limit, str) and not given_limit.strip().endswith("%"):
-            kwargs["cache_limit"] = bytes_to_int(given_limit)
+        cache_limit = kwargs.get("cache_limit")
+        if isinstance(cache_limit, str) and not cache_limit.strip().endswith("%"):
+            kwargs["cache_limit"] = bytes_to_int(cache_limit)
         if not streams and (of_stream["remote"] or of_stream["local"]):
             streams = [Stream(**of_stream, format=kwargs.get("format"))]
             of_stream = {}
@@ -92,8 +92,8 @@ class StreamingDataset(streamplug.StreamingDataset):
             **kwargs,
         )
         self.allow_unsafe_types: bool = kwargs.get("allow_unsafe_types", False)
-        self._given_replication: int | None = kwargs.get("replication")
-        self._given_cache_limit = kwargs.get("cache_limit")
+        self._replication_argument: int | None = kwargs.get("replication")
+        self._cache_limit_argument = kwargs.get("cache_limit")
         self._derive_weights(streams or ())
         self._shuffle_block_size: int | None = kwargs.get("shuffle_block_size")
         self._check_settings(kwargs.get("predownload"))
@@ -129,8 +129,8 @@ class StreamingDataset(streamplug.StreamingDataset):
         self.check_epoch()
         return super().__iter__()
 
-    def _derive_weights(self, given: Sequence[Stream]) -> None:
-        """Note in the streams, those here and those that were given, what is taken of them."""
+    def _derive_weights(self, arguments: Sequence[Stream]) -> None:
+        """Set the derived weights of the streams: those of this data set, and those of the user."""
         identity = self.session.run.identity(self.session.world)
         sizes, shares = identity.streams, identity.shares or [0.0] * len(identity.streams)
         for number, resolve_indices in enumerate(identity.choose or ()):
@@ -140,64 +140,64 @@ class StreamingDataset(streamplug.StreamingDataset):
                 "repeat": resolve_indices / max(sizes[number], 1),
                 "choose": resolve_indices,
             }
-            for stream in (used, given[number] if given else None):
+            for stream in (used, arguments[number] if arguments else None):
                 if isinstance(stream, Stream):
                     stream.complete(used, **weights)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Only then: samples of a data set that has a __getitem__ of its own are read one by one.
+        # Only then: with a __getitem__ of its own, a data set reads samples one by one.
         if "get_item" in cls.__dict__ and "__getitem__" not in cls.__dict__:
-            cls.__getitem__ = _get_items  # type: ignore[method-assign]  # it is made for that
+            cls.__getitem__ = _get_items  # type: ignore[method-assign]  # made for this
 
     def get_item(self, sample_id: int, retry: int = 7) -> Any:
         """Return a sample.
 
         Args:
-            sample_id: Which.
-            retry: Means nothing: how often a download is tried again is said by `download_retry`.
+            sample_id: Its number.
+            retry: Ignored; `download_retry` is the number of retries.
 
         Raises:
-            IndexError: If there is no such sample.
+            IndexError: If the number is out of range.
         """
         return super().__getitem__(sample_id)
 
-    # -- what it has --------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------
 
     @property
     def shards(self) -> list[Shard]:
-        """The shards of all streams; made at each call."""
+        """Shards of all streams, created at each access."""
         return shards_of(list(self.session.streams), self.session.reader.row)
 
     @property
     def length(self) -> int:
-        """Number of samples that one rank sees in an epoch, those that fill it up left out."""
+        """Number of samples of one rank in an epoch, without repeated ones."""
         return -(-self.epoch_size // self.session.world.ranks)
 
     @property
-    def replication(self) -> int | None:  # type: ignore[override]  # None where none was given
-        """How many ranks in a row get the same samples; None where that was not given."""
-        return self._given_replication
+    def replication(self) -> int | None:  # type: ignore[override]  # None if not set
+        """Number of consecutive ranks that get the same samples; None if not set."""
+        return self._replication_argument
 
     @property
     def cache_limit(self) -> int | None:
-        """Bytes that shards may take, as given; None for any number."""
-        given = self._given_cache_limit
-        return given if given is None or isinstance(given, int) else super().cache_limit
+        """Cache limit in bytes; None is unlimited."""
+        limit = self._cache_limit_argument
+        return limit if limit is None or isinstance(limit, int) else super().cache_limit
 
     @property
     def epoch_seed_change(self) -> bool:
-        """Whether what is taken of a stream changes with the epoch."""
+        """Whether each epoch samples the streams anew."""
         return self.shuffle and self.sampling_method == "balanced"
 
     @property
     def initial_physical_nodes(self) -> int | None:
-        """On how many nodes the run began; None where no state was loaded."""
+        """Number of nodes on which the run began; None without a loaded state."""
         return self.session.run.initial_nodes
 
     @property
     def stream_per_shard(self) -> Int64:
-        """Which stream each shard is of, shape ``[num_shards]``."""
+        """Stream of each shard, shape ``[num_shards]``."""
         return np.repeat(np.arange(self.num_streams), self.shards_per_stream)
 
     @property
@@ -216,10 +216,10 @@ class StreamingDataset(streamplug.StreamingDataset):
         return _before(self.samples_per_shard)
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
-        """Continue where another run stood.
+        """Continue from a state.
 
         Args:
-            obj: What `state_dict` returned there.
+            obj: A state that `state_dict` returned.
 
         Raises:
             StateError: If it was saved by a run whose order differs from this one's.
@@ -230,19 +230,19 @@ class StreamingDataset(streamplug.StreamingDataset):
 
     @property
     def cache_usage(self) -> int:
-        """Bytes of the indexes and shards that are on this machine; looked up at each call."""
+        """Size of the local indexes and shards in bytes, computed at each access."""
         indexes = [stream.directory / "index.json" for stream in self.streams]
-        files = [status for shard in self.shards for status in shard.present()]
+        files = [status for shard in self.shards for status in shard.stat_files()]
         return sum(path.stat().st_size for path in indexes if path.is_file()) + sum(
             status.st_size for status in files
         )
 
     def prepare_shard(self, shard_id: int, blocking: bool = True) -> None:
-        """Fetch a shard into the cache if it is not there.
+        """Download a shard into the cache if it is missing.
 
         Args:
-            shard_id: Which shard, over all streams.
-            blocking: Means nothing: it waits for whoever else fetches the shard.
+            shard_id: Number of the shard in all streams.
+            blocking: Ignored; it waits for others that download the shard.
 
         Raises:
             StreamplugError: As for `streamplug.StreamingDataset`.
@@ -250,31 +250,31 @@ class StreamingDataset(streamplug.StreamingDataset):
         super().prepare_shard(shard_id)
 
     def evict_coldest_shard(self) -> None:
-        """Remove the shard from the cache that was not used for longest.
+        """Evict the least recently used shard.
 
         Raises:
-            ConfigError: If there is none.
+            ConfigError: If no shard is in the cache.
         """
         used = {
-            number: max(status.st_mtime_ns for status in present)
+            number: max(status.st_mtime_ns for status in statuses)
             for number, shard in enumerate(self.shards)
-            if (present := shard.present())
+            if (statuses := shard.stat_files())
         }
         if not used:
-            raise ConfigError("no shard is in the cache, so that none can be evicted")
+            raise ConfigError("no shard is in the cache")
         self.evict_shard(min(used, key=used.__getitem__))
 
     # -- the order ----------------------------------------------------------------------
 
     def resample_streams(self, epoch: int, stream_id: int | None = None) -> tuple[Int64, Int64]:
-        """Return which samples an epoch takes, before they are shuffled.
+        """Return the samples of an epoch before they are shuffled.
 
         Args:
-            epoch: Which epoch.
-            stream_id: Of which stream; None for all.
+            epoch: Number of the epoch.
+            stream_id: Number of the stream; None for all.
 
         Returns:
-            Samples of each shard that is taken, or part of one, and their numbers, one shard after another.
+            Number of samples of each shard or part of a shard, and the sample numbers, shard by shard.
         """
         selection = select(self.session.run, epoch, stream_id)
         return np.diff(selection.starts), selection.samples(np.arange(selection.size))
@@ -290,15 +290,15 @@ def _get_items(self: Any, at: Any) -> Any:
 
 
 class LocalDataset:
-    """The samples of a data set that lies on this machine, by their numbers.
+    """A data set on this machine: its samples by number.
 
     Args:
         local: Its directory.
-        split: Sub-directory of it.
+        split: Subdirectory of it.
 
     Attributes:
         local: Its directory.
-        split: Sub-directory of it; empty for none.
+        split: Subdirectory of it; empty without.
     """
 
     def __init__(self, local: str, split: str | None = None) -> None:
@@ -317,14 +317,14 @@ class LocalDataset:
 
     @property
     def shards(self) -> list[Shard]:
-        """The shards; made at each call."""
+        """Shards, created at each access."""
         return self._dataset.shards
 
     def get_item(self, sample_id: int) -> Any:
         """Return a sample.
 
         Raises:
-            IndexError: If there is no such sample.
+            IndexError: If the number is out of range.
         """
         return self._dataset[sample_id]
 

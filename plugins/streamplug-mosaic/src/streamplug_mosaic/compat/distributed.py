@@ -1,4 +1,4 @@
-"""Numbers and collectives of ranks, as scripts for mosaicml-streaming ask for them."""
+"""Rank numbers and collectives of `streaming.base.distributed`."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def all_gather_object(obj: T) -> list[T]:
         RuntimeError: If there are several ranks and no process group.
     """
     if _is_initialized():
-        found: list[Any] = [None] * get_world_size()
-        dist.all_gather_object(found, obj)
-        return found
+        objects: list[Any] = [None] * get_world_size()
+        dist.all_gather_object(objects, obj)
+        return objects
     if get_world_size() == 1:
         return [obj]
     raise _NoGroupError(
         f"WORLD_SIZE={get_world_size()}, but there is no process group: call "
-        "torch.distributed.init_process_group() before"
+        "torch.distributed.init_process_group() first"
     )
 
 

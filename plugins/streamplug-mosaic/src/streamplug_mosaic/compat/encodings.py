@@ -1,4 +1,4 @@
-"""Functions of mosaicml-streaming for single values, files and digests: encodings, compressions, hashes."""
+"""Functions for encodings, compressions and hashes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ _LEVELS = {
     "snappy": (),
     "zstd": range(1, 23),
 }
-_MOST = 1 << 40
-"""Bytes that decompressed data may have."""
+MAX_DECOMPRESSED_BYTES = 1 << 40
 
 # -- values ---------------------------------------------------------------------------
 
 
 def get_mds_encodings() -> set[str]:
-    """Return the names of the encodings of mosaicml-streaming; there may be more of plugins."""
+    """Return the names of the encodings of mosaicml-streaming; plugins may add others."""
     return set(_ENCODINGS)
 
 
 def is_mds_encoding(encoding: str) -> bool:
-    """Say whether there is such an encoding."""
+    """Return whether an encoding exists."""
     if ":" not in encoding:
-        return encoding in _ENCODINGS  # whether its plugin is installed or not
+        return encoding in _ENCODINGS  # even if its plugin is not installed
     try:
         _encoding(encoding)
     except StreamplugError:
@@ -49,24 +48,24 @@ def is_mds_encoding(encoding: str) -> bool:
 
 
 def is_mds_encoding_safe(encoding: str) -> bool:
-    """Say whether decoding values of this encoding can run no code."""
+    """Return whether decoding an encoding cannot run code."""
     return encoding != "pkl"
 
 
 def get_mds_encoded_size(encoding: str) -> int | None:
-    """Return the bytes of each value; None where they differ.
+    """Return the size of a value in bytes; None if it varies.
 
     Raises:
-        StreamplugError: If there is no such encoding.
+        StreamplugError: If the encoding does not exist.
     """
     return _encoding(encoding).size
 
 
 def mds_encode(encoding: str, obj: Any) -> bytes:
-    """Return the bytes that a value is stored as; what is bytes already is left as it is.
+    """Encode a value; bytes are returned as they are.
 
     Raises:
-        StreamplugError: If there is no such encoding, or it cannot store the value.
+        StreamplugError: If the encoding does not exist, or it cannot store the value.
     """
     if isinstance(obj, bytes):
         return obj
@@ -84,10 +83,10 @@ def mds_encode(encoding: str, obj: Any) -> bytes:
 
 
 def mds_decode(encoding: str, data: bytes) -> Any:
-    """Return the value that is stored as some bytes.
+    """Decode a value.
 
     Raises:
-        StreamplugError: If there is no such encoding, or the bytes are damaged.
+        StreamplugError: If the encoding does not exist, or the bytes are damaged.
     """
     return _encoding(encoding).decode(memoryview(data))
 
@@ -100,42 +99,46 @@ def _encoding(spec: str) -> Encoding:
 
 
 def get_compressions() -> set[str]:
-    """Return the names of the compressions of mosaicml-streaming, bare and with each level."""
-    levels = {f"{name}:{level}" for name, each in _LEVELS.items() for level in each}
+    """Return the names of the compressions of mosaicml-streaming, without and with levels."""
+    levels = {f"{name}:{level}" for name, levels in _LEVELS.items() for level in levels}
     return {*_LEVELS, *levels}
 
 
 def is_compression(algo: str | None) -> bool:
-    """Say whether there is such a compression."""
+    """Return whether a compression exists."""
     return algo in get_compressions()
 
 
 def get_compression_extension(algo: str) -> str:
-    """Return how names of files end that are compressed so.
+    """Return the file name extension of a compression.
 
     Raises:
-        ConfigError: If there is no such compression.
+        ConfigError: If the compression does not exist.
     """
     return _check(algo).partition(":")[0]
 
 
 def compress(algo: str | None, data: bytes) -> bytes:
-    """Return bytes compressed; as they are with None.
+    """Compress bytes; None leaves them as they are.
 
     Raises:
-        ConfigError: If there is no such compression.
+        ConfigError: If the compression does not exist.
     """
     return data if algo is None else bytes(_compression(algo).compress(data))
 
 
 def decompress(algo: str | None, data: bytes) -> bytes:
-    """Return bytes decompressed; as they are with None.
+    """Decompress bytes; None leaves them as they are.
 
     Raises:
-        ConfigError: If there is no such compression.
+        ConfigError: If the compression does not exist.
         DecompressError: If they are damaged.
     """
-    return data if algo is None else bytes(_compression(algo).decompress(data, max_size=_MOST))
+    return (
+        data
+        if algo is None
+        else bytes(_compression(algo).decompress(data, max_size=MAX_DECOMPRESSED_BYTES))
+    )
 
 
 def _check(algo: str) -> str:
@@ -145,28 +148,28 @@ def _check(algo: str) -> str:
 
 
 def _compression(algo: str) -> Compression:
-    found: Compression = make("compression", _check(algo))
-    return found
+    compression: Compression = make("compression", _check(algo))
+    return compression
 
 
-# -- digests --------------------------------------------------------------------------
+# -- hashes --------------------------------------------------------------------------
 
 
 def get_hashes() -> set[str]:
-    """Return the names of all digests."""
+    """Return the names of all hashes."""
     return set(hash_names())
 
 
 def is_hash(algo: str) -> bool:
-    """Say whether there is such a digest."""
+    """Return whether a hash exists."""
     return algo in hash_names()
 
 
 def get_hash(algo: str, data: bytes) -> str:
-    """Return the digest of some bytes, in hexadecimal.
+    """Return the hexadecimal hash of bytes.
 
     Raises:
-        ConfigError: If there is no such digest.
+        ConfigError: If the hash does not exist.
     """
     digest = new_hash(algo)
     digest.update(data)
@@ -174,5 +177,5 @@ def get_hash(algo: str, data: bytes) -> str:
 
 
 def get_index_basename() -> str:
-    """Return the name of an index."""
+    """Return the file name of an index."""
     return "index.json"

@@ -1,4 +1,4 @@
-"""StreamingDataLoader with batches of any size, as mosaicml-streaming has it."""
+"""`StreamingDataLoader` with batches of any size."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from streamplug.errors import ConfigError
 from streamplug_mosaic.compat.checks import check_batch_size
 from streamplug_mosaic.compat.dataset import StreamingDataset
 
-_POSITIONS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
-"""Names of the parameters that may be given by position, after the data set."""
+_PARAMETERS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
+"""Names of the parameters after `dataset`, in order."""
 
 
 class StreamingDataLoader(streamplug.StreamingDataLoader):
     """A `streamplug.StreamingDataLoader` that also takes other data sets, and batches of another size.
 
-    Where the size of batches is the data set's, it reads whole batches column by column. Otherwise it is
-    torch's `DataLoader`, over the samples of the data set in their order.
+    With the batch size of the data set, it reads whole batches column by column. With another, it is
+    torch's `DataLoader` over the samples of the data set in order.
 
     Args:
         dataset: The data set.
@@ -29,26 +29,26 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         kwargs: Likewise, or as for `streamplug.StreamingDataLoader`.
 
     Attributes:
-        num_samples_yielded: Samples of this rank that were handed out since the loop began.
+        num_samples_yielded: Samples of this rank since the loop began.
 
     Raises:
         ConfigError: As for `streamplug.StreamingDataLoader`.
     """
 
     def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs = {**dict(zip(_POSITIONS, args)), **kwargs}
+        kwargs = {**dict(zip(_PARAMETERS, args)), **kwargs}
         size = kwargs.setdefault("batch_size", 1)
         is_streamed = isinstance(dataset, streamplug.StreamingDataset)
         self._is_plain = not is_streamed or dataset.batch_size not in (None, size)
         self._dataset_batch_size = dataset.batch_size if is_streamed else None
         self.num_samples_yielded = 0
         if not self._is_plain:
-            super().__init__(dataset, **_meaningful(kwargs))
+            super().__init__(dataset, **_drop_empty(kwargs))
             return
-        own = {"transform", "batch_transform", "threads", "device"} & kwargs.keys()
+        own = {"transform", "batch_transform", "num_threads", "device"} & kwargs.keys()
         if own:
             raise ConfigError(
-                f"{sorted(own)}: only where batch_size={size} of the loader is the data set's"
+                f"{sorted(own)}: only if batch_size={size} of the loader is that of the data set"
             )
         DataLoader.__init__(self, dataset, **kwargs)
 
@@ -68,36 +68,36 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             yield batch
 
     def state_dict(self) -> dict[str, Any] | None:  # type: ignore[override]  # None as there
-        """Return where the training loop stands; None for a data set that has no state.
+        """Return the state of the training loop; None for a data set without states.
 
         Raises:
-            StateError: If the samples that were handed out are not whole global batches of the data set.
+            StateError: If the samples so far are not whole global batches of the data set.
         """
         if not self._is_plain:
             return super().state_dict()
         if not isinstance(self.dataset, streamplug.StreamingDataset):
             return None
-        ranks = self.dataset.session.world.ranks  # those that get the same samples count once
+        ranks = self.dataset.session.world.ranks  # replicas count once
         return self.dataset.state_dict(self.num_samples_yielded * ranks, from_beginning=False)
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
-        """Continue where another loader stood; nothing for a data set that has no state."""
+        """Continue from a state; a data set without states ignores it."""
         if isinstance(self.dataset, streamplug.StreamingDataset):
             super().load_state_dict(obj)
 
 
-def _meaningful(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what torch takes for nothing, which a loader of streams does not know."""
+def _drop_empty(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop arguments of torch's loader that are empty."""
     empty = {"shuffle": (None, False), "sampler": (None,), "batch_sampler": (None,)}
     return {
         name: value
         for name, value in kwargs.items()
-        if not any(value is each for each in empty.get(name, ()))
+        if not any(value is default for default in empty.get(name, ()))
     }
 
 
 def _count(batch: Any) -> int:
-    """Return how many samples a batch has: of a mapping, those of its first value."""
+    """Return the number of samples of a batch."""
     if isinstance(batch, Mapping):
         return len(next(iter(batch.values())))
     return len(batch) if hasattr(batch, "ndim") else len(batch[0])

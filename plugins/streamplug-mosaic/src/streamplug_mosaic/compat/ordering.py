@@ -1,4 +1,4 @@
-"""Functions of mosaicml-streaming that tell the order of samples, as arrays of a whole epoch."""
+"""Functions that return the order of a whole epoch as arrays: shuffle, partition, sampling, work."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.interfaces.shuffle import canonical_node_bounds
-from streamplug.plan.mosaic_partition import make_partition
-from streamplug.plan.mosaic_sampling import choose_per_shard
 from streamplug.plan.selection import Selection
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
-from streamplug.types import World as Place
+from streamplug.types import World as ProcessPlace
 from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
+from streamplug_mosaic.partition import make_partition
+from streamplug_mosaic.sampling import choose_per_shard
 
 if TYPE_CHECKING:
     from streamplug.session.training_run import TrainingRun
@@ -32,7 +32,7 @@ def get_shuffle(
     epoch: int,
     block_size: int = 1 << 18,
 ) -> Int64:
-    """Return the shuffled numbers of all samples.
+    """Return the shuffled sample numbers of an epoch.
 
     Args:
         algo: Name of the shuffle.
@@ -40,10 +40,10 @@ def get_shuffle(
         num_canonical_nodes: Number of canonical nodes.
         seed: Seed of the order.
         epoch: Number of the epoch.
-        block_size: Over how many samples to mix.
+        block_size: Size of shuffle blocks in samples.
 
     Raises:
-        PluginError: If there is no such shuffle, or its plugin is not installed.
+        PluginError: If the shuffle does not exist or is not installed.
     """
     sizes = np.asarray(shard_sizes, np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -75,26 +75,26 @@ def get_partitions(
     drop_first: int = 0,
     initial_physical_nodes: int | None = None,
 ) -> Int64:
-    """Return which places of an order each worker reads, in which batch; -1 where a batch is short.
+    """Return the positions of an order that each worker reads; -1 fills up short batches.
 
     Args:
         algo: ``"orig"`` or ``"relaxed"``.
         num_samples: Samples of the epoch.
         num_canonical_nodes: Number of canonical nodes.
         num_physical_nodes: Number of nodes.
-        ranks_per_node: Ranks of each.
-        workers_per_rank: Workers of each rank.
+        ranks_per_node: Ranks per node.
+        workers_per_rank: Workers per rank.
         batch_size: Samples of a batch of one rank.
-        drop_first: How many were read before.
+        drop_first: Number of samples read before.
         initial_physical_nodes: Number of nodes when the run began, for ``"relaxed"``.
 
     Returns:
         Shape ``[nodes, ranks of a node, workers of a rank, batches of a worker, batch_size]``.
 
     Raises:
-        ConfigError: If these nodes cannot be served, or fewer samples are there than were read.
+        ConfigError: If the nodes cannot be served, or `drop_first` exceeds the samples.
     """
-    world = Place(num_physical_nodes, ranks_per_node, workers_per_rank)
+    world = ProcessPlace(num_physical_nodes, ranks_per_node, workers_per_rank)
     is_relaxed = algo == "relaxed" and initial_physical_nodes is not None
     _check_partition(num_samples, num_canonical_nodes, world, drop_first, is_relaxed=is_relaxed)
     partition = make_partition(
@@ -108,12 +108,12 @@ def get_partitions(
     )
     steps = np.arange(partition.steps)
     return _by_worker(
-        world, batch_size, len(steps), lambda place: partition.entries(place, batch_size, steps)
+        world, batch_size, len(steps), lambda rank: partition.entries(rank, batch_size, steps)
     )
 
 
 def _check_partition(
-    samples: int, canonical_nodes: int, world: Place, drop_first: int, *, is_relaxed: bool
+    samples: int, canonical_nodes: int, world: ProcessPlace, drop_first: int, *, is_relaxed: bool
 ) -> None:
     """Refuse what mosaicml-streaming refuses, and warn where samples are repeated often."""
     if not is_relaxed and canonical_nodes % world.nodes and world.nodes % canonical_nodes:
@@ -139,11 +139,11 @@ def _check_partition(
         )
 
 
-def _by_worker(world: Place, batch: int, steps: int, ids_of_rank: Any) -> Int64:
-    """Lay the batches of all ranks out by worker, who take turns.
+def _by_worker(world: ProcessPlace, batch: int, steps: int, ids_of_rank: Any) -> Int64:
+    """Arrange the batches of all ranks by worker; workers take turns.
 
     Args:
-        world: Who reads.
+        world: Nodes, ranks and workers.
         batch: Samples of a batch of one rank.
         steps: Number of batches of each rank.
         ids_of_rank: Returns the batches of a rank, shape ``[steps, batch]``.
@@ -152,7 +152,7 @@ def _by_worker(world: Place, batch: int, steps: int, ids_of_rank: Any) -> Int64:
     shape = (world.nodes, world.ranks_per_node, workers, -(-steps // workers), batch)
     whole = np.full(shape, -1, np.int64)
     for rank in range(world.ranks):
-        place = Place(world.nodes, world.ranks_per_node, 1, rank)
+        place = ProcessPlace(world.nodes, world.ranks_per_node, 1, rank)
         rows = ids_of_rank(place)
         for worker in range(workers):
             own = rows[worker::workers]
@@ -163,18 +163,18 @@ def _by_worker(world: Place, batch: int, steps: int, ids_of_rank: Any) -> Int64:
 def get_sampling(
     samples_per_shard: Any, choose: int, granularity: int, seed: int, epoch: int, use_epoch: bool
 ) -> Int64:
-    """Return how many samples of each shard an epoch takes.
+    """Return the number of samples of each shard in an epoch.
 
     Args:
-        samples_per_shard: Samples of each, shape ``[shards]``.
-        choose: Samples to take.
-        granularity: Samples that are chosen of a shard at a time.
-        seed: Seed of the choice.
+        samples_per_shard: Samples of each shard, shape ``[shards]``.
+        choose: Number of samples.
+        granularity: Samples of a shard that are chosen together.
+        seed: Seed of the sampling.
         epoch: Number of the epoch.
-        use_epoch: Whether the choice changes with it.
+        use_epoch: Whether each epoch samples anew.
 
     Raises:
-        ConfigError: If a number is below what has a meaning.
+        ConfigError: If a number is too small.
     """
     for name, value, lowest in (
         ("choose", choose, 0),
@@ -195,24 +195,24 @@ def generate_work(
     epoch: int,
     sample_in_epoch: int,
 ) -> Int64:
-    """Return which samples each worker reads in an epoch, in which batch; -1 where a batch is short.
+    """Return the samples that each worker reads in an epoch; -1 fills up short batches.
 
     Args:
-        batching_method: What a batch is made of.
+        batching_method: Name of the batching method.
         dataset: The data set.
-        world: Who reads it.
+        world: Nodes, ranks and workers.
         epoch: Number of the epoch.
-        sample_in_epoch: How many of its samples were read before, over all ranks: whole global batches.
+        sample_in_epoch: Samples of all ranks that were read before, whole global batches.
 
     Returns:
         Shape ``[nodes, ranks of a node, workers of a rank, batches of a worker, batch_size]``.
 
     Raises:
-        ConfigError: If the data set has no batch size, these nodes cannot be served, or `sample_in_epoch` is
-            not whole global batches.
+        ConfigError: If there is no batch size, the nodes cannot be served, or `sample_in_epoch` is not whole
+            global batches.
     """
     batch = check_batch_size(dataset.batch_size)
-    place = Place(world.num_nodes, world.ranks_per_node, world.workers_per_rank)
+    place = ProcessPlace(world.num_nodes, world.ranks_per_node, world.workers_per_rank)
     first, rest = divmod(sample_in_epoch, batch * place.ranks)
     if rest:
         raise ConfigError(
@@ -226,11 +226,11 @@ def generate_work(
 
 
 def select(run: TrainingRun, epoch: int, stream: int | None) -> Selection:
-    """Return what an epoch of a run takes of all streams, or of one.
+    """Return the selection of samples of an epoch.
 
     Args:
         run: The run.
         epoch: Number of the epoch.
-        stream: Which stream; None for all.
+        stream: Number of the stream; None for all.
     """
     return run.planner.selection(epoch, run.options.shuffle_seed, stream)

@@ -1,4 +1,4 @@
-"""Shards as scripts for mosaicml-streaming see them: what the index says, and their samples."""
+"""Shards as a sequence of samples with the attributes of their index entry."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Shard:
-    """A shard: its samples by number, and what a program asks of it.
+    """A shard: its samples by number, sizes, files and index entry.
 
     Attributes:
-        samples: How many samples it has.
+        samples: Number of samples.
         file_pairs: Its raw and compressed files, of which the latter may be None.
     """
 
@@ -35,11 +35,11 @@ class Shard:
         """Describe a shard.
 
         Args:
-            stream: The stream that it is of.
-            number: Which shard of that.
-            first: Number of its first sample.
-            read: Returns a sample by its number.
-            directory: Where its files are kept.
+            stream: Its stream.
+            number: Its number in the stream.
+            first: Number of its first sample in the data set.
+            read: Returns a sample of the data set by its number.
+            directory: Directory of its files.
         """
         self._stream, self._number, self._first, self._read = stream, number, first, read
         self._directory = directory
@@ -56,16 +56,16 @@ class Shard:
 
     @property
     def size(self) -> int:
-        """How many samples it has, by another name."""
+        """Number of samples."""
         return self.samples
 
     def get_item(self, idx: int) -> Any:
         """Return a sample by its number in the shard.
 
         Raises:
-            IndexError: If there is no such sample.
+            IndexError: If the index is out of range.
         """
-        return self._read(self._first + place(idx, self.samples))
+        return self._read(self._first + check_index(idx, self.samples))
 
     def __getitem__(self, at: Any) -> Any:
         return get_many(self.get_item, at, self.samples)
@@ -73,7 +73,7 @@ class Shard:
     def __iter__(self) -> Iterator[Any]:
         return map(self.get_item, range(self.samples))
 
-    # -- what the index says -----------------------------------------------------------
+    # -- index entry -----------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -83,9 +83,7 @@ class Shard:
             return files[name]
         if name in entry:
             return entry[name]
-        raise AttributeError(
-            f"a shard has no {name!r}; its files and what the index says: {sorted({*files, *entry})}"
-        )
+        raise AttributeError(f"a shard has no {name!r}; its attributes: {sorted({*files, *entry})}")
 
     def _files(self) -> dict[str, FileInfo | None]:
         pairs = zip(self._roles, self.file_pairs)
@@ -97,80 +95,80 @@ class Shard:
 
     @property
     def compression(self) -> str | None:
-        """Name of its compression; None for none."""
+        """Name of the compression; None without."""
         return self._stream.index.schema(self._number).compression
 
     @property
     def dirname(self) -> str:
-        """The directory that its files are kept in, without the split."""
+        """Directory of its files, without the split."""
         directory = str(self._directory)
         split = self.split
         return directory.removesuffix(os.sep + split) if split else directory
 
     @property
     def split(self) -> str:
-        """Sub-directory of that; empty for none."""
+        """Sub-directory of `dirname`; empty without."""
         return self._stream.stream.split or ""
 
-    # -- what it takes -------------------------------------------------------------------
+    # -- sizes -------------------------------------------------------------------
 
     def get_raw_size(self) -> int:
-        """Return the bytes of its raw files."""
+        """Return the size of the raw files in bytes."""
         return sum(raw.bytes for raw, _ in self.file_pairs)
 
     def get_zip_size(self) -> int | None:
-        """Return the bytes of its compressed files; None if it has none."""
+        """Return the size of the compressed files in bytes; None without."""
         sizes = [stored.bytes for _, stored in self.file_pairs if stored is not None]
         return sum(sizes) if len(sizes) == len(self.file_pairs) else None
 
     def get_max_size(self) -> int:
-        """Return the bytes that it takes while it is decompressed."""
+        """Return the size of raw and compressed files in bytes."""
         return self.get_raw_size() + (self.get_zip_size() or 0)
 
     def get_persistent_size(self, keep_zip: bool) -> int:
-        """Return the bytes that it takes once it is decompressed.
+        """Return the size of the files that stay in the cache, in bytes.
 
         Args:
-            keep_zip: Whether compressed files stay.
+            keep_zip: Whether compressed files are kept.
         """
         return self.get_max_size() if keep_zip else self.get_raw_size()
 
-    def present(self) -> list[os.stat_result]:
-        """Return what the file system says of those of its files that are on this machine."""
-        found = []
+    def stat_files(self) -> list[os.stat_result]:
+        """Return the status of each file that is on this machine."""
+        statuses = []
         for pair in self.file_pairs:
             for file in pair:
                 path = self._directory / file.basename if file else None
                 if path is not None and path.is_file():
-                    found.append(path.stat())
-        return found
+                    statuses.append(path.stat())
+        return statuses
 
 
-def place(at: Any, size: int) -> int:
-    """Return a number, negative from the end, as one from 0 on.
+def check_index(index: Any, size: int) -> int:
+    """Return an index, negative from the end, as a number from 0.
 
     Raises:
-        IndexError: If there are not so many.
+        IndexError: If it is out of range.
     """
-    number = operator.index(at)
+    number = operator.index(index)
     if not -size <= number < size:
-        raise IndexError(f"there is no sample {number}: there are {size}")
+        raise IndexError(f"sample {number} is out of range: there are {size}")
     return number % size
 
 
 def get_many(get_item: Callable[[int], Any], at: Any, size: int) -> Any:
-    """Return one sample, or several: of a slice, a list or an array of numbers, also nested.
+    """Return a sample, or a list of samples for a slice, list or array of indices.
 
     Args:
         get_item: Returns a sample by its number.
-        at: Which.
-        size: How many there are.
+        at: An index, or a slice, list or array of them.
+        size: Number of samples.
 
     Raises:
-        IndexError: If there are not so many.
+        IndexError: If it is out of range.
     """
     if isinstance(at, slice):
         return [get_item(number) for number in range(*at.indices(size))]
     if isinstance(at, (list, np.ndarray)) and getattr(at, "shape", True) != ():
         return [get_many(get_item, number, size) for number in at]
-    return get_item(place(at, size))
+    return get_item(check_index(at, size))

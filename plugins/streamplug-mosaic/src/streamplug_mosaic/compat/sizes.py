@@ -1,4 +1,4 @@
-"""Numbers of bytes and of samples as text, read as mosaicml-streaming reads them."""
+"""Parsers of numbers of bytes and samples."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def bytes_to_int(bytes_str: float | str) -> int:
     if isinstance(bytes_str, (int, float)):
         return int(bytes_str)
     text = bytes_str.lower().strip()
-    found = _with_unit(text, _BYTES, bytes_str)
-    if found is None and text.removesuffix("b").isdigit():
-        found = int(text.removesuffix("b"))
-    if found is None:
+    number = _with_unit(text, _BYTES, bytes_str)
+    if number is None and text.removesuffix("b").isdigit():
+        number = int(text.removesuffix("b"))
+    if number is None:
         raise _unreadable(bytes_str, ["b", *_BYTES])
-    return found
+    return number
 
 
 def number_abbrev_to_int(abbrev_str: float | str) -> int:
@@ -45,25 +45,25 @@ def number_abbrev_to_int(abbrev_str: float | str) -> int:
     if isinstance(abbrev_str, (int, float)):
         return int(abbrev_str)
     text = abbrev_str.lower().strip()
-    found = _with_unit(text, _COUNTS, abbrev_str)
-    if found is None and text.isdigit():
-        found = int(text)
-    if found is None:
+    number = _with_unit(text, _COUNTS, abbrev_str)
+    if number is None and text.isdigit():
+        number = int(text)
+    if number is None:
         raise _unreadable(abbrev_str, list(_COUNTS))
-    return found
+    return number
 
 
-def _with_unit(text: str, units: Mapping[str, int], given: str) -> int | None:
+def _with_unit(text: str, units: Mapping[str, int], value: str) -> int | None:
     for unit, size in units.items():
         if text.endswith(unit):
             try:
                 return int(float(text.removesuffix(unit)) * size)
             except ValueError:
-                raise _unreadable(given, list(units)) from None
+                raise _unreadable(value, list(units)) from None
     return None
 
 
-def _unreadable(given: str, units: list[str]) -> ConfigError:
+def _unreadable(value: str, units: list[str]) -> ConfigError:
     return ConfigError(
-        f"Unsupported value/suffix {given!r:.60}: expected a number and one of {units}"
+        f"Unsupported value/suffix {value!r:.60}: expected a number and one of {units}"
     )

@@ -1,4 +1,4 @@
-"""Stream with what scripts for mosaicml-streaming read of it, and call."""
+"""`Stream` with the attributes and methods that it has in mosaicml-streaming."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "ke
 
 
 class Stream(streamplug.Stream):
-    """A `streamplug.Stream` that knows its defaults, and all of its weights, once it is in a data set."""
+    """A `streamplug.Stream` that has its defaults and derived weights once it is in a data set."""
 
-    _given: dict[str, Any]
+    _arguments: dict[str, Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "split", self.split or "")
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        object.__setattr__(self, "_given", given)
+        arguments = {field.name: getattr(self, field.name) for field in fields(self)}
+        object.__setattr__(self, "_arguments", arguments)
         super().__post_init__()
 
     @property
     def weight(self) -> Weight:
-        """How much of this stream an epoch takes, as it was given."""
-        return Weight(*(self._given[name] for name in ("proportion", "repeat", "choose")))
+        """Weight of this stream as the user set it."""
+        return Weight(*(self._arguments[name] for name in ("proportion", "repeat", "choose")))
 
     @property
     def safe_keep_zip(self) -> bool:
-        """Whether compressed files stay: if that is asked for, or they are the data set itself."""
+        """Whether compressed files are kept: with `keep_zip`, or if they are the data set itself."""
         return bool(self.keep_zip) or self.remote in (None, self.local)
 
     @property
     def shown_share(self) -> str:
-        """How much of an epoch it is, in words."""
-        return super(Stream, self._as_given()).shown_share
+        """Weight in words."""
+        return super(Stream, self._without_defaults()).shown_share
 
     def with_defaults(self, **defaults: Any) -> streamplug.Stream:
-        """Return this stream with values for what it leaves open."""
-        return super(Stream, self._as_given()).with_defaults(**defaults)
+        """Return this stream with defaults for arguments that are None."""
+        return super(Stream, self._without_defaults()).with_defaults(**defaults)
 
     def open(self, observer: Observer | None = None) -> OpenStream:
         """Open this stream as `streamplug.Stream` does.
@@ -67,18 +67,18 @@ class Stream(streamplug.Stream):
         """Read the index of this stream, and return its shards.
 
         Args:
-            world: Means nothing: all ranks read the same.
-            allow_unsafe_types: Whether columns may be there whose decoding can run code.
+            world: Ignored.
+            allow_unsafe_types: Whether to allow columns whose decoding can run code.
 
         Raises:
             StreamplugError: If the index cannot be read, or has such columns.
         """
-        opened = self._as_given().open()
+        opened = self._without_defaults().open()
         opened.check_columns(None, allow_unsafe=allow_unsafe_types)
         return shards_of([opened], read_all([opened], None).row)
 
     def get_index_size(self) -> int:
-        """Return the bytes of the index on this machine.
+        """Return the size of the local index in bytes.
 
         Raises:
             FileNotFoundError: If it is not there.
@@ -86,30 +86,30 @@ class Stream(streamplug.Stream):
         return (self.directory / "index.json").stat().st_size
 
     def complete(self, used: streamplug.Stream, **weights: float) -> None:
-        """Note what a data set has made of this stream.
+        """Set the attributes that a data set has derived.
 
         Args:
             used: This stream with the defaults of the data set.
-            weights: Its proportion, repeat and choose.
+            weights: `proportion`, `repeat` and `choose`.
         """
         for name in _DEFAULTS:
             object.__setattr__(self, name, getattr(used, name))
         for name, value in weights.items():
             object.__setattr__(self, name, value)
 
-    def _as_given(self) -> Stream:
+    def _without_defaults(self) -> Stream:
         stream = copy(self)
-        for name, value in self._given.items():
+        for name, value in self._arguments.items():
             object.__setattr__(stream, name, value)
         return stream
 
 
 def shards_of(opened: list[OpenStream], read: Any) -> list[Shard]:
-    """Return the shards of some streams.
+    """Return the shards of streams.
 
     Args:
         opened: The streams.
-        read: Returns a sample by its number over all streams.
+        read: Returns a sample by its number in all streams.
     """
     shards, first = [], 0
     for stream in opened:

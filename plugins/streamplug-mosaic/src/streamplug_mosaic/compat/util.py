@@ -1,4 +1,4 @@
-"""Helper functions of mosaicml-streaming that scripts use."""
+"""Functions of `streaming.base.util`."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ def merge_index(*args: Any, **kwargs: Any) -> None:
 
     Args:
         *args: ``index_file_urls`` if there are some, ``out``, ``keep_local``, ``download_timeout``.
-        **kwargs: Those that are given by name.
+        **kwargs: The same by name.
     """
     names = ["index_file_urls", "out", "keep_local", "download_timeout"]
     if not (args and isinstance(args[0], list)):
         del names[0]
-    given = {**dict(zip(names, args)), **kwargs}
-    places = [given.pop(name) for name in ("index_file_urls", "out") if name in given]
-    streamplug.merge_index(*places, **given)
+    arguments = {**dict(zip(names, args)), **kwargs}
+    urls = [arguments.pop(name) for name in ("index_file_urls", "out") if name in arguments]
+    streamplug.merge_index(*urls, **arguments)
 
 
 def clean_stale_shared_memory() -> None:
-    """Say that there is nothing to do."""
+    """Do nothing but log so: streamplug has no shared memory to clean up."""
     _LOG.warning(
         "clean_stale_shared_memory() does nothing: streamplug leaves no shared memory behind"
     )
 
 
 def get_list_arg(text: str) -> list[str]:
-    """Return the parts of a text between commas; none of an empty text."""
+    """Split a text at commas; an empty text has no parts."""
     return text.split(",") if text else []
 
 
 def wait_for_file_to_exist(
     filename: str, poll_interval: float, timeout: float, err_msg: str
 ) -> None:
-    """Wait until there is a file.
+    """Wait until a file exists.
 
     Args:
         filename: Its path.
-        poll_interval: Seconds between two looks; as long again after it was found.
-        timeout: Seconds after which to give up.
-        err_msg: What the error says first.
+        poll_interval: Seconds between two checks, and after the last.
+        timeout: Timeout in seconds.
+        err_msg: Start of the error message.
 
     Raises:
-        RuntimeError: If there is none after that time.
+        RuntimeError: If the timeout expires.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     while True:
         time.sleep(poll_interval)
         if Path(filename).exists():
             time.sleep(poll_interval)
             return
-        waited = time.monotonic() - begun
+        waited = time.monotonic() - start
         if waited > timeout:
             raise RuntimeError(f"{err_msg}{timeout:.3f} < {waited:.3f} secs.")
 
@@ -76,40 +76,40 @@ def retry(
     initial_backoff: float = 1.0,
     max_jitter: float = 0.5,
 ) -> Any:
-    """Return a decorator that calls a function again when it fails.
+    """Return a decorator that retries a function.
 
     Args:
-        exc_class: An exception after which to do so, or several; or the function, as in ``@retry``.
+        exc_class: Exception class or classes to retry; or the function, as in ``@retry``.
         clean_up_fn: Called after each failed attempt.
-        num_attempts: How often it is called at most, at least once.
-        initial_backoff: Seconds to wait after the first attempt, twice as many after each other.
-        max_jitter: Most seconds that are added to them at random.
+        num_attempts: Maximum number of calls.
+        initial_backoff: Backoff after the first attempt in seconds; doubled after each other.
+        max_jitter: Maximum random addition in seconds.
 
     Raises:
-        ValueError: If there are no attempts.
+        ValueError: If `num_attempts` is less than 1.
     """
     if num_attempts < 1:
         raise ValueError(f"num_attempts={num_attempts}: must be at least 1")
     is_bare = not isinstance(exc_class, (type, Sequence))  # @retry, without parentheses
-    kinds: Any = Exception if is_bare else exc_class
-    if isinstance(kinds, Sequence):
-        kinds = tuple(kinds)
+    classes: Any = Exception if is_bare else exc_class
+    if isinstance(classes, Sequence):
+        classes = tuple(classes)
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            failed = 0
+            attempts = 0
             while True:
                 try:
                     return function(*args, **kwargs)
-                except kinds:
+                except classes:
                     if clean_up_fn is not None:
                         clean_up_fn()
-                    failed += 1
-                    if failed == num_attempts:
+                    attempts += 1
+                    if attempts == num_attempts:
                         raise
                 jitter = random.random() * max_jitter
-                time.sleep(initial_backoff * 2 ** (failed - 1) + jitter)
+                time.sleep(initial_backoff * 2 ** (attempts - 1) + jitter)
 
         return call  # type: ignore[return-value]  # it has the same signature
 

@@ -1,4 +1,4 @@
-"""World: where a process stands, as scripts for mosaicml-streaming ask for it."""
+"""`World`: the place of a process among nodes, ranks and loader workers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
-from streamplug.types import World as Place
+from streamplug.types import World as ProcessPlace
 
 
 class World:
-    """Where a process stands among nodes, ranks, and workers of data loaders.
+    """Place of a process among nodes, ranks and loader workers.
 
     Args:
         num_nodes: Number of nodes.
@@ -54,26 +54,26 @@ class World:
 
     @classmethod
     def detect(cls) -> World:
-        """Return where this process stands, by its launcher and its data loader."""
+        """Return the place of this process, from its launcher and its data loader."""
         place = detect_world()
         number, workers = _loader_worker()
         return cls(place.nodes, place.ranks_per_node, workers, place.rank * workers + number)
 
     def detect_workers(self) -> World:
-        """Return this place with the workers of the data loader that this process is of."""
+        """Return this place with the loader workers of this process."""
         number, workers = _loader_worker()
         worker = self.rank * workers + number
         return World(self.num_nodes, self.ranks_per_node, workers, worker)
 
     def copy(self) -> World:
-        """Return an equal place."""
+        """Return a copy."""
         return World(self.num_nodes, self.ranks_per_node, self.workers_per_rank, self.worker)
 
     def replicate(self, replication: int) -> World:
-        """Return the place if so many ranks in a row count as one.
+        """Return the place with consecutive ranks counted as one.
 
         Raises:
-            ConfigError: If the ranks are not such groups.
+            ConfigError: If `replication` does not divide the number of ranks.
         """
         if replication <= 0:
             raise ConfigError(f"Replication factor must be positive: replication={replication}")
@@ -81,17 +81,19 @@ class World:
             raise ConfigError(
                 f"World size must be divisible by replication={replication}: it is {self.num_ranks} ranks"
             )
-        place = Place(self.num_nodes, self.ranks_per_node, 1, self.rank).replicated(replication)
+        place = ProcessPlace(self.num_nodes, self.ranks_per_node, 1, self.rank).replicated(
+            replication
+        )
         worker = place.rank * self.workers_per_rank + self.worker_of_rank
         return World(place.nodes, place.ranks_per_node, self.workers_per_rank, worker)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all attributes by name."""
+        """Return the attributes by name."""
         return dict(self.__dict__)
 
 
 def _loader_worker() -> tuple[int, int]:
-    """Return the number of this worker of a data loader, and how many they are: 0 of 1 outside of one."""
+    """Return the number of this loader worker and the number of workers; (0, 1) outside of a loader."""
     data = sys.modules.get("torch.utils.data")  # no worker of torch without it
     info = None if data is None else data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

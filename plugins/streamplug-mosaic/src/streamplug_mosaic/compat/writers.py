@@ -1,4 +1,4 @@
-"""Writers with what scripts for mosaicml-streaming read of them, and call."""
+"""Writers with the attributes and methods that they have in mosaicml-streaming."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SEPARATORS = {"CSVWriter": ",", "TSVWriter": "\t"}
 
 
 class MosaicWriter(_Base):
-    """What writers of mosaicml-streaming have besides those of streamplug.
+    """Attributes and methods of mosaicml-streaming for a writer of streamplug.
 
-    Keys of a sample that are no columns are ignored, and `size_limit` and `compression` may be empty.
+    Other keys of a sample than the columns are ignored; `size_limit` and `compression` may be empty.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -40,8 +40,8 @@ class MosaicWriter(_Base):
         kwargs["compression"] = kwargs.get("compression") or None
         hashes = kwargs.get("hashes") or []
         if list(hashes) != sorted(set(hashes)):
-            raise ConfigError(f"hashes={hashes}: must be sorted, and each there once")
-        # No digests rather than those that streamplug chooses: the files have the same bytes as there.
+            raise ConfigError(f"hashes={hashes}: must be sorted, without repetitions")
+        # No hashes by default, so that files have the same bytes as there.
         super().__init__(**{"extra_keys": "ignore", **kwargs, "hashes": list(hashes)})
         self.columns: dict[str, str] = dict(kwargs["columns"])
         self.compression: str | None = kwargs["compression"]
@@ -54,12 +54,12 @@ class MosaicWriter(_Base):
 
     @property
     def local(self) -> str:
-        """The directory that shards are written to."""
+        """Directory of the shards."""
         return str(self._target.folder)
 
     @property
     def remote(self) -> str | None:
-        """Where they are uploaded to; None if nowhere."""
+        """URL of the upload; None without."""
         return None if self._target.storage is None else self._target.storage.url
 
     @property
@@ -69,73 +69,73 @@ class MosaicWriter(_Base):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns, sorted."""
+        """Sorted column names."""
         return sorted(self.columns)
 
     @property
     def column_encodings(self) -> list[str]:
-        """Encodings of the columns, in the order of their names."""
+        """Encodings by sorted column name."""
         return [self.columns[name] for name in self.column_names]
 
     @property
     def shards(self) -> list[dict[str, Any]]:
-        """The entries in the index of the shards that were written so far."""
+        """Index entries of the shards that were written."""
         return self._entries
 
     @property
     def new_samples(self) -> range:
-        """The samples that wait for their shard to be written; only their number is known."""
+        """Samples of the current shard; only their number is known."""
         return range(self._count + len(self._sizes))
 
     @property
     def new_shard_size(self) -> int:
-        """Bytes of the shard that samples are collected for."""
+        """Size of the current shard in bytes."""
         return self._size
 
     @property
     def extra_bytes_per_shard(self) -> int:
-        """Bytes of a shard besides its samples, as counted against the size limit."""
+        """Bytes of a shard without samples, as counted for `size_limit`."""
         return self._rows.base_size
 
     @property
     def extra_bytes_per_sample(self) -> int:
-        """Bytes of each sample besides its values, as counted against the size limit."""
+        """Bytes of a sample without values, as counted for `size_limit`."""
         return self._rows.row_overhead
 
     def encode_sample(self, sample: dict[str, Any]) -> bytes:
-        """Return the bytes that a sample is stored as.
+        """Encode a sample.
 
         Raises:
-            EncodeError: If it lacks a column, or a value cannot be stored.
+            EncodeError: If a column is missing, or a value cannot be encoded.
         """
         return b"".join(self._encode(sample)[0])
 
     def get_config(self) -> dict[str, Any]:
-        """Return what the index says of each shard besides its files."""
+        """Return the index entry of a shard without its files."""
         return dict(self._rows.entry())
 
     def flush_shard(self) -> None:
-        """Write what was collected as a shard, and begin the next; nothing if nothing was.
+        """Write the current shard, unless it is empty, and start the next.
 
         Raises:
             WriterError: If the data set is complete.
         """
         if self._closed:
-            raise WriterError(f"{self._closed}; make a new writer for another one")
+            raise WriterError(f"{self._closed}; create a new writer for another data set")
         if self._count or self._sizes:
             self._flush()
 
 
 class MDSWriter(MosaicWriter, streamplug.MDSWriter):
-    """A `streamplug.MDSWriter` with what scripts for mosaicml-streaming read of it.
+    """A `streamplug.MDSWriter` with the attributes of mosaicml-streaming.
 
     Args:
         columns: Encoding of each column by its name.
         out: A local path, a URL, or a pair of both.
-        keep_local: Whether local files stay after they were uploaded.
-        compression: Name, and level after a colon; None for none.
-        hashes: Names of the digests that the index shall have, sorted.
-        size_limit: Bytes of a shard above which the next is begun; None for a single one.
+        keep_local: Whether to keep local files after the upload.
+        compression: Name, with a level after a colon; None without.
+        hashes: Names of the hashes in the index, sorted.
+        size_limit: Maximum size of a shard in bytes; None for a single shard.
         kwargs: As for `streamplug.Writer`.
 
     Raises:
@@ -165,17 +165,17 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
 
     @property
     def column_sizes(self) -> list[int | None]:
-        """Bytes of each column's values, in the order of their names; None where they differ."""
+        """Size of the values of each column in bytes, by column name; None if it varies."""
         sizes: list[int | None] = self.get_config()["column_sizes"]
         return sizes
 
 
 @cache
 def text_writer(name: str) -> type:
-    """Return a writer of text, such as ``"CSVWriter"``, of the plugin that has it.
+    """Return a writer of text, such as ``"CSVWriter"``.
 
     Raises:
-        ImportError: If the plugin is not installed; the text says what to install.
+        ImportError: If streamplug-text is not installed.
     """
     try:
         module = import_module("streamplug_text")

@@ -14,10 +14,10 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
-from streamplug.plan.mosaic_partition import make_partition
 from streamplug.plan.partition import Place
 from streamplug.plan.partition_algorithm import Parallelism, WeightedStream
 from streamplug.types import Int64, World
+from streamplug_mosaic.partition import make_partition
 
 
 class ArrayEpoch(Epoch):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_mosaic.batching import MOSAIC_BATCHING_METHODS, MosaicBatching
+from streamplug_mosaic.sampling import MosaicSampler
 
 from streamplug.errors import ConfigError
 from streamplug.plan import (
@@ -20,8 +22,6 @@ from streamplug.plan import (
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plan.mosaic_batching import MOSAIC_BATCHING_METHODS, MosaicBatching
-from streamplug.plan.mosaic_sampling import MosaicSampler
 from streamplug.plugin import make
 from streamplug.types import World
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from streamplug.plan.epoch import Epoch
-from streamplug.plan.mosaic_batching import MosaicBatching
-from streamplug.plan.mosaic_partition import OrigPartition, make_partition
-from streamplug.plan.mosaic_sampling import MosaicSampler
 from streamplug.plan.partition import Partition
 from streamplug.plan.partition_algorithm import Parallelism, PartitionAlgorithm, WeightedStream
+from streamplug_mosaic.batching import MosaicBatching
+from streamplug_mosaic.partition import OrigPartition, make_partition
+from streamplug_mosaic.sampling import MosaicSampler
 
 
 class OrigPartitionAlgorithm(PartitionAlgorithm):
