@@ -103,9 +103,9 @@ def test_leftovers_are_told_by_their_locks_and_not_by_their_age(tmp_path, stamp)
         for path in (dead, live):
             path.touch()
             os.utime(path, (stamp, stamp))
-        room.tidy()
+        room.remove_stale()
         assert [path.name for path in folder.iterdir()] == [live.name]
-    room.tidy()
+    room.remove_stale()
     assert list(folder.iterdir()) == []
 
 

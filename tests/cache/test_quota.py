@@ -20,7 +20,7 @@ from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 def put(room: CacheQuota, name: str, size: int) -> None:
     with (
         cache_lock(room.root, name),
-        room.reserved(name, size) as admit,
+        room.reserve(name, size) as admit,
         staging_path(room.root, name) as part,
     ):
         part.write_bytes(b"x" * size)
@@ -163,7 +163,7 @@ def test_bytes_set_aside_count_until_their_maker_lets_go(tmp_path):
     room = CacheQuota(tmp_path, 100)
     put(room, "a", 50)
     with cache_lock(tmp_path, "b"):
-        with room.reserved("b", 50):
+        with room.reserve("b", 50):
             put(room, "c", 40)  # nothing but "a" could go
             assert there(tmp_path) == {"c"}
             assert used(tmp_path) == 90
@@ -179,7 +179,7 @@ def test_bytes_that_a_dead_process_set_aside_do_not_count(tmp_path):
     context = multiprocessing.get_context("fork")
 
     def die() -> None:
-        with cache_lock(tmp_path, "b"), room.reserved("b", 90), staging_path(tmp_path, "b") as part:
+        with cache_lock(tmp_path, "b"), room.reserve("b", 90), staging_path(tmp_path, "b") as part:
             part.write_bytes(b"x" * 90)
             os.kill(os.getpid(), 9)
 
@@ -194,10 +194,10 @@ def test_bytes_that_a_dead_process_set_aside_do_not_count(tmp_path):
 
 def test_what_does_not_fit_beside_what_is_being_made_is_made_all_the_same(tmp_path):
     room = CacheQuota(tmp_path, 100)
-    with cache_lock(tmp_path, "a"), room.reserved("a", 80):
+    with cache_lock(tmp_path, "a"), room.reserve("a", 80):
         put(room, "b", 80)
         assert there(tmp_path) == {"b"}
-        with cache_lock(tmp_path, "c"), room.reserved("c", 80) as admit:
+        with cache_lock(tmp_path, "c"), room.reserve("c", 80) as admit:
             with staging_path(tmp_path, "c") as part:
                 part.write_bytes(b"x" * 80)
                 admit(part, tmp_path / "c")
@@ -212,7 +212,7 @@ def test_files_that_were_made_side_by_side_do_not_stay_so(tmp_path):
     with ExitStack() as stack:
         for name in "abcde":
             stack.enter_context(cache_lock(tmp_path, name))
-            admit = stack.enter_context(room.reserved(name, 40))
+            admit = stack.enter_context(room.reserve(name, 40))
             part = stack.enter_context(staging_path(tmp_path, name))
             part.write_bytes(b"x" * 40)
             admit(part, tmp_path / name)
@@ -279,7 +279,7 @@ def _churn(root: str, seed: int) -> None:
             if (room.root / name).exists():
                 continue
             size = draw.randrange(1, 60)
-            with room.reserved(name, size) as admit, staging_path(room.root, name) as part:
+            with room.reserve(name, size) as admit, staging_path(room.root, name) as part:
                 part.write_bytes(b"x" * size)
                 admit(part, room.root / name)
                 if draw.random() < 0.01:

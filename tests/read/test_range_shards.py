@@ -27,7 +27,7 @@ from streamplug.read import (
     shard_headers,
 )
 from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.spans import coalesce_ranges, locate_ranges
+from streamplug.transfer.ranges import coalesce_ranges, locate_ranges
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 FIXED = {"id": "int", "pixels": "ndarray:uint8:4"}

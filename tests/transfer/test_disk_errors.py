@@ -14,7 +14,8 @@ from streamplug.errors import (
     NotFound,
     StorageError,
 )
-from streamplug.transfer.disk_errors import map_disk_errors, scratch_file, stage_file, verify_file
+from streamplug.plugin_kit.staging import stage_file
+from streamplug.transfer.disk_errors import map_disk_errors, verify_file
 from streamplug.types import FileInfo
 
 DATA = b"0123456789"
@@ -61,13 +62,6 @@ def test_a_partial_file_of_a_killed_process_is_written_over(path):
         part.write_bytes(b"new")
     assert path.read_bytes() == b"new"
     assert names(path.parent) == ["shard.mds"]
-
-
-def test_a_scratch_file_is_gone_afterwards(tmp_path):
-    with scratch_file(tmp_path / "a.gz") as part:
-        part.write_bytes(DATA)
-        assert names(tmp_path) == [".a.gz.tmp"]
-    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("size", [0, 9, 11])

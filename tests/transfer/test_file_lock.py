@@ -104,7 +104,7 @@ def test_without_locks_a_limit_is_refused(tmp_path, lockless):
         pytest.raises(
             StorageError, match=r"has no locks, which cache_limit= needs; choose a local="
         ),
-        CacheQuota(tmp_path, 100).reserved("shard", 10),
+        CacheQuota(tmp_path, 100).reserve("shard", 10),
     ):
         pass
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from streamplug.errors import NotFound
-from streamplug.transfer.prefetch import Needs, PrefetchLimits, prefetch_blocks
+from streamplug.transfer.prefetch import BlockRequirements, PrefetchLimits, prefetch_blocks
 
 BLOCKS = [[0, 1], [1, 2], [2], [3, 4, 5], [0]]
 
@@ -36,8 +36,10 @@ def whole(block: list[int]) -> list[list[int]]:
     return [block]
 
 
-def needs(shards: Shards, **kwargs: object) -> Needs[list[int], int]:
-    return Needs(of=lambda block: block, samples=lambda block: 10, ensure=shards.ensure, **kwargs)  # type: ignore[arg-type]
+def needs(shards: Shards, **kwargs: object) -> BlockRequirements[list[int], int]:
+    return BlockRequirements(
+        of=lambda block: block, samples=lambda block: 10, ensure=shards.ensure, **kwargs
+    )  # type: ignore[arg-type]
 
 
 def threads() -> list[str]:
@@ -118,7 +120,7 @@ def test_closing_drops_what_has_not_begun():
 
     it = prefetch_blocks(
         [[0], *([number] for number in range(1, 100))],
-        Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure),
+        BlockRequirements(of=lambda block: block, samples=lambda block: 1, ensure=ensure),
         whole,
         PrefetchLimits(1000),
     )
@@ -181,7 +183,7 @@ def test_a_thread_that_waits_for_another_process_lets_others_work():
         else:
             arrived.set()
 
-    wanted = Needs(of=lambda block: block, samples=lambda block: 1, ensure=ensure)
+    wanted = BlockRequirements(of=lambda block: block, samples=lambda block: 1, ensure=ensure)
     assert list(prefetch_blocks([[0, 1]], wanted, whole, PrefetchLimits(active=1))) == [[0, 1]]
 
 
@@ -222,7 +224,7 @@ def test_what_begins_to_be_needed_is_claimed_before_it_is_ready_and_released_onc
         with lock:
             told.append((what, shard))
 
-    wanted = Needs(
+    wanted = BlockRequirements(
         of=lambda block: block,
         samples=lambda block: 10,
         ensure=lambda shard: tell("ready", shard),

@@ -172,14 +172,14 @@ def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatc
     ("access", "hangs"),
     [("shard", "download"), ("range", "read_ranges")],
 )
-def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, fetch, hangs):
+def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, hangs):
     far = tmp_path / "far"
     with MDSWriter(out=far, columns={"n": "int"}) as out:
         out.write({"n": 1})
 
     def use():
         return StreamingDataset(
-            remote=f"hanging:/{far}", local=str(tmp_path / "near"), access=fetch,
+            remote=f"hanging:/{far}", local=str(tmp_path / "near"), access=access,
             download_timeout=0.2, download_retry=1,
         )[0]  # fmt: skip
 

@@ -21,13 +21,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 from weakref import WeakValueDictionary
 
-from streamplug.cache.staging import reserve_bytes, resize_reservation, sweep
+from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_reservation
 from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
 from streamplug.plugin_kit.disk import FULL
+from streamplug.plugin_kit.staging import commit_file
 from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_directory
 from streamplug.transfer.observer import emit
 
@@ -39,8 +39,8 @@ _PAUSE = 0.002
 _FRESH = 2.0
 _FRESH_LIST = "files.new"
 
-Admit = Callable[[Path, Path], None]
-"""Gives a finished temporary file its place: from path, to path."""
+CommitFile = Callable[[Path, Path], None]
+"""Admits a finished staging file to the cache: (staging path, target path)."""
 
 _warned: set[Path] = set()
 _turns: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
@@ -57,7 +57,7 @@ class CacheQuota:
         self._used = state_directory(root) / "used"
 
     @contextmanager
-    def reserved(self, name: str, size: int) -> Iterator[Admit]:
+    def reserve(self, name: str, size: int) -> Iterator[CommitFile]:
         """Set bytes aside for files that are about to be made, evicting others if need be.
 
         If all others are in the making too, the limit is exceeded by those rather than waiting.
@@ -70,26 +70,26 @@ class CacheQuota:
             What gives a finished temporary file its place: called with its path and that place.
         """
         if self.limit is None:
-            yield self._admit
+            yield self._commit
             return
         with self._lock():
             self._make_room(size, self.limit)
-            promise = reserve_bytes(self.root, name, size)
+            reservation = reserve_bytes(self.root, name, size)
 
-        def admit(part: Path, path: Path) -> None:
-            nonlocal promise, size
+        def commit(part: Path, path: Path) -> None:
+            nonlocal reservation, size
             bytes_ = part.stat().st_size
             with self._lock():
                 self._place(part, path)
                 size = max(size - bytes_, 0)
-                promise = resize_reservation(promise, size)
+                reservation = resize_reservation(reservation, size)
 
         try:
-            yield admit
+            yield commit
         finally:
             # Whoever stops must do this too: within a scope of its own, nothing interrupts it.
             with inside(Scope()), self._lock():
-                promise.unlink(missing_ok=True)
+                reservation.unlink(missing_ok=True)
                 self._settle(-size, self.limit)
 
     def shrink(self, size: int) -> None:
@@ -107,24 +107,23 @@ class CacheQuota:
                 path.unlink()
                 emit(ShardEvicted(str(path), size))
 
-    def tidy(self) -> None:
+    def remove_stale(self) -> None:
         """Remove what dead processes have left."""
         fresh = self._files.with_name(_FRESH_LIST)
         if fresh.exists():
             with self._lock():
                 fresh.unlink(missing_ok=True)
-        sweep(self.root)
+        remove_stale_files(self.root)
 
-    def _admit(self, part: Path, path: Path) -> None:
+    def _commit(self, part: Path, path: Path) -> None:
         with self._lock():
             self._place(part, path)
 
     def _place(self, part: Path, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         used = self._known()
         # First, lest it is killed in between: a name without a file does no harm.
         self._append(path)
-        part.replace(path)
+        commit_file(part, path)
         # Without a limit nobody counted this one: what was known does not hold any more.
         if used is not None and self.limit is not None:
             self._note(used)
@@ -189,7 +188,7 @@ class CacheQuota:
     def _make_room(self, size: int, limit: int) -> None:
         used = self._known()
         if used is None or used + size > limit:
-            used = self._evict(limit - size - sweep(self.root))
+            used = self._evict(limit - size - remove_stale_files(self.root))
         self._note(used + size)
 
     def _settle(self, change: int, limit: int) -> None:
@@ -210,7 +209,7 @@ class CacheQuota:
                         os.utime(self.root / name, ns=(now, now))
                 found.append((status.st_mtime_ns, status.st_size, name))
         found.sort()
-        return sweep(self.root), found
+        return remove_stale_files(self.root), found
 
     def _evict(self, most: int) -> int:
         """Evict the files not used for longest, until `most` bytes are left.
@@ -239,7 +238,7 @@ class CacheQuota:
         fresh = self._files.with_name(_FRESH_LIST)
         with _unless_full():  # then what is gone is still listed, which does no harm
             fresh.write_bytes(b"".join(json.dumps(name).encode() + b"\n" for name in names))
-            fresh.replace(self._files)
+            commit_file(fresh, self._files)
 
     def _warn_if_busy(self, youngest: int) -> None:
         if abs(time.time_ns() - youngest) < _FRESH * 1e9 and self.root not in _warned:
@@ -250,29 +249,6 @@ class CacheQuota:
                 self.root,
                 self.limit,
             )
-
-
-class Keep:
-    """Keeps a file open from before it has its place."""
-
-    def __init__(self, role: str, opened: dict[str, BinaryIO] | None) -> None:
-        """Keep it in `opened` by its role, or not at all for None."""
-        self._role, self._opened = role, opened
-
-    def admitting(self, admit: Admit, target: Path) -> Admit:
-        """Return what admits a file, and keeps it open if `target` is its place."""
-        opened, role = self._opened, self._role
-        if opened is None or os.name == "nt":  # where an open file cannot be renamed
-            return admit
-
-        def opening(part: Path, path: Path) -> None:
-            if path == target:
-                if role in opened:  # from an attempt that failed
-                    opened.pop(role).close()
-                opened[role] = part.open("rb")
-            admit(part, path)
-
-        return opening
 
 
 @contextmanager
@@ -289,6 +265,5 @@ def _inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-if hasattr(os, "register_at_fork"):
-    # A thread that a fork lacks may have one.
-    os.register_at_fork(after_in_child=_turns.clear)
+# A thread that the child lacks may hold one of the locks.
+os.register_at_fork(after_in_child=_turns.clear)

@@ -2,7 +2,7 @@
 
 They lie together in ``.streamplug/tmp``, named ``SLOT-BYTES-CHANCE``: SLOT is the lock that their maker
 holds, so that whoever can take that lock knows that the maker is dead; BYTES
-is what is set aside for them, and 0 for files that hold something.
+is what is set reserved_bytes for them, and 0 for files that hold something.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
+from streamplug.plugin_kit.staging import stage_file
 from streamplug.transfer.file_lock import lock_slot, lock_slot_path, state_directory, try_file_lock
 
 _FOLDER = "tmp"
@@ -36,7 +37,7 @@ def staging_path(directory: Path, name: str) -> Iterator[Path]:
 
 
 def reserve_bytes(directory: Path, name: str, size: int) -> Path:
-    """Make an empty file that says that `size` bytes are set aside for what `name` is the lock of."""
+    """Reserve bytes for the holder of the lock of `name`: an empty file whose name has the size."""
     part = _path(directory, name, size)
     part.touch()
     return part
@@ -48,25 +49,23 @@ def _path(directory: Path, name: str, size: int) -> Path:
     return folder / f"{lock_slot(name):03d}-{size}-{token_hex(8)}"
 
 
-def resize_reservation(promise: Path, size: int) -> Path:
-    """Let a promise be of another size."""
-    slot, _, chance = promise.name.split("-")
+def resize_reservation(reservation: Path, size: int) -> Path:
+    """Change the size of a reservation."""
+    slot, _, chance = reservation.name.split("-")
     with suppress(FileNotFoundError):  # someone has removed the directory
-        return promise.rename(promise.with_name(f"{slot}-{size}-{chance}"))
-    return promise
+        return reservation.rename(reservation.with_name(f"{slot}-{size}-{chance}"))
+    return reservation
 
 
 @contextmanager
 def stage_cache_file(directory: Path, name: str, target: Path) -> Iterator[Path]:
     """Yield a temporary path as `staging_path` does; on success it becomes `target`."""
-    with staging_path(directory, name) as part:
+    with stage_file(target, _path(directory, name, 0)) as part:
         yield part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.replace(target)
 
 
-def sweep(directory: Path) -> int:
-    """Remove the temporary files of dead processes; return how many bytes live ones set aside."""
+def remove_stale_files(directory: Path) -> int:
+    """Remove the staging files of dead processes; return the bytes that live ones have reserved."""
     slots: dict[int, list[tuple[Path, int]]] = {}
     folder = state_directory(directory) / _FOLDER
     try:
@@ -77,7 +76,7 @@ def sweep(directory: Path) -> int:
         fields = path.name.split("-")
         if len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
             slots.setdefault(int(fields[0]), []).append((path, int(fields[1])))
-    aside = 0
+    reserved_bytes = 0
     for slot, files in slots.items():
         with try_file_lock(lock_slot_path(directory, slot)) as free:
             for path, size in files:
@@ -85,5 +84,5 @@ def sweep(directory: Path) -> int:
                     with suppress(OSError):
                         path.unlink()
                 else:
-                    aside += size
-    return aside
+                    reserved_bytes += size
+    return reserved_bytes

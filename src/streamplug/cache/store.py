@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakMethod
 
+from streamplug.cache.file_opener import FileOpener
 from streamplug.cache.options import CacheOptions
-from streamplug.cache.quota import Admit, CacheQuota, Keep
+from streamplug.cache.quota import CacheQuota, CommitFile
 from streamplug.cache.shard_files import (
     cached_bytes,
     decompress_file,
@@ -86,7 +87,7 @@ class ShardStore:
         self._local = local
         self._remote = remote
         self._options = options
-        self._room = CacheQuota(options.root or local, options.cache_limit)
+        self._quota = CacheQuota(options.root or local, options.cache_limit)
         self._checked: set[str] = set()
         self.on_disk_full: WeakMethod[Callable[[], None]] | None = None
 
@@ -101,7 +102,7 @@ class ShardStore:
     @property
     def limit(self) -> int | None:
         """Bytes that shards may take in the cache, or None for any number."""
-        return self._room.limit
+        return self._quota.limit
 
     def begin(self) -> None:
         """Check the limit, and remove what dead processes have left in the cache.
@@ -118,9 +119,9 @@ class ShardStore:
                 )
         if self.fetches:
             directories = {self._local if self._remote is not None else self._unpacked}
-            for directory in directories | {self._room.root}:
+            for directory in directories | {self._quota.root}:
                 with suppress(OSError):  # whoever cannot write there has left nothing
-                    CacheQuota(directory, None).tidy()
+                    CacheQuota(directory, None).remove_stale()
 
     def ensure(self, shard: int, opened: dict[str, BinaryIO] | None = None) -> Mapping[str, Path]:
         """Return the paths of a shard's raw files by role, downloading them if necessary.
@@ -142,7 +143,7 @@ class ShardStore:
             prefix_shard_errors(shard),
         ):
             return {
-                role: self._made(file) or self._ensure_file(shard, file, Keep(role, opened))
+                role: self._made(file) or self._ensure_file(shard, file, FileOpener(role, opened))
                 for role, file in info.files.items()
             }
 
@@ -161,14 +162,11 @@ class ShardStore:
         return True
 
     def discard(self, shard: int, seen: Mapping[str, int]) -> bool:
-        """Remove files of a shard that turned out to be damaged, so that they are fetched again.
+        """Remove damaged files of a shard, so that they are downloaded again; returns whether they can be.
 
         Args:
-            shard: Which one.
-            seen: The inodes of its damaged files by role. Others have been fetched since.
-
-        Returns:
-            Whether they can be fetched again; those that cannot are never removed.
+            shard: Its number.
+            seen: Inodes of the damaged files by role; files with another inode were replaced since.
         """
         files = self._index.shard(shard).files
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
@@ -184,7 +182,7 @@ class ShardStore:
                     if inode(path) == seen.get(role):
                         self._ignored.add(file.raw.basename)
                     continue
-                with cache_lock(self._room.root, self._name(path)):
+                with cache_lock(self._quota.root, self._name(path)):
                     if inode(path) == seen.get(role):
                         path.unlink(missing_ok=True)
                         emit(ShardRepaired(str(path)))
@@ -207,9 +205,9 @@ class ShardStore:
         with map_disk_errors(self._local), observer_context(self._observer):
             for file in self._index.shard(shard).files.values():
                 path = self._local / file.raw.basename
-                with cache_lock(self._room.root, self._name(path)):
+                with cache_lock(self._quota.root, self._name(path)):
                     stored = [self._local / file.zip.basename] if file.zip is not None else []
-                    self._room.remove([path, *stored])
+                    self._quota.remove([path, *stored])
         self._let_go()  # its room on the disk is free when nobody has it open any more
 
     def _let_go(self) -> None:
@@ -224,18 +222,18 @@ class ShardStore:
         path = None if self.derived is None else self.derived / file.raw.basename
         return path if path is not None and is_complete(path, file) else None
 
-    def _ensure_file(self, shard: int, file: ShardFile, keep: Keep) -> Path:
+    def _ensure_file(self, shard: int, file: ShardFile, opener: FileOpener) -> Path:
         path = self._raw_path(file)
         if is_complete(path, file) and self._sound(shard, file, path):
             self._tell_cached(path, file)
             return path
         if self._remote is None and file.zip is None:
             raise missing_file_error(path, file.raw.bytes)
-        with cache_lock(self._room.root, self._name(path)):
+        with cache_lock(self._quota.root, self._name(path)):
             if not is_complete(path, file):  # nobody else fetched it meanwhile
                 if self._offline and not has_zip(self._local, file):
                     self._check_online(file)
-                self._fetch(shard, file, path, keep)
+                self._fetch(shard, file, path, opener)
             else:
                 self._tell_cached(path, file)
         return path
@@ -259,11 +257,7 @@ class ShardStore:
             emit(CacheHit(str(path), file.raw.bytes))
 
     def _sound(self, shard: int, file: ShardFile, path: Path) -> bool:
-        """Check, once in a process and if asked to, a file that was there already.
-
-        Returns:
-            False if it is gone, because it was damaged, or evicted.
-        """
+        """Check a cached file once per process, if asked to; False if it was damaged or evicted."""
         name, algorithm = file.raw.basename, self._options.validate_hash
         if algorithm is None or name in self._checked:
             return True
@@ -284,52 +278,52 @@ class ShardStore:
 
     # -- fetching, under the lock ---------------------------------------------------
 
-    def _fetch(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
+    def _fetch(self, shard: int, file: ShardFile, path: Path, opener: FileOpener) -> None:
         for pause in _PAUSES:
             try:
-                self._bring(shard, file, path, keep)
+                self._bring(shard, file, path, opener)
                 break
             except OSError as error:
                 if isinstance(error, StreamplugError) or not self._mended(error, file):
                     raise
                 sleep(pause)
         else:
-            self._bring(shard, file, path, keep)
+            self._bring(shard, file, path, opener)
         if self._options.validate_hash is not None:
             self._checked.add(file.raw.basename)
 
     def _mended(self, error: OSError, file: ShardFile) -> bool:
         """Say whether what the system refused may work now: there is more room, or a new directory."""
         if error.errno in FULL and self.limit is not None:
-            self._room.shrink(cached_bytes(file))
+            self._quota.shrink(cached_bytes(file))
             # What was evicted takes room for as long as anybody has it open; others need some time.
             self._let_go()
             return True
         return isinstance(error, FileNotFoundError)
 
-    def _bring(self, shard: int, file: ShardFile, path: Path, keep: Keep) -> None:
-        name, root = self._name(path), self._room.root
+    def _bring(self, shard: int, file: ShardFile, path: Path, opener: FileOpener) -> None:
+        name, root = self._name(path), self._quota.root
         if self._remote is None:
-            with self._room.reserved(name, file.raw.bytes) as give:
-                self._unpack_local(shard, file, path, keep.admitting(give, path))
+            with self._quota.reserve(name, file.raw.bytes) as commit:
+                self._unpack_local(shard, file, path, opener.wrap(commit, path))
             return
         with (
-            self._room.reserved(name, cached_bytes(file)) as give,
+            self._quota.reserve(name, cached_bytes(file)) as commit,
             staging_path(root, name) as part,
         ):
-            admit = keep.admitting(give, path)
+            commit_opened = opener.wrap(commit, path)
             if file.zip is None:
                 self._download(file.raw, part)
-                admit(part, path)
+                commit_opened(part, path)
                 return
             # One may be there without keep_zip=, too: of a copy of the data set.
             kept = self._local / file.zip.basename
-            if is_compressed(file) and self._unpack_kept(shard, file, kept, path, admit):
+            if is_compressed(file) and self._unpack_kept(shard, file, kept, path, commit_opened):
                 return
             self._download(file.zip, part)
-            self._unpack(shard, file, part, path, admit)
+            self._unpack(shard, file, part, path, commit_opened)
             if self._options.keep_zip and is_compressed(file):
-                admit(part, kept)
+                commit_opened(part, kept)
 
     def _download(self, file: FileInfo, part: Path) -> None:
         remote, options = self._remote, self._options
@@ -354,13 +348,13 @@ class ShardStore:
             self._offline = False
 
     def _unpack_kept(
-        self, shard: int, file: ShardFile, kept: Path, path: Path, admit: Admit
+        self, shard: int, file: ShardFile, kept: Path, path: Path, commit_opened: CommitFile
     ) -> bool:
         """Unpack a compressed file that stayed in the cache, if there is one; a damaged one goes."""
         try:
             if file.zip is None or kept.stat().st_size != file.zip.bytes:
                 return False
-            self._unpack(shard, file, kept, path, admit)
+            self._unpack(shard, file, kept, path, commit_opened)
         except FileNotFoundError:  # there is none, or it was evicted just now
             return False
         except DataError as error:
@@ -372,26 +366,30 @@ class ShardStore:
             return False
         return True
 
-    def _unpack_local(self, shard: int, file: ShardFile, path: Path, admit: Admit) -> None:
+    def _unpack_local(
+        self, shard: int, file: ShardFile, path: Path, commit_opened: CommitFile
+    ) -> None:
         """Unpack a compressed file of a data set that is read in place."""
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():
             raise missing_file_error(source, stored.bytes)
         verify_file(source, stored, self._options.validate_hash, self._where(stored.basename))
-        self._unpack(shard, file, source, path, admit)
+        self._unpack(shard, file, source, path, commit_opened)
 
-    def _unpack(self, shard: int, file: ShardFile, stored: Path, path: Path, admit: Admit) -> None:
+    def _unpack(
+        self, shard: int, file: ShardFile, stored: Path, path: Path, commit_opened: CommitFile
+    ) -> None:
         where = self._where((file.zip or file.raw).basename)
         spec = self._index.schema(shard).compression
-        with staging_path(self._room.root, self._name(path)) as part:
+        with staging_path(self._quota.root, self._name(path)) as part:
             decompress_file(stored, part, spec, file.raw.bytes, where)
             verify_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
-            admit(part, path)
+            commit_opened(part, path)
 
     def _name(self, path: Path) -> str:
         """Return what the locks call a file."""
-        root = self._room.root
+        root = self._quota.root
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
     def _where(self, basename: str) -> str:

@@ -34,8 +34,7 @@ from streamplug.read.shard_headers import (
 )
 from streamplug.transfer.disk_errors import prefix_data_errors
 from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.ranges import TruncatedFileError
-from streamplug.transfer.spans import coalesce_ranges
+from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _MAX_CACHED_INFOS = 1024

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.transfer.spans import locate_ranges
+from streamplug.transfer.ranges import locate_ranges
 from streamplug.types import Bytes1D, Int64
 
 _FIRST = np.zeros(1, np.int64)

@@ -16,8 +16,7 @@ from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
 from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.ranges import TruncatedFileError
-from streamplug.transfer.spans import coalesce_ranges, locate_ranges
+from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges, locate_ranges
 from streamplug.types import Bytes1D, Int64
 
 MAX_GAP_BYTES = 32 << 10

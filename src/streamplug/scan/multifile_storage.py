@@ -17,9 +17,10 @@ from streamplug.interfaces import MultiFileFormat, Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
+from streamplug.transfer.delegating_storage import DelegatingStorage
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.pool import run_jobs
-from streamplug.types import Buffer, ObjectInfo
+from streamplug.types import Buffer
 
 _AT_ONCE = 16
 """Files of one shard that are fetched at once."""
@@ -36,7 +37,7 @@ def wrap_multifile(storage: Storage, index: Index, derived: Path | None) -> Stor
         derived: The directory of files that were made from others, if there are any.
     """
     if any(isinstance(schema.format, MultiFileFormat) for schema in index.schemas):
-        return _Bundled(storage, index, derived)
+        return _MultifileStorage(storage, index, derived)
     return storage
 
 
@@ -74,12 +75,12 @@ class _Files:
             start, number = end, number + 1
 
 
-class _Bundled(Storage):
+class _MultifileStorage(DelegatingStorage):
     """A storage that has the data files of such shards, too."""
 
     def __init__(self, storage: Storage, index: Index, derived: Path | None) -> None:
-        super().__init__(storage.url)
-        self._storage, self._index = storage, index
+        super().__init__(storage)
+        self._index = index
         self._derived, self._near = derived, local_path(storage.url)
         self._forget()
 
@@ -206,26 +207,6 @@ class _Bundled(Storage):
 
             full = [number for number in range(len(files.names)) if files.size(number)]
             _each(fetch, full, near=self._near is not None)
-
-    # -- what shards have no part in --------------------------------------------------
-
-    def stat(self, key: str) -> ObjectInfo:
-        return self._storage.stat(key)
-
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        return self._storage.list(prefix)
-
-    def write(self, key: str, data: Buffer) -> None:
-        self._storage.write(key, data)
-
-    def upload(self, path: Path, key: str) -> None:
-        self._storage.upload(path, key)
-
-    def delete(self, key: str) -> None:
-        self._storage.delete(key)
-
-    def close(self) -> None:
-        self._storage.close()
 
 
 def _each(work: Callable[[Any], None], items: Sequence[Any], *, near: bool) -> None:

@@ -17,7 +17,7 @@ from streamplug.session import hints as advice
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import decode_blocks
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.prefetch import Needs, PrefetchLimits, prefetch_blocks
+from streamplug.transfer.prefetch import BlockRequirements, PrefetchLimits, prefetch_blocks
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class SampleSource:
         if not self.remote:
             return decode_blocks(blocks, use, num_threads)
         reader = self.reader
-        needs = Needs(
+        needs = BlockRequirements(
             of=lambda block: reader.needs(block.ids),
             samples=lambda block: block.ids.size,
             bytes=reader.weight,

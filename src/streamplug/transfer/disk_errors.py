@@ -110,29 +110,6 @@ def prefix_shard_errors(shard: int) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def scratch_file(beside: Path) -> Iterator[Path]:
-    """Yield a temporary path that is gone afterwards; named as for `stage_file`."""
-    part = beside.with_name(f".{beside.name}.tmp")
-    try:
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@contextmanager
-def stage_file(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `target`; on success it becomes `target`, else it goes.
-
-    The name depends on `target` alone, so what a killed process left there is written over. Two
-    writers of one target must hold a lock.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with scratch_file(target) as part:
-        yield part
-        part.replace(target)
-
-
 def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
     """Check a local copy against the index.
 

@@ -13,6 +13,7 @@ from streamplug.errors import HashMismatchError, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.disk import FULL
+from streamplug.plugin_kit.staging import commit_file
 from streamplug.transfer import ranges as ranged
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.watchdog import StalledError, bytes_of, run_with_timeout
@@ -117,7 +118,7 @@ def download_to_staging_file(
         worked = run_with_timeout(made, url, timeout, lambda: bytes_of(part))
         if worked:
             check_copy(part)
-            part.replace(path)
+            commit_file(part, path)
         return worked
     except StorageError as error:
         _raise_local(error, part)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -182,7 +182,7 @@ def _warn(path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
     except FileNotFoundError:
@@ -204,39 +204,20 @@ def _forget_parent() -> None:
         _close(descriptor)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+os.register_at_fork(after_in_child=_forget_parent)
 
-if sys.platform == "win32":  # pragma: no cover
-    import msvcrt
 
-    def _lock(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            if error.errno in _HELD:
-                return False
-            raise
-        return True
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        raise
+    return True
 
-    def _unlock(descriptor: int) -> None:
-        if descriptor in _open:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _HELD:
-                return False
-            raise
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        # By word, not only by closing: a child may be about to start with a copy.
-        if descriptor in _open:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+def _unlock(descriptor: int) -> None:
+    # Explicitly, not only by closing: a child may be about to start with a copy of the descriptor.
+    if descriptor in _open:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -46,7 +46,7 @@ class PrefetchLimits:
     queued: int = 512
 
 
-class Needs(Generic[T, K]):
+class BlockRequirements(Generic[T, K]):
     """What blocks need, and how to have it.
 
     Attributes:
@@ -79,7 +79,7 @@ class Needs(Generic[T, K]):
 
 def prefetch_blocks(
     blocks: Iterable[T],
-    needs: Needs[T, K],
+    needs: BlockRequirements[T, K],
     use: Callable[[T], Iterable[V]],
     limits: PrefetchLimits | None = None,
     *,
@@ -134,7 +134,7 @@ def prefetch_blocks(
 
 
 def _until_failure(
-    block: T, needs: Needs[T, K], failed: dict[K, BaseException]
+    block: T, needs: BlockRequirements[T, K], failed: dict[K, BaseException]
 ) -> Generator[T, None, None]:
     for part in needs.split(block):
         for key in needs.of(part):
@@ -188,7 +188,11 @@ class PrefetchWindow(Generic[T, K]):
     """
 
     def __init__(
-        self, blocks: Iterator[T], needs: Needs[T, K], limits: PrefetchLimits, workers: JobQueue
+        self,
+        blocks: Iterator[T],
+        needs: BlockRequirements[T, K],
+        limits: PrefetchLimits,
+        workers: JobQueue,
     ) -> None:
         self._blocks, self._needs, self._limits = blocks, needs, limits
         self._ahead: deque[tuple[T, Sequence[K]]] = deque()

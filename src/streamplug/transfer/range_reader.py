@@ -14,9 +14,8 @@ import numpy as np
 from streamplug.errors import StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
-from streamplug.transfer.joint import Joint
 from streamplug.transfer.observer import Observer, track_ranges
-from streamplug.transfer.ranges import PART_BYTES, read_ranges
+from streamplug.transfer.ranges import PART_BYTES, ManyFilesRead, read_ranges
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
 _REQUESTS = 32
@@ -88,7 +87,10 @@ class RangeReader:
                 yield place, partial(self.read, *each)
             return
         files = [(file, _requests(ranges)) for file, ranges in wanted]
-        joint, began = Joint(self.storage, files, self.retries, self.observer), time.monotonic()
+        joint, began = (
+            ManyFilesRead(self.storage, files, self.retries, self.observer),
+            time.monotonic(),
+        )
         for place, parts in joint.come():
             self._tell(*files[place], time.monotonic() - began)
             yield place, partial(_whole, wanted[place][1], parts)

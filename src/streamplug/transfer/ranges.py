@@ -1,18 +1,23 @@
-"""Reads parts of files, several at once; so are large ones copied."""
+"""Reading byte ranges: coalescing, several at once, large files in parallel parts."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
-from streamplug.errors import CorruptShardError, StorageError
+import numpy as np
+
+from streamplug.errors import CorruptShardError, StorageError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import check
-from streamplug.transfer.retry import call_with_retries
-from streamplug.types import Buffer, FileInfo
+from streamplug.transfer.observer import Observer, TransferTask, task_context
+from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
+from streamplug.types import Buffer, FileInfo, Int64
 
 PARALLEL_DOWNLOAD_BYTES = (64 << 20) + 1
 """Bytes of a file from which on it comes in parts; a writer's default is just below."""
@@ -116,3 +121,123 @@ class _Interruptible(io.FileIO):
 def open_cancellable(path: Path) -> BinaryIO:
     """Open a file for reading in a way that ends when nobody waits for it any more."""
     return io.BufferedReader(_Interruptible(os.fspath(path)), 1 << 20)
+
+
+def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
+    """Join ranges that are near each other: a request costs more than some bytes too many.
+
+    Args:
+        ranges: Where each begins and ends, shape ``[n, 2]``; in any order, they may overlap.
+        gap: Bytes between two ranges up to which they are joined.
+
+    Returns:
+        The joined ranges, shape ``[m, 2]``, ascending.
+
+    >>> coalesce_ranges(np.array([[90, 99], [0, 10], [12, 20]]), gap=4)
+    array([[ 0, 20],
+           [90, 99]])
+    """
+    if len(ranges) == 1:
+        return np.array(ranges, np.int64)
+    order = np.argsort(ranges[:, 0], kind="stable")
+    starts, reach = ranges[order, 0], np.maximum.accumulate(ranges[order, 1])
+    first = np.ones(len(order), bool)
+    first[1:] = starts[1:] - reach[:-1] > gap
+    begins = np.flatnonzero(first)
+    found = np.empty((len(begins), 2), np.int64)
+    found[:, 0], found[:-1, 1], found[-1, 1] = starts[begins], reach[begins[1:] - 1], reach[-1]
+    return found
+
+
+def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
+    """Find ranges in parts of a file.
+
+    Args:
+        ranges: Where each begins and ends in the file, shape ``[n, 2]``.
+        spans: The same of the parts, shape ``[m, 2]``; ascending and apart.
+
+    Returns:
+        Which part each is in, -1 for one that is not whole in one of them, and where in that it begins,
+        both of shape ``[n]``.
+
+    >>> locate_ranges(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
+    (array([ 1, -1,  0]), array([2, 5, 3]))
+    """
+    if len(ranges) == len(spans) == 1:  # as where few samples of many shards are wanted
+        (start, stop), (low, high) = ranges.tolist()[0], spans.tolist()[0]
+        return np.array([0 if low <= start and stop <= high else -1]), np.array([start - low])
+    if not len(spans):
+        return np.full(len(ranges), -1, np.int64), np.zeros(len(ranges), np.int64)
+    part = np.maximum(np.searchsorted(spans[:, 0], ranges[:, 0], side="right") - 1, 0)
+    inside = (ranges[:, 0] >= spans[part, 0]) & (ranges[:, 1] <= spans[part, 1])
+    return np.where(inside, part, -1), ranges[:, 0] - spans[part, 0]
+
+
+Wanted: TypeAlias = "Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]]"
+
+
+class ManyFilesRead:
+    """Parts of several files.
+
+    Attributes:
+        errors: What went wrong last with each file that is not there, by its place.
+    """
+
+    def __init__(
+        self, storage: Storage, wanted: Wanted, retries: int, observer: Observer | None
+    ) -> None:
+        """Take what is to be asked for: files, and where in them the parts begin and end."""
+        self._storage, self._wanted, self._retries = storage, wanted, retries
+        self._task = TransferTask(observer, storage.url)
+        self._missing = list(range(len(wanted)))
+        self._came: dict[int, list[Buffer]] = {}
+        self.errors: dict[int, StreamplugError] = {}
+
+    def come(self) -> Iterator[tuple[int, list[Buffer]]]:
+        """Yield the place of each file and its parts, as they come; in the end `errors` are final."""
+        failed: list[Exception] = []
+        try:
+            self._ask()
+        except RETRYABLE_ERRORS as error:
+            failed.append(error)
+        yield from self._given()
+        if failed:
+            with suppress(*RETRYABLE_ERRORS), task_context(self._task):
+                call_with_retries(partial(self._again, failed), self._retries)
+            yield from self._given()
+
+    def _given(self) -> Iterator[tuple[int, list[Buffer]]]:
+        given, self._came = self._came, {}
+        return iter(given.items())
+
+    def _again(self, failed: list[Exception]) -> None:
+        if failed:
+            raise failed.pop()  # the first attempt has been made
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for what is missing.
+
+        Raises:
+            Transient, CorruptShardError: If something is that may still come.
+        """
+        files = [self._wanted[place] for place in self._missing]
+        requests = [(file.basename, *each) for file, ranges in files for each in ranges]
+        try:
+            came = iter(self._storage.read_many(requests))
+        except StorageError as error:  # nothing came
+            came = iter([error] * len(requests))
+        for place, (file, ranges) in zip(self._missing, files):
+            parts = [next(came) for _ in ranges]
+            try:
+                self._came[place] = checked(self._storage, file, ranges, parts)
+                self.errors.pop(place, None)
+            except StreamplugError as error:
+                self.errors[place] = error
+        self._missing = [
+            p for p, error in self.errors.items() if isinstance(error, RETRYABLE_ERRORS)
+        ]
+        if self._missing:
+            worst = max(self._missing, key=lambda p: getattr(self.errors[p], "retry_after", 0.0))
+            self._task.url = self._storage.url_of(self._wanted[worst][0].basename)
+            raise self.errors[worst]

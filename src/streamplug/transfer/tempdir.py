@@ -39,7 +39,7 @@ class TemporaryDirectory:
         home = temp_root()
         with map_disk_errors(home):
             _make_own(home)
-            sweep(home)
+            remove_stale_directories(home)
             self._held = ExitStack()
             self.path = self._made(home)
 
@@ -106,8 +106,6 @@ def check_private(home: Path) -> None:
     Raises:
         AccessDenied: If it is.
     """
-    if not hasattr(os, "getuid"):
-        return
     found = home.lstat()
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if own and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -120,7 +118,7 @@ def check_private(home: Path) -> None:
         )
 
 
-def sweep(home: Path) -> None:
+def remove_stale_directories(home: Path) -> None:
     """Remove the directories in a place whose makers are dead."""
     for lock in home.glob(f"*{_LOCK}"):
         with suppress(OSError), try_file_lock(lock) as free:
@@ -131,5 +129,4 @@ def sweep(home: Path) -> None:
 
 def temp_root() -> Path:
     """Return the place of these directories, which may not exist."""
-    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    return Path(tempfile.gettempdir()) / f"streamplug-{user}"
+    return Path(tempfile.gettempdir()) / f"streamplug-{os.getuid()}"

@@ -101,6 +101,5 @@ def end_idle() -> None:
             each.join(_END_SECONDS)
 
 
-if hasattr(os, "register_at_fork"):
-    # A process of several threads is not forked without a warning; and those would be the parent's.
-    os.register_at_fork(before=end_idle, after_in_child=_waiting.clear)
+# A process of several threads is not forked without a warning; and those would be the parent's.
+os.register_at_fork(before=end_idle, after_in_child=_waiting.clear)

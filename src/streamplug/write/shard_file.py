@@ -7,7 +7,8 @@ from pathlib import Path
 
 from streamplug.index.hashes import digests
 from streamplug.interfaces import Compression
-from streamplug.transfer.disk_errors import map_output_errors, stage_file
+from streamplug.plugin_kit.staging import stage_file
+from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.types import Buffer, FileInfo
 
 _AT_ONCE = 1 << 18

@@ -27,7 +27,7 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
-from streamplug.transfer.disk_errors import stage_file
+from streamplug.plugin_kit.staging import stage_file
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
 from streamplug.session.sample_source import Block
-from streamplug.transfer.prefetch import Needs, PrefetchLimits, PrefetchWindow
+from streamplug.transfer.prefetch import BlockRequirements, PrefetchLimits, PrefetchWindow
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.node_cache import NodeCache, Threads
 from streamplug_simulate.model.planned_dataset import WeighedReader
@@ -42,7 +42,7 @@ class Worker:
         self._events, self._node, self._on_batch = events, node, on_batch
         blocks, limits = ahead
         threads = Threads(node, limits.active)
-        needs: Needs[Block, int] = Needs(
+        needs: BlockRequirements[Block, int] = BlockRequirements(
             of=lambda block: reader.needs(block.ids),
             samples=lambda block: block.ids.size,
             bytes=reader.weight,
