@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from streamplug.config import parse_bytes
-from streamplug.config.source import plain
+from streamplug.config.config_file import to_plain
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index.hashes import new_hash
@@ -68,7 +68,7 @@ def check_writer(section: Mapping[str, Any], key: str) -> None:
     Raises:
         ConfigError: If an argument has no meaning, or nothing answers to a name.
     """
-    given = plain(dict(section))
+    given = to_plain(dict(section))
     with _named(f"{key}.format"):
         format_ = format_of(given.get("format", "mds"))
     if given.get("columns") is not None:

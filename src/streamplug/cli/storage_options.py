@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from streamplug.config import load
-from streamplug.config.source import plain
+from streamplug.config.config_file import to_plain
 from streamplug.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,7 +65,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
     if "${env:" not in text:
         return given
     try:
-        filled: dict[str, Any] = plain(load(given))
+        filled: dict[str, Any] = to_plain(load(given))
     except ConfigError as error:
         raise ConfigError(f"{option}: {error}") from None
     return filled

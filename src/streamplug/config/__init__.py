@@ -1,9 +1,9 @@
 """Validation of options, sizes and counts; configuration files and their JSON schema."""
 
+from streamplug.config.config_file import load
 from streamplug.config.configurable import SECTIONS, Configurable
-from streamplug.config.jsonschema import json_schema
 from streamplug.config.keywords import check_keywords, suggest_keywords
-from streamplug.config.source import load
+from streamplug.config.schema import json_schema
 from streamplug.config.values import (
     check_flags,
     check_names,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from streamplug.config.fit import check_required, fitted, hint_of
-from streamplug.config.keywords import check_keywords, suggest_keywords, takes_only_named
+from streamplug.config.config_file import Source, load
+from streamplug.config.keywords import check_keywords, has_fixed_keywords, suggest_keywords
 from streamplug.config.parameters import parameters
-from streamplug.config.source import Source, load
+from streamplug.config.validation import check_required, suggest_name, validate_arguments
 from streamplug.errors import ConfigError
 
 C = TypeVar("C", bound="Configurable")
@@ -32,7 +32,7 @@ class Configurable:
         if section is not None:
             cls.config_section = section
         # Subclasses of others may take keywords of their own out of a **kwargs; these pass on all.
-        if "__init__" in cls.__dict__ and (section is not None or takes_only_named(cls)):
+        if "__init__" in cls.__dict__ and (section is not None or has_fixed_keywords(cls)):
             suggest_keywords(cls)
 
     if not TYPE_CHECKING:  # for types, the arguments are those of the constructor
@@ -70,12 +70,15 @@ class Configurable:
         whole = load(config)
         given, key = _about(cls, whole)
         needed = {name for name in parameters(cls) if _of_section(cls, name, whole) is not None}
-        check_required(cls, {*fitted(cls, given, key), *needed}, key)
+        check_required(cls, {*validate_arguments(cls, given, key), *needed}, key)
 
 
 def _made(cls: type[C], whole: dict[str, Any], more: Mapping[str, Any]) -> C:
     given, key = _about(cls, whole)
-    arguments = {**fitted(cls, {k: v for k, v in given.items() if k not in more}, key), **more}
+    arguments = {
+        **validate_arguments(cls, {k: v for k, v in given.items() if k not in more}, key),
+        **more,
+    }
     for name in parameters(cls):
         other = _of_section(cls, name, whole)
         if other is not None and name not in arguments:
@@ -99,7 +102,7 @@ def _about(cls: type[Configurable], whole: dict[str, Any]) -> tuple[dict[str, An
         return whole, ""
     for name in whole:
         if name not in (*SECTIONS, "$schema"):
-            raise ConfigError(f"{name}: no such section{hint_of(str(name), SECTIONS)}")
+            raise ConfigError(f"{name}: no such section{suggest_name(str(name), SECTIONS)}")
     given = whole.get(cls.config_section, {})
     if not isinstance(given, dict):
         raise ConfigError(f"{cls.config_section}={given!r:.80}: expected a mapping")

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from streamplug.config.fit import hint_of
 from streamplug.config.parameters import parameters
+from streamplug.config.validation import suggest_name
 from streamplug.errors import UnknownKeywordError
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 def suggest_keywords(cls: type[T]) -> type[T]:
-    """Let the constructor of a class name the nearest keyword where it is given an unknown one.
+    """Make the constructor of a class suggest the nearest keyword for an unknown one.
 
     The constructor must pass on all of a ``**kwargs`` to the next class in line: these keywords are checked
     against the constructors there. Where one of them takes any keyword, nothing is refused here.
@@ -38,23 +38,23 @@ def suggest_keywords(cls: type[T]) -> type[T]:
 
 
 def check_keywords(cls: type, given: Mapping[str, Any], by: type | None = None) -> None:
-    """Refuse keywords that a class's constructor, if it has no ``**kwargs``, does not accept.
+    """Check keywords against a constructor, unless it has ``**kwargs``.
 
     Args:
         cls: The class.
         given: The keywords.
-        by: The class that a user has called, if it is another one, which passes on what it does not know.
+        by: The class that the user has called, if it is another one that passes keywords on.
 
     Raises:
-        UnknownKeywordError: If there is such a keyword.
+        UnknownKeywordError: If the constructor does not accept a keyword.
     """
     owner = next(base for base in cls.__mro__ if "__init__" in base.__dict__)
-    if takes_only_named(owner):
+    if has_fixed_keywords(owner):
         _check(cls, owner, given, by or cls)
 
 
-def takes_only_named(cls: type) -> bool:
-    """Say whether the constructor that a class itself defines has no ``**kwargs``."""
+def has_fixed_keywords(cls: type) -> bool:
+    """Return whether the constructor that a class itself defines has no ``**kwargs``."""
     found = inspect.signature(cls.__dict__["__init__"]).parameters.values()
     return all(parameter.kind is not parameter.VAR_KEYWORD for parameter in found)
 
@@ -68,7 +68,7 @@ def _check(made: type, owner: type, given: Mapping[str, Any], by: type) -> None:
             # Also those that subclasses take themselves: their users meant one of these, too.
             known = sorted({*accepted, *parameters(by)})
             raise UnknownKeywordError(
-                f"{by.__name__}({name}=…): no such argument{hint_of(name, known)}"
+                f"{by.__name__}({name}=…): no such argument{suggest_name(name, known)}"
             )
 
 

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import streamplug
-from streamplug.config.fit import hint_of
 from streamplug.config.parameters import parameters
+from streamplug.config.validation import suggest_name
 from streamplug.errors import ConfigError, WriterError
 from streamplug_mosaic.compat.sizes import bytes_to_int
 
@@ -30,7 +30,7 @@ class MosaicWriter(_Base):
         known = parameters(type(self))
         for name in kwargs:
             if name not in known:
-                raise ConfigError(f"Invalid Writer argument {name!r}{hint_of(name, known)}")
+                raise ConfigError(f"Invalid Writer argument {name!r}{suggest_name(name, known)}")
         limit = kwargs.get("size_limit", 1 << 26)
         kwargs["size_limit"] = limit = bytes_to_int(limit) if limit else None
         if limit is not None and not 0 < limit < 1 << 32:

@@ -54,12 +54,12 @@ def load(source: Source) -> dict[str, Any]:
     return found
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value without what is known of where its texts come from."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: to_plain(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [to_plain(each) for each in value]
     return str(value) if isinstance(value, FromEnvironment) else value
 
 
@@ -138,14 +138,14 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 
 
-def joined(key: str, name: object) -> str:
+def join_key(key: str, name: object) -> str:
     """Return the path of a key that lies below another."""
     return f"{key}.{name}" if key else str(name)
 
 
 def _filled_in(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
-        return {name: _filled_in(each, joined(key, name)) for name, each in value.items()}
+        return {name: _filled_in(each, join_key(key, name)) for name, each in value.items()}
     if isinstance(value, str):
         return _text(value, key) if "${" in value else value
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):

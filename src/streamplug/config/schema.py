@@ -1,4 +1,4 @@
-"""What a config may say, as a JSON schema: editors complete keys by it and mark mistakes."""
+"""The JSON schema of configuration files, for editors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamplug.config.fit import in_files, is_list, is_mapping, item_hint
 from streamplug.config.parameters import REQUIRED, is_section, parameters
+from streamplug.config.validation import file_types, is_list, is_mapping, item_hint
 
 _TYPES = {
     str: "string", Path: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",
@@ -20,7 +20,7 @@ def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
     """Return the schema of a config, of the draft 2020-12.
 
     Args:
-        sections: The class that each section is about.
+        sections: Class of each section.
     """
     nested: dict[str, Any] = {
         "environment": {"type": "string", "pattern": r"\$\{env:", "title": "${env:NAME:-default}"}
@@ -41,7 +41,7 @@ def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
 def _object(cls: type, nested: dict[str, Any], sections: Mapping[str, type]) -> dict[str, Any]:
     properties, required = {}, []
     for name, parameter in parameters(cls).items():
-        kinds = [each for each in in_files(parameter.hint) if each is not type(None)]
+        kinds = [hint for hint in file_types(parameter.hint) if hint is not type(None)]
         if not kinds or name in sections:
             continue
         properties[name] = _of(parameter.hint, nested)
@@ -58,7 +58,7 @@ def _object(cls: type, nested: dict[str, Any], sections: Mapping[str, type]) -> 
 
 
 def _of(hint: Any, nested: dict[str, Any]) -> dict[str, Any]:
-    kinds = in_files(hint)
+    kinds = file_types(hint)
     if Any in kinds:
         return {}
     found = [part for kind in kinds for part in _alternatives(kind, nested)]

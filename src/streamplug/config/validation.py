@@ -1,0 +1,203 @@
+"""Validation of configuration values by the types of parameters."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from streamplug.config.config_file import FromEnvironment, join_key, to_plain
+from streamplug.config.parameters import REQUIRED, is_section, parameters
+from streamplug.errors import ConfigError
+
+_SCALARS: dict[Any, tuple[Any, str]] = {
+    str: (str, "text"),
+    Path: ((str, Path), "a path"),
+    bool: (bool, "true or false"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    type(None): (type(None), "null"),
+}
+"""Accepted classes of a type, and its name in errors."""
+
+_BOOLEANS = {"true": True, "false": False}
+_Types: TypeAlias = "list[Any]"
+
+
+def union_members(hint: Any) -> _Types:
+    """Return the types of a union; of any other type, itself."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [item for part in typing.get_args(hint) for item in union_members(part)]
+    return [hint]
+
+
+def file_types(hint: Any) -> _Types:
+    """Return the types of a union that a file can hold."""
+    return [item for item in union_members(hint) if _in_file(item)]
+
+
+def _in_file(hint: Any) -> bool:
+    if hint in _SCALARS or hint is Any or is_section(hint):
+        return True
+    arguments = [item for item in typing.get_args(hint) if item is not Ellipsis]
+    return is_list(hint) or (
+        is_mapping(hint) and all(file_types(argument) for argument in arguments)
+    )
+
+
+def is_list(hint: Any) -> bool:
+    """Return whether a type is that of a list."""
+    return typing.get_origin(hint) in (Sequence, list, tuple)
+
+
+def is_mapping(hint: Any) -> bool:
+    """Return whether a type is that of a mapping."""
+    return typing.get_origin(hint) in (Mapping, dict)
+
+
+def item_hint(hint: Any) -> Any:
+    """Return the type of the items of a list."""
+    arguments = [item for item in typing.get_args(hint) if item is not Ellipsis]
+    return typing.Union[tuple(arguments)]  # noqa: UP007 - of types that are not known here
+
+
+def validate_arguments(cls: type, values: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+    """Validate the arguments that a config has for a class.
+
+    Args:
+        cls: The class.
+        values: Values by the names of the parameters.
+        key: Path of the values in the config.
+
+    Raises:
+        ConfigError: If there is no such parameter, or a value is of another type.
+    """
+    known = parameters(cls)
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"{join_key(key, name)}: no such key{suggest_name(str(name), known)}")
+    return {
+        name: _validate(value, known[name].hint, join_key(key, name))
+        for name, value in values.items()
+    }
+
+
+def suggest_name(name: str, known: Collection[str]) -> str:
+    """Return the end of an error about an unknown name: the nearest name, or all of them."""
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    return f". Did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"
+
+
+def check_required(cls: type, names: Collection[str], key: str) -> None:
+    """Check that a config has all required parameters of a class.
+
+    Raises:
+        ConfigError: If there is no value for a parameter that has no default.
+    """
+    for name, parameter in parameters(cls).items():
+        if parameter.default is REQUIRED and name not in names:
+            raise ConfigError(f"{join_key(key, name)}: missing. It is: {parameter.text}")
+
+
+def _validate(value: Any, hint: Any, key: str) -> Any:
+    for member in _best_section_first(value, union_members(hint)):
+        convert = _find_converter(value, member)
+        if convert is not None:
+            return convert(value, member, key)
+    if isinstance(value, FromEnvironment):
+        return _parse_environment(value, hint, key)
+    raise _type_error(value, hint, key)
+
+
+def _best_section_first(value: Any, hints: _Types) -> _Types:
+    """Return the types of a union; first the dataclass that shares most keys with a mapping."""
+    sections = [item for item in hints if is_section(item)]
+    if len(sections) < 2 or not isinstance(value, Mapping):
+        return hints
+    best = max(sections, key=lambda section: len(parameters(section).keys() & value.keys()))
+    return [best, *(item for item in hints if item is not best)]
+
+
+def _find_converter(value: Any, hint: Any) -> Callable[[Any, Any, str], Any] | None:
+    """Return the function that converts a value to a type; None if it does not match the type."""
+    if hint in (Any, object):
+        return _keep_value
+    if hint in _SCALARS:
+        accepted = _SCALARS[hint][0]
+        is_flag = isinstance(value, bool) and hint in (int, float)
+        return _keep_value if isinstance(value, accepted) and not is_flag else None
+    if is_mapping(hint):
+        return _convert_mapping if isinstance(value, Mapping) else None
+    if is_list(hint):
+        if isinstance(value, Mapping) and is_section(item_hint(hint)):
+            return _convert_named_list
+        return _convert_list if isinstance(value, (list, tuple)) else None
+    if is_section(hint) and isinstance(value, Mapping):
+        return _convert_section
+    origin = typing.get_origin(hint) or hint
+    return _keep_value if isinstance(origin, type) and isinstance(value, origin) else None
+
+
+def _keep_value(value: Any, _: Any, __: str) -> Any:
+    return to_plain(value)
+
+
+def _convert_mapping(value: Any, hint: Any, key: str) -> Any:
+    names, values = typing.get_args(hint)
+    return {
+        _validate(name, names, join_key(key, name)): _validate(item, values, join_key(key, name))
+        for name, item in value.items()
+    }
+
+
+def _convert_list(value: Any, hint: Any, key: str) -> Any:
+    item_type = item_hint(hint)
+    items = [_validate(item, item_type, f"{key}[{number}]") for number, item in enumerate(value)]
+    return tuple(items) if typing.get_origin(hint) is tuple else items
+
+
+def _convert_named_list(value: Any, hint: Any, key: str) -> Any:
+    """Return a list of objects that have names in the config."""
+    return [_validate(item, item_hint(hint), join_key(key, name)) for name, item in value.items()]
+
+
+def _convert_section(value: Any, hint: Any, key: str) -> Any:
+    arguments = validate_arguments(hint, value, key)
+    check_required(hint, arguments, key)
+    try:
+        return hint(**arguments)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
+
+
+def _parse_environment(value: FromEnvironment, hint: Any, key: str) -> Any:
+    """Convert the text of an environment variable to a type."""
+    for member in union_members(hint):
+        try:
+            if member is bool and value.lower() in _BOOLEANS:
+                return _BOOLEANS[value.lower()]
+            if member in (int, float):
+                return member(value)
+        except ValueError:
+            pass
+    raise _type_error(value, hint, key)
+
+
+def _type_error(value: Any, hint: Any, key: str) -> ConfigError:
+    shown = value.written if isinstance(value, FromEnvironment) else value
+    expected = [_describe_type(item) for item in file_types(hint)]
+    if not expected or expected == ["null"]:
+        return ConfigError(
+            f"{key}={shown!r:.80}: a file cannot say it; pass an object to from_config"
+        )
+    return ConfigError(f"{key}={shown!r:.80}: expected {' or '.join(expected)}")
+
+
+def _describe_type(hint: Any) -> str:
+    if hint in _SCALARS:
+        return _SCALARS[hint][1]
+    return "a list" if is_list(hint) else "a mapping"
