@@ -1,4 +1,4 @@
-"""Which data set a local directory caches."""
+"""Identity of a cache: the data set that a local directory belongs to."""
 
 from __future__ import annotations
 

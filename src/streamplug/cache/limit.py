@@ -1,4 +1,4 @@
-"""Reads what users write as the limit of a cache."""
+"""Parsing of cache limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a data set from its local copy while the remote cannot be reached."""
+"""Local copies of data sets whose remote is unreachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of shards: their sizes and inodes, and how they are decompressed."""
+"""Files of shards: sizes, inodes, decompression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the raw files of a shard ready on the local disk: downloaded, checked, decompressed."""
+"""Local files of shards: downloaded, verified, decompressed."""
 
 from __future__ import annotations
 

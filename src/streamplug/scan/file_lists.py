@@ -1,4 +1,4 @@
-"""Lists that other libraries write: which files a set has, and how many samples are in each."""
+"""File lists that other libraries write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locations of files: directories, globs, brace expansions, and lists of such."""
+"""Globs and brace expansions in locations of files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def expand_braces(text: str) -> Iterator[str]:
     start = text.find("{")
     if start < 0:
         if "}" in text:
-            raise ConfigError(f"{text!r}: a brace without its other one")
+            raise ConfigError(f"{text!r}: unbalanced brace")
         yield text
         return
     choices, stop = _choices(text, start)
@@ -101,7 +101,7 @@ def _choices(text: str, start: int) -> tuple[Iterable[str], int]:
         if depth == 0:
             break
     else:
-        raise ConfigError(f"{text!r}: a brace without its other one")
+        raise ConfigError(f"{text!r}: unbalanced brace")
     count = _COUNT.fullmatch(found[0])
     if len(found) > 1:
         return found, begin

@@ -1,4 +1,4 @@
-"""The index.json of another library, turned into one of ours."""
+"""Import of the index.json of other libraries."""
 
 from __future__ import annotations
 

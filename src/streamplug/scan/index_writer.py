@@ -1,4 +1,4 @@
-"""Writes an index.json for files that have none, beside them."""
+"""Writing of an index.json beside data files that have none."""
 
 from __future__ import annotations
 

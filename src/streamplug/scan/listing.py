@@ -1,4 +1,4 @@
-"""Finds the files of a data set that has no index."""
+"""Listing of the data files of a data set without an index."""
 
 from __future__ import annotations
 

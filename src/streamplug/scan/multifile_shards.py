@@ -1,4 +1,4 @@
-"""Makes shards of the files of a tree: each is some files in a row, of which nothing is copied or moved."""
+"""Grouping of the files of a tree into shards; nothing is copied or moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads shards that are made of many files: fetches these, several at once."""
+"""Storage of shards that consist of many files."""
 
 from __future__ import annotations
 

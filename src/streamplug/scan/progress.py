@@ -1,4 +1,4 @@
-"""Shows how looking through files is getting on."""
+"""Progress display of a scan."""
 
 from __future__ import annotations
 

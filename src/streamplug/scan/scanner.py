@@ -1,4 +1,4 @@
-"""Looks through data files, near or far, compressed or not, for what an index would say of them."""
+"""Scanning of data files, local or remote, compressed or not."""
 
 from __future__ import annotations
 

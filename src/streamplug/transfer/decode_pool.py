@@ -1,4 +1,4 @@
-"""Makes values of blocks: on threads, several at once, where they take long enough to be worth it."""
+"""Decoding of blocks, on threads where a block takes long enough."""
 
 from __future__ import annotations
 

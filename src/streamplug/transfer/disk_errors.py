@@ -1,4 +1,4 @@
-"""Brings one file of a shard from where it is stored to a whole, checked local file."""
+"""Translation of operating system errors, and verification of local files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads one file, and gives up when nothing arrives any more, or nobody waits for it."""
+"""Downloads of one file, with stall timeout, retries and cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks between processes: files that the operating system locks, and unlocks when a holder dies."""
+"""Locks between processes; the operating system releases them when the holder dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that fetch: in the order of need, a bounded number at a time, gone as soon as told."""
+"""Thread pool with a bounded number of jobs in flight, first in, first out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes what the plan needs ready ahead of its use, in the background."""
+"""Prefetching of what the next blocks need, in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RangeStore: parts of files, for their samples."""
+"""Byte ranges of shards, for samples that are read without whole shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries again what may succeed the next time."""
+"""Retries with exponential backoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives up what hangs: an attempt during which nothing arrives any more, or for which nobody waits."""
+"""Watchdog of requests: cancels on stall, or when the consumer stops."""
 
 from __future__ import annotations
 
