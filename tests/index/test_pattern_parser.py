@@ -50,7 +50,7 @@ def quickly(data: bytes) -> Index | None:
 
 
 def with_care(data: bytes) -> Index:
-    with patch("streamplug.index.json_index._LONG", len(data) + 1):
+    with patch("streamplug.index.json_index._MIN_PATTERN_BYTES", len(data) + 1):
         return parse_index(data, WHERE)
 
 
@@ -163,7 +163,7 @@ def test_both_ways_of_reading_agree_on_what_is_damaged(entries, place, byte, cut
     except Exception as error:
         expected = (type(error), str(error))
     try:
-        with patch("streamplug.index.json_index._LONG", 0):
+        with patch("streamplug.index.json_index._MIN_PATTERN_BYTES", 0):
             found: Any = content(parse_index(data, WHERE))
     except Exception as error:
         found = (type(error), str(error))

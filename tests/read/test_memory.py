@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamplug.read.assemble import ShardGroups
 from streamplug.read.memory import spanned
-from streamplug.read.shard_groups import ShardGroups
 
 
 def test_buffers_lie_in_one_without_a_copy():
@@ -60,7 +60,7 @@ def test_samples_are_grouped_by_shard(data):
     assert {shard: places.tolist() for shard, places in groups} == expected
     assert groups.shards == sorted(expected)
     assert groups.counts.tolist() == [len(expected[shard]) for shard in groups.shards]
-    values = groups.in_order(np.array(groups.shards, np.int64))
+    values = groups.per_sample(np.array(groups.shards, np.int64))
     assert (starts[values] + groups.rows == ids).all()
 
 

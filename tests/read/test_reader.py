@@ -296,7 +296,7 @@ def test_a_large_read_maps_its_shard_at_once(tmp_path):
 
 
 def test_a_very_large_shard_is_not_mapped_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(gathered_module, "_LARGE", 100)
+    monkeypatch.setattr(gathered_module, "_MAX_POPULATED_BYTES", 100)
     it = reader(write(tmp_path / "one", range(200)))
     assert ids(it.rows(np.arange(200))) == list(range(200))
     assert not it.open(0).populated

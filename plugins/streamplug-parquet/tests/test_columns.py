@@ -110,7 +110,7 @@ def written(folder, way, **options):
 @pytest.mark.parametrize("options", [{"size_limit": 16384}, {"max_samples_per_shard": 90}], ids=str)
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_files_do_not_depend_on_how_samples_are_given(way, options, tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.write.writer._AT_ONCE", 64)
+    monkeypatch.setattr("streamplug.write.writer._MAX_UNPACKED_PIECES", 64)
     expected = written(tmp_path / "a", by_rows, **options)
     assert len(expected) > 4
     assert written(tmp_path / "b", way, **options) == expected

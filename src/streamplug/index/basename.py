@@ -1,4 +1,4 @@
-"""Names of files that an index may hold: relative paths that stay inside the data set."""
+"""Validation of file names in an index: relative paths that stay inside the data set."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from streamplug.errors import InvalidIndexError
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 # What no file name of a data set has: control characters, halves of surrogate pairs, wildcards.
-_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\\?*]|://")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\\?*]|://")
 
 PLAIN_BASENAME = rb"[A-Za-z0-9_][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*"
-"""Pattern of names, as bytes, that `validate_basename` accepts for sure; most names are so."""
+"""Pattern of names, as bytes, that `validate_basename` accepts; it matches most names."""
 
 
 def validate_basename(name: object, what: str) -> str:
@@ -23,7 +23,7 @@ def validate_basename(name: object, what: str) -> str:
     parts = name.split("/") if isinstance(name, str) else [""]
     bad = (
         any(part in ("", ".", "..") or part != part.strip() for part in parts)
-        or bool(_UNUSABLE.search(str(name)))
+        or bool(_FORBIDDEN.search(str(name)))
         or bool(_DRIVE.match(str(name)))
         or parts[0].startswith((".streamplug", "~"))
     )

@@ -1,4 +1,4 @@
-"""Collects the columns of an index, entry by entry or many entries at a time."""
+"""Building the columns of an index, entry by entry or many entries at a time."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from streamplug.plugin.registry import make
 
 VERSION = 2
 
-LIMIT = 1 << 63
-_PER_SHARD = re.compile(r"samples|(raw|zip)_\w+")
+_MAX_NUMBER = 1 << 63
+_SHARD_KEYS = re.compile(r"samples|(raw|zip)_\w+")
 _MAX_ALGORITHMS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """The files of one kind of some shards, one after the other.
+    """Files of one kind of some shards.
 
     Attributes:
         names: Their names.
         sizes: Their sizes in bytes.
-        digests: Their digests by name of the algorithm, an empty one where there is none.
+        digests: Their digests by name of the algorithm; empty where there is none.
     """
 
     names: Sequence[bytes]
@@ -44,8 +44,8 @@ class FileColumns:
     digests: Mapping[str, Sequence[bytes]]
 
 
-class _GrowingTable:
-    """The columns of one kind of file."""
+class _FileTableBuilder:
+    """Appends to the columns of one kind of file."""
 
     def __init__(self) -> None:
         self._names, self._sizes = TextColumnBuilder(), NumberColumnBuilder()
@@ -65,24 +65,24 @@ class _GrowingTable:
 
 
 class IndexBuilder:
-    """Makes an index from the entries of its shards.
+    """Builds an index from the entries of its shards.
 
     Attributes:
-        schemas: Those found so far.
+        schemas: The distinct schemas so far.
     """
 
     def __init__(self, where: str) -> None:
-        """Begin with no shards; `where` is what errors of the index will call it."""
+        """Start without shards; `where` names the index in errors."""
         self.schemas: list[Schema] = []
         self._where = where
         self._count = self._total = 0
         self._samples, self._schema_of = NumberColumnBuilder(), NumberColumnBuilder()
-        self._tables: dict[str, _GrowingTable] = {}
+        self._tables: dict[str, _FileTableBuilder] = {}
         self._known: dict[str, int] = {}
-        self._last: tuple[dict[str, Any], int] = ({}, -1)
+        self._previous: tuple[dict[str, Any], int] = ({}, -1)
 
     def add(self, entry: object) -> int:
-        """Take one shard's entry of an index.json, trusting nothing in it; return its schema's number.
+        """Add one shard's entry of an index.json, trusting nothing in it; return its schema's number.
 
         Raises:
             InvalidIndexError: If it is damaged or hostile.
@@ -91,15 +91,15 @@ class IndexBuilder:
         if not isinstance(entry, dict):
             raise InvalidIndexError("an entry must be an object")
         number = self._schema(entry)
-        samples = _whole(entry.get("samples"), "samples")
+        samples = _check_number(entry.get("samples"), "samples")
         schema = self.schemas[number]
         self._count_samples((samples,))
         files = {}
         for role in schema.format.roles:
-            raw = _file(entry.get(f"raw_{role}"), f"raw_{role}")
+            raw = _check_file(entry.get(f"raw_{role}"), f"raw_{role}")
             if raw is None:
                 raise InvalidIndexError(f"raw_{role} is missing")
-            stored = _file(entry.get(f"zip_{role}"), f"zip_{role}")
+            stored = _check_file(entry.get(f"zip_{role}"), f"zip_{role}")
             if stored is not None and schema.compression is None:
                 raise InvalidIndexError(f"zip_{role} is given, but no compression")
             schema.format.check(samples, role, raw.sizes[0])
@@ -110,12 +110,12 @@ class IndexBuilder:
         return number
 
     def extend(self, number: int, samples: Sequence[int], files: Mapping[str, FileColumns]) -> None:
-        """Take many shards of one schema.
+        """Add many shards of one schema.
 
         Args:
-            number: The schema's.
+            number: The schema's number.
             samples: Samples of each shard, in ``[0, 2^63)``.
-            files: What they have, by ``raw_<role>`` and ``zip_<role>``; of names that
+            files: Their files by ``raw_<role>`` and ``zip_<role>``; with names that
                 `validate_basename` accepts, sizes in ``[0, 2^63)``.
 
         Raises:
@@ -141,7 +141,7 @@ class IndexBuilder:
 
     def _count_samples(self, samples: Sequence[int]) -> None:
         self._total += sum(samples)
-        if self._total >= LIMIT:
+        if self._total >= _MAX_NUMBER:
             raise InvalidIndexError("more samples than can be counted")
 
     def _append(
@@ -150,19 +150,19 @@ class IndexBuilder:
         self._samples.put(self._count, samples)
         self._schema_of.put(self._count, (number,) * len(samples))
         for key, some in files.items():
-            self._tables.setdefault(key, _GrowingTable()).put(self._count, some)
+            self._tables.setdefault(key, _FileTableBuilder()).put(self._count, some)
         self._count += len(samples)
 
     def _schema(self, entry: dict[str, Any]) -> int:
-        shared = {key: value for key, value in entry.items() if not _PER_SHARD.fullmatch(key)}
-        if shared == self._last[0]:
-            return self._last[1]
+        shared = {key: value for key, value in entry.items() if not _SHARD_KEYS.fullmatch(key)}
+        if shared == self._previous[0]:
+            return self._previous[1]
         key = json.dumps(shared, sort_keys=True)
         if key not in self._known:
             self.schemas.append(make_schema(shared))
             self._known[key] = len(self.schemas) - 1
-        self._last = (shared, self._known[key])
-        return self._last[1]
+        self._previous = (shared, self._known[key])
+        return self._previous[1]
 
 
 def make_schema(entry: Mapping[str, Any]) -> Schema:
@@ -215,25 +215,25 @@ def make_encoding(
     return encoding
 
 
-def _whole(value: object, what: str) -> int:
-    if type(value) is not int or not 0 <= value < LIMIT:
+def _check_number(value: object, what: str) -> int:
+    if type(value) is not int or not 0 <= value < _MAX_NUMBER:
         raise InvalidIndexError(f"{what} must be a whole number in [0, 2^63), got {value!r:.60}")
     return value
 
 
-def _file(value: object, what: str) -> FileColumns | None:
+def _check_file(value: object, what: str) -> FileColumns | None:
     if value is None:
         return None
     if not isinstance(value, dict):
         raise InvalidIndexError(f"{what} must be an object or null, got {value!r:.60}")
-    size = _whole(value.get("bytes"), f"{what}.bytes")
+    size = _check_number(value.get("bytes"), f"{what}.bytes")
     hashes = value.get("hashes")
     if not isinstance(hashes, dict) or not all(isinstance(h, str) and h for h in hashes.values()):
         raise InvalidIndexError(f"{what}.hashes must map names to hex digests, got {hashes!r:.60}")
     name = validate_basename(value.get("basename"), what)
-    digests = {key: (_utf8(digest),) for key, digest in hashes.items()}
-    return FileColumns((_utf8(name),), (size,), digests)
+    digests = {key: (_encode_utf8(digest),) for key, digest in hashes.items()}
+    return FileColumns((_encode_utf8(name),), (size,), digests)
 
 
-def _utf8(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     return text.encode(errors="replace")

@@ -1,4 +1,4 @@
-"""Whether shards have the same columns, so that they can be read as one data set."""
+"""Columns in which shards differ, so that they cannot be read as one data set."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ColumnMismatch:
 
 
 def find_mismatches(
-    first: Schema, other: Schema, wanted: Collection[str] | None = None
+    first: Schema, other: Schema, columns: Collection[str] | None = None
 ) -> Iterator[ColumnMismatch]:
     """Yield the columns that two schemas do not have in common; their order does not matter.
 
@@ -61,18 +61,18 @@ def find_mismatches(
     Args:
         first: A schema.
         other: Another.
-        wanted: Names of the columns that matter; None for all.
+        columns: Names of the columns to compare; None for all.
     """
     ours = {column.name: column for column in first.columns}
     theirs = {column.name: column for column in other.columns}
     for name in {**ours, **theirs}:
-        if wanted is not None and name not in wanted:
+        if columns is not None and name not in columns:
             continue
         one, two = ours.get(name), theirs.get(name)
         if one is None or two is None:
             yield ColumnMismatch(name, one.spec if one else None, two.spec if two else None)
         elif name in first.decoders and name in other.decoders:
-            continue  # both are decoded by what the user gave
+            continue  # both have a decoder of the user
         elif not _agree(one, two):
             yield ColumnMismatch(name, one.spec, two.spec)
 
@@ -93,38 +93,38 @@ def _decoder(encoding: Encoding) -> object:
 
 
 def find_shard_mismatches(
-    index: Index, wanted: Collection[str] | None = None
+    index: Index, columns: Collection[str] | None = None
 ) -> Iterator[tuple[int, ColumnMismatch]]:
     """Yield the columns in which shards differ from shard 0, with the first shard that does so.
 
     Args:
         index: That of a data set.
-        wanted: Names of the columns that matter; None for all.
+        columns: Names of the columns to compare; None for all.
     """
     if len(index.schemas) < 2 or not len(index):
         return
     expected = index.schema(0)
     for number, schema in enumerate(index.schemas):
-        for each in find_mismatches(expected, schema, wanted):
+        for mismatch in find_mismatches(expected, schema, columns):
             # Only now, as there may be very many shards.
             if (shards := np.flatnonzero(index.schema_of == number)).size:
-                yield int(shards[0]), each
+                yield int(shards[0]), mismatch
 
 
-def check_same_columns(index: Index, wanted: Collection[str] | None = None) -> None:
+def check_same_columns(index: Index, columns: Collection[str] | None = None) -> None:
     """Check that all shards of a data set have the same columns.
 
     Args:
         index: That of the data set.
-        wanted: Names of the columns that will be read; None for all.
+        columns: Names of the columns to compare; None for all.
 
     Raises:
         ConfigError: If they have not; the message names shard, column and both encodings.
     """
-    for shard, each in find_shard_mismatches(index, wanted):
+    for shard, mismatch in find_shard_mismatches(index, columns):
         names = [next(iter(index.shard(n).files.values())).raw.basename for n in (0, shard)]
         both = f"shard {shard} ({names[1]})", f"shard 0 ({names[0]})"
         raise ConfigError(
-            f"{index.where}: {each.describe(*both)}; all shards of a data set need the same columns: read "
-            f"only others, with columns=, or {each.remedy(*both)}"
+            f"{index.where}: {mismatch.describe(*both)}; all shards of a data set need the same columns: "
+            f"read only others, with columns=, or {mismatch.remedy(*both)}"
         )

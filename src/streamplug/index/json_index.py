@@ -1,4 +1,4 @@
-"""Reads an index.json, trusting nothing in it.
+"""Parsing an index.json, trusting nothing in it.
 
 The format is that of mosaicml-streaming, version 2: ``{"shards": [entry, …], "version": 2}``, where
 an entry repeats the schema and describes the files of one shard. Further keys at the top level are
@@ -20,8 +20,8 @@ from streamplug.types import Buffer
 
 INDEX_NAME = "index.json"
 
-_LONG = 1 << 16
-"""Bytes of an index.json from which on it pays to look for what repeats in it."""
+_MIN_PATTERN_BYTES = 1 << 16
+"""Bytes of an index.json from which on it is parsed by a pattern of its entries."""
 
 
 def digest_index(data: Buffer) -> str:
@@ -40,7 +40,7 @@ def parse_index(data: Buffer, where: str) -> Index:
         InvalidIndexError: If it is damaged, hostile or of an unknown version.
         PluginError: If it names a format or an encoding that is not available.
     """
-    if len(data) >= _LONG:
+    if len(data) >= _MIN_PATTERN_BYTES:
         builder = IndexBuilder(where)
         document = parse_entries_by_pattern(data, builder)
         if document is not None:

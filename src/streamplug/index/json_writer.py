@@ -1,4 +1,4 @@
-"""Writes an index.json as mosaicml-streaming does: sorted keys, one line, no final newline."""
+"""Formatting an index.json like mosaicml-streaming: sorted keys, one line, no final newline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays mapped from a file that pickle as the place that they come from, not as their content."""
+"""Memory-mapped arrays that are pickled by reference to their file."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Reads the entries of a long index.json, which repeat each other, at the speed of a pattern.
+"""Parsing the entries of a long index.json by regular expressions.
 
-All but a few numbers, names and digests of an entry is text that stood in one before it. An entry that was
-read with care becomes a pattern; entries that match it are known to be valid JSON of the same schema, and
-only what differs is looked at. What is left when those entries are cut out is small, and is parsed as JSON.
+Entries differ in a few numbers, names and digests. An entry that was parsed as JSON becomes a regular
+expression in which only these are open; entries that match it are valid JSON of the same schema. What is left
+of the file without its entries is small, and parsed as JSON.
 
-Nothing is decided here: for anything out of the ordinary, the caller reads all of it with care.
+For anything out of the ordinary the caller parses all of the file as JSON, so that there is one set of
+errors.
 """
 
 from __future__ import annotations
@@ -22,46 +23,46 @@ from streamplug.index.builder import FileColumns, IndexBuilder
 from streamplug.types import Buffer
 
 _SPACE = rb"[ \t\r\n]*"
-_BEGIN = re.compile(rb'"shards"%b:%b\[%b(?=\{)' % (_SPACE, _SPACE, _SPACE))
+_SHARDS_START = re.compile(rb'"shards"%b:%b\[%b(?=\{)' % (_SPACE, _SPACE, _SPACE))
 _SEPARATOR = rb"%b,%b" % (_SPACE, _SPACE)
-_NEXT = re.compile(_SEPARATOR)
-_END = re.compile(rb"%b\]" % _SPACE)
+_NEXT_ENTRY = re.compile(_SEPARATOR)
+_SHARDS_END = re.compile(rb"%b\]" % _SPACE)
 _TOKEN = re.compile(rb'[{}\[\]:,]|"(?:[^"\\]|\\.)*"|[^\s{}\[\]:,"]+')
 
 _NUMBER = rb"(0|[1-9][0-9]{0,17})"
 _NAME = rb'"(%b)"' % PLAIN_BASENAME
 _DIGEST = rb'"([0-9A-Za-z]+)"'
 
-_ROWS = 1 << 14
+_MAX_BATCH_ENTRIES = 1 << 14
 _MAX_PATTERNS = 64
-_WINDOW = 1 << 14
+_FIRST_WINDOW_BYTES = 1 << 14
 
 Path = tuple[str | None, ...]
 
 
 def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
-    """Give all entries of an index.json to a builder.
+    """Add all entries of an index.json to a builder.
 
     Returns:
-        The document with one text in place of its entries, or None if it is out of the ordinary:
-        then the builder has seen what may not be there, and must not be used.
+        The document with a string in place of its entries; or None if it is out of the ordinary, and the
+        builder must not be used.
     """
-    begin = _BEGIN.search(data)
+    begin = _SHARDS_START.search(data)
     if begin is None:
         return None
     try:
         end = _read_entries(data, begin.end(), builder)
     except (ValueError, RecursionError, StreamplugError):
         return None
-    # Only if this text comes back as the one shard was the place that of the document's shards.
+    # If this string is the one shard of the document, the entries were those of its top level.
     token = uuid.uuid4().hex
     rest = b"".join((data[: begin.end()], b'"%b"' % token.encode(), data[end:]))
     try:
         document = json.loads(rest)
     except (ValueError, RecursionError):
         return None
-    found = isinstance(document, dict) and document.get("shards") == [token]
-    return document if found else None
+    is_top_level = isinstance(document, dict) and document.get("shards") == [token]
+    return document if is_top_level else None
 
 
 def _read_entries(data: Buffer, at: int, builder: IndexBuilder) -> int:
@@ -72,14 +73,14 @@ def _read_entries(data: Buffer, at: int, builder: IndexBuilder) -> int:
     """
     patterns: list[EntryPattern] = []
     at = _read_one(data, at, builder, patterns)
-    while not _END.match(data, at):
+    while not _SHARDS_END.match(data, at):
         for number, pattern in enumerate(patterns):
             stop = pattern.read(data, at, builder)
             if stop > at:
                 patterns.insert(0, patterns.pop(number))
                 break
         else:
-            following = _NEXT.match(data, at)
+            following = _NEXT_ENTRY.match(data, at)
             if following is None or len(patterns) == _MAX_PATTERNS:
                 raise ValueError
             stop = _read_one(data, following.end(), builder, patterns)
@@ -96,7 +97,7 @@ def _read_one(data: Buffer, at: int, builder: IndexBuilder, patterns: list[Entry
 
 def _parse_one(data: Buffer, at: int) -> tuple[Any, int]:
     """Parse the JSON value at a place, and return it and where it ends."""
-    window = _WINDOW
+    window = _FIRST_WINDOW_BYTES
     while True:
         text = codecs.getincrementaldecoder("utf-8")().decode(bytes(data[at : at + window]))
         try:
@@ -110,60 +111,60 @@ def _parse_one(data: Buffer, at: int) -> tuple[Any, int]:
 
 
 class EntryPattern:
-    """What entries look like that differ from one of them in a few values only."""
+    """A regular expression of the entries that differ from one of them in a few values only."""
 
     def __init__(
         self, text: bytes, entry: dict[str, Any], builder: IndexBuilder, number: int
     ) -> None:
-        """Make it of an entry.
+        """Compile the pattern of an entry.
 
         Args:
-            text: The entry, as it stands in the file.
-            entry: What it says.
-            builder: Has taken it.
-            number: Of its schema.
+            text: The entry, as in the file.
+            entry: The same, parsed.
+            builder: The builder that it was added to.
+            number: The number of its schema.
 
         Raises:
-            ValueError: If it says one thing twice.
+            ValueError: If it has a key twice.
         """
         roles = builder.schemas[number].format.roles
         keys = [key for role in roles for key in (f"raw_{role}", f"zip_{role}")]
         self._number = number
         self._keys = [key for key in keys if entry.get(key) is not None]
         self._algorithms = {key: list(entry[key]["hashes"]) for key in self._keys}
-        wanted: dict[Path, bytes] = {("samples",): _NUMBER}
+        value_patterns: dict[Path, bytes] = {("samples",): _NUMBER}
         for key in self._keys:
-            wanted |= {(key, "basename"): _NAME, (key, "bytes"): _NUMBER}
-            wanted |= {(key, "hashes", name): _DIGEST for name in self._algorithms[key]}
+            value_patterns |= {(key, "basename"): _NAME, (key, "bytes"): _NUMBER}
+            value_patterns |= {(key, "hashes", name): _DIGEST for name in self._algorithms[key]}
         self._group: dict[Path, int] = {}
         parts, done = [_SEPARATOR], 0
         for path, start, stop in _scalars(text):
             if path in self._group:
                 raise ValueError
-            if path in wanted:
+            if path in value_patterns:
                 self._group[path] = len(self._group)
-                parts += [re.escape(text[done:start]), wanted[path]]
+                parts += [re.escape(text[done:start]), value_patterns[path]]
                 done = stop
-        if len(self._group) != len(wanted):
+        if len(self._group) != len(value_patterns):
             raise ValueError
         # The empty alternative ends the search where an entry does not match.
         self._pattern = re.compile(b"%b%b|" % (b"".join(parts), re.escape(text[done:])))
 
     def read(self, data: Buffer, at: int, builder: IndexBuilder) -> int:
-        """Give the entries that follow a place, while they match, to a builder; return their end."""
+        """Add the entries from `at` on that match to a builder, and return where they end."""
         rows = []
         for match in self._pattern.finditer(data, at):
             if match.end() == at:
                 break
             at = match.end()
             rows.append(match.groups())
-            if len(rows) == _ROWS:
-                self._give(rows, builder)
+            if len(rows) == _MAX_BATCH_ENTRIES:
+                self._add(rows, builder)
                 rows = []
-        self._give(rows, builder)
+        self._add(rows, builder)
         return at
 
-    def _give(self, rows: list[tuple[bytes, ...]], builder: IndexBuilder) -> None:
+    def _add(self, rows: list[tuple[bytes, ...]], builder: IndexBuilder) -> None:
         if not rows:
             return
         columns = list(zip(*rows))

@@ -1,21 +1,117 @@
-"""Makes samples of columns."""
+"""Grouping samples by shard, and assembling what was read of the groups: values of columns, and samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from streamplug.types import Sample
+import numpy as np
+
+from streamplug.interfaces import Column
+from streamplug.types import ColumnValues, Int64, Sample
+
+PlacedValues = tuple[Int64, Column, ColumnValues]
+"""Places of some values among all, their column, and the values."""
+
+
+class ShardGroups:
+    """Samples grouped by shard.
+
+    Attributes:
+        shards: The distinct shards, ascending.
+        counts: Number of samples of each, shape ``[shards]``.
+        rows: Row of each sample in its shard, shape ``[n]``.
+    """
+
+    def __init__(self, starts: Int64, ids: Int64) -> None:
+        """Group samples.
+
+        Args:
+            starts: First sample id of each shard, and the total, shape ``[all shards + 1]``.
+            ids: The samples, shape ``[n]``.
+        """
+        numbers = np.searchsorted(starts, ids, side="right") - 1
+        self.rows: Int64 = ids - starts[numbers]
+        # NumPy sorts 16-bit integers in linear time.
+        narrow = len(starts) <= np.iinfo(np.uint16).max
+        self._order = np.argsort(numbers.astype(np.uint16) if narrow else numbers, kind="stable")
+        ordered = numbers[self._order]
+        cuts = np.flatnonzero(np.diff(ordered)) + 1
+        self._ends = np.array([0, *cuts.tolist(), len(ids)] if len(ids) else [0], np.int64)
+        self.shards: list[int] = ordered[self._ends[:-1]].tolist()
+        self.counts: Int64 = np.diff(self._ends)
+
+    def __iter__(self) -> Iterator[tuple[int, Int64]]:
+        """Yield each shard, and the places of its samples among all, ascending."""
+        for number, shard in enumerate(self.shards):
+            yield shard, self.places(slice(number, number + 1))
+
+    def places(self, groups: slice) -> Int64:
+        """Return the places of the samples of some of the shards, shard by shard."""
+        return self._order[self._ends[groups.start] : self._ends[groups.stop]]
+
+    def per_sample(self, values: Int64) -> Int64:
+        """Return a value for each sample, given one for each shard."""
+        result = np.empty(len(self._order), values.dtype)
+        result[self._order] = np.repeat(values, self.counts)
+        return result
+
+
+def merge_values(count: int, parts: Sequence[PlacedValues]) -> ColumnValues:
+    """Return the values of one column as one array, or as a list if they differ in dtype or shape.
+
+    Slices of that list are arrays where their values do not differ: a batch must not depend on which others
+    were read together with it.
+    """
+    first = parts[0][2]
+    if isinstance(first, np.ndarray) and all(
+        isinstance(v, np.ndarray) and v.dtype == first.dtype and v.shape[1:] == first.shape[1:]
+        for _, _, v in parts
+    ):
+        array = np.empty((count, *first.shape[1:]), first.dtype)
+        for places, _, values in parts:
+            array[places] = values
+        return array
+    mixed = _MixedValues(count, parts)
+    return mixed if any(isinstance(v, np.ndarray) for _, _, v in parts) else list(mixed)
+
+
+class _MixedValues(list[Any]):
+    """Values of several dtypes, shapes or encodings."""
+
+    def __init__(self, count: int, parts: Sequence[PlacedValues]) -> None:
+        super().__init__([None] * count)
+        self._parts = parts
+        for places, column, values in parts:
+            for place, value in zip(places.tolist(), column.encoding.unbatch(values)):
+                self[place] = value
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            return super().__getitem__(at)
+        start, stop, step = at.indices(len(self))
+        if step != 1:
+            return super().__getitem__(at)
+        inner: list[PlacedValues] = []
+        for places, column, values in self._parts:
+            inside = np.flatnonzero((places >= start) & (places < stop))
+            if len(inside):
+                some = (
+                    values[inside]
+                    if isinstance(values, np.ndarray)
+                    else [values[i] for i in inside.tolist()]
+                )
+                inner.append((places[inside] - start, column, some))
+        part = merge_values(stop - start, inner) if inner else []
+        return list(part) if isinstance(part, _MixedValues) else part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
 
 
 def make_samples(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Sample]:
-    """Return samples, each a dict of the values that it has in the columns.
-
-    Args:
-        names: Of the columns.
-        columns: The values of each, as many of one as of another.
-    """
-    # Dicts written out are made nearly three times as fast as of pairs, and few columns are the rule.
+    """Return samples, given the names of the columns and the values of each, all of one length."""
+    # Dict displays are built nearly three times as fast as dicts of pairs, and few columns are the rule.
     if len(names) == 1:
         (a,) = names
         return [{a: x} for x in columns[0]]

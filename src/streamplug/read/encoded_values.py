@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from streamplug.interfaces import Column, GatherBuffer
+from streamplug.read.assemble import ShardGroups
 from streamplug.read.memory import spanned
 from streamplug.read.open_shards import OpenShard
-from streamplug.read.shard_groups import ShardGroups
 from streamplug.types import Int64
 
 

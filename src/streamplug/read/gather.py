@@ -1,4 +1,4 @@
-"""Reads what is asked for of shards that can be read together: all of it at once, or part by part."""
+"""Gathering samples of shards that can be read together, all at once or batch by batch."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from streamplug.interfaces import GatherBuffer
+from streamplug.read.assemble import ShardGroups
 from streamplug.read.memory import spanned
 from streamplug.read.open_shards import OpenShard
-from streamplug.read.shard_groups import ShardGroups
 from streamplug.types import ColumnValues, Int64
 
 Batch: TypeAlias = "dict[str, ColumnValues]"
 
-_SWEEP = 64
-"""Rows asked of one shard at once from which on it pays to map the whole file."""
+_MIN_ROWS_TO_POPULATE = 64
+"""Rows read of one shard at once from which on it pays to map all of its pages."""
 
-_LARGE = 256 << 20
-"""Bytes of a file from which on that would take too long, or more memory than a few rows are worth."""
+_MAX_POPULATED_BYTES = 256 << 20
+"""Size of a file from which on that would take too long, or too much memory for a few rows."""
 
 
 class GatheredValues(NamedTuple):
-    """What was read of some samples.
+    """Values of some of the requested samples.
 
     Attributes:
-        shard: One of the shards that they are of.
-        places: Which of the samples asked for they are; None if they are all, in the order asked for.
-        values: Of each column.
+        shard: One of their shards.
+        places: Their places among the requested samples; None if they are all of them, in order.
+        values: The values of each column.
     """
 
     shard: OpenShard
@@ -52,26 +52,26 @@ def gather_batches(
     shards: Sequence[OpenShard],
     groups: ShardGroups,
     parts: Sequence[slice],
-    again: Callable[[slice], Batch],
+    read_batch: Callable[[slice], Batch],
 ) -> Iterator[Batch]:
-    """Yield parts of all samples, found at once, but decoded not long before each is asked for.
+    """Yield batches of samples that are located at once; each is decoded when it is requested.
 
     Args:
-        shards: Those of the samples, which can be read together.
+        shards: The shards of the samples, which can be read together.
         groups: The samples.
-        parts: Which of them are wanted together, one part after the other.
-        again: Reads a part where this failed, or tells which sample is damaged.
+        parts: The samples of each batch.
+        read_batch: Reads a batch where this fails, and names the damaged sample.
     """
     _populate(shards, groups.counts)
     columns, layout = shards[0].columns, shards[0].layout
     names = [column.name for column in columns]
     where = _where(shards, groups, slice(0, len(shards)))
-    found = layout.take_parts(*where, columns, parts=parts) if layout else iter(())
+    batches = layout.take_parts(*where, columns, parts=parts) if layout else iter(())
     for part in parts:
         try:
-            batch = dict(zip(names, next(found)))
-        except Exception:  # noqa: BLE001 - having failed it gives no more: the rest comes this way, too
-            batch = again(part)
+            batch = dict(zip(names, next(batches)))
+        except Exception:  # noqa: BLE001 - the generator ends here: the rest is read this way, too
+            batch = read_batch(part)
         yield batch
 
 
@@ -82,7 +82,11 @@ def slice_columns(columns: Mapping[str, ColumnValues], parts: Sequence[slice]) -
 
 def _populate(shards: Sequence[OpenShard], counts: Int64) -> None:
     for shard, count in zip(shards, counts.tolist()):
-        if not shard.populated and count >= _SWEEP and shard.bytes < _LARGE:
+        if (
+            not shard.populated
+            and count >= _MIN_ROWS_TO_POPULATE
+            and shard.bytes < _MAX_POPULATED_BYTES
+        ):
             shard.populate()
 
 
@@ -93,6 +97,6 @@ def _where(
     data, starts = spanned([shard.data for shard in shards])
     sizes = np.array([shard.bytes for shard in shards], np.int64)
     if len(shards) == len(groups.shards):
-        return data, groups.in_order(starts), groups.in_order(sizes), groups.rows
+        return data, groups.per_sample(starts), groups.per_sample(sizes), groups.rows
     counts, rows = groups.counts[part], groups.rows[groups.places(part)]
     return data, np.repeat(starts, counts), np.repeat(sizes, counts), rows

@@ -13,8 +13,7 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
-from streamplug.read.assemble import make_samples
-from streamplug.read.column_merge import merge_values
+from streamplug.read.assemble import ShardGroups, make_samples, merge_values
 from streamplug.read.encoded_values import EncodedValues
 from streamplug.read.gather import (
     Batch,
@@ -27,7 +26,6 @@ from streamplug.read.open_shards import OpenShard, OpenShards
 from streamplug.read.range_fetcher import RangeFetcher
 from streamplug.read.range_shards import RangeShards
 from streamplug.read.sample_range import FetchGroup, SampleRange, group_ranges
-from streamplug.read.shard_groups import ShardGroups
 from streamplug.types import ColumnValues, Int64, Sample
 
 T = TypeVar("T")

@@ -27,7 +27,8 @@ MAX_CACHED_HEADER_BYTES = 64 << 20
 _MAX_WRONG_GUESSES = 16
 """Guessed ranges that may be wrong in excess of those that are right before no more are guessed.
 
-Without this limit, and without guesses, see ``tests/benchmarks/bench_remote.py``, "ranges".
+In ``tests/benchmarks/bench_remote.py`` reading by ranges takes over 10 % more processor time without the
+limit, and over 30 % more without guesses.
 """
 
 _MAX_GUESSED_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""A data set that is there already, to which a writer adds shards."""
+"""Appending to an existing data set."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NUMBER = re.compile(r"shard\.([0-9]+)\.")
 
 @dataclass(frozen=True)
 class AppendedDataset:
-    """What a data set has before something is added to it.
+    """An existing data set that a writer appends to.
 
     Attributes:
-        storage: Where it lies.
+        storage: Its storage.
         data: Its index.json.
-        schema: That of its last shard; None if it has no shards.
-        number: That of the next shard.
-        retries: How often a failed request is tried again.
+        schema: The schema of its last shard; None without shards.
+        number: The number of the next shard.
+        retries: Retries of a failed request.
     """
 
     storage: Storage
@@ -51,7 +51,7 @@ class AppendedDataset:
             ) from None
         index = parse_index(data, url)  # refuses what is damaged
         names = (entry["raw_data"]["basename"] for entry in json.loads(data)["shards"])
-        numbers = [int(found[1]) + 1 for name in names if (found := _NUMBER.match(name))]
+        numbers = [int(match[1]) + 1 for name in names if (match := _NUMBER.match(name))]
         last = index.schema(len(index) - 1) if len(index) else None
         return cls(storage, data, last, max(numbers, default=len(index)), retries)
 
@@ -61,11 +61,11 @@ class AppendedDataset:
         return None if self.schema is None else self.schema.entry.get("hashes") or ()
 
     def columns(self, given: Mapping[str, str] | None, format_: Format) -> Mapping[str, str]:
-        """Return the columns of what is added.
+        """Return the columns of the appended shards.
 
         Args:
-            given: Those that were asked for; None for those that the set has.
-            format_: The format that was asked for.
+            given: The requested columns; None for those of the data set.
+            format_: The requested format.
 
         Raises:
             ConfigError: If the set has others, or is of another format.
@@ -85,7 +85,7 @@ class AppendedDataset:
         return known
 
     def check(self) -> None:
-        """Check that the set is as it was: another writer's shards have the names that this one's get.
+        """Check that no other writer changed the data set: its shards would have the same names.
 
         Raises:
             WriterError: If it has changed.
@@ -96,8 +96,8 @@ class AppendedDataset:
                 f"{url} was changed while shards were added to it; it is left as it is, add them again"
             )
 
-    def with_more(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
-        """Return the index.json of the set with more shards, which is about to be replaced.
+    def extended_index(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        """Return the index.json of the data set with more shards.
 
         Raises:
             WriterError: If the set has changed meanwhile.

@@ -14,16 +14,15 @@ from streamplug.plugin.location import local_path, open_storage, output_location
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 _MAX_NAMES_IN_ERROR = 3
-"""Files that an error about a directory names."""
 
 
 class Destination:
-    """The places that a writer's `out` names.
+    """Where a writer's files go.
 
     Attributes:
-        folder: Local directory that files are written to; empty when the writer begins, unless it appends.
-        storage: Where they are uploaded to, or None.
-        url: What to call the data set.
+        folder: Local directory that files are written to; empty at first, unless the writer appends.
+        storage: The storage that they are uploaded to, or None.
+        url: The data set's name in messages.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Destination:
                     f"{self.url} already holds a data set; choose another place, or pass "
                     "exist_ok=True to replace it"
                 )
-            # Without its index the old set is plainly no longer whole.
+            # Without its index nobody takes the old data set for complete while it is replaced.
             self.storage.delete(INDEX_NAME)
 
     def remove_temporary(self) -> None:

@@ -1,4 +1,4 @@
-"""Which encodings columns may have, going by their values."""
+"""Inferring the encodings of columns from their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import WritableFormat
 from streamplug.write.input_adapters import to_plain_values
 
-_OF_CLASSES: Sequence[tuple[tuple[type, ...], str]] = (
+_ENCODING_BY_TYPES: Sequence[tuple[tuple[type, ...], str]] = (
     ((bool,), "json"),
     ((int, np.integer), "int"),
     ((int, float, np.integer, np.floating), "float64"),
@@ -20,7 +20,7 @@ _OF_CLASSES: Sequence[tuple[tuple[type, ...], str]] = (
     ((np.ndarray,), "ndarray"),
     ((bool, int, float, str, list, dict, type(None)), "json"),
 )
-"""An encoding of the core by the classes of values that it takes; the first that takes them all is meant."""
+"""Encodings by the types of values that they take, in order of preference."""
 
 
 def infer_columns(columns: Mapping[str, Any], format_: WritableFormat) -> dict[str, str]:
@@ -33,13 +33,13 @@ def infer_columns(columns: Mapping[str, Any], format_: WritableFormat) -> dict[s
     Raises:
         ConfigError: If none follows from the values of a column.
     """
-    return {name: _guessed(name, values, format_) for name, values in columns.items()}
+    return {name: _infer_encoding(name, values, format_) for name, values in columns.items()}
 
 
-def _guessed(name: str, values: Any, format_: WritableFormat) -> str:
+def _infer_encoding(name: str, values: Any, format_: WritableFormat) -> str:
     spec = format_.infer_encoding(values)
     if spec is None and len(values):
-        spec = _of_values(to_plain_values(values))
+        spec = _infer_from_types(to_plain_values(values))
         if spec is not None and format_.encodings and spec not in format_.encodings:
             spec = "float" if spec == "float64" and "float" in format_.encodings else None
     if spec is None:
@@ -51,12 +51,12 @@ def _guessed(name: str, values: Any, format_: WritableFormat) -> str:
     return spec
 
 
-def _of_values(values: Any) -> str | None:
+def _infer_from_types(values: Any) -> str | None:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
         shape = ",".join(map(str, values.shape[1:]))
         return f"ndarray:{values.dtype.name}:{shape}" if shape else values.dtype.name
     kinds = {type(value) for value in values}
-    for classes, spec in _OF_CLASSES:
+    for classes, spec in _ENCODING_BY_TYPES:
         if all(issubclass(kind, classes) for kind in kinds):
             return spec
     return None

@@ -1,6 +1,6 @@
-"""Tables, data frames, data sets of others and plain samples: as batches of columns, for a writer.
+"""Batches of columns from tables, data frames, other data sets and plain samples.
 
-What something is follows from what it can do: none of the libraries that it may be from is imported.
+The kind of an input is told by its methods, so that none of the libraries is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Batch = dict[str, Any]
 
 
 def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) -> Iterator[Batch]:
-    """Yield the samples of something in batches, column by column.
+    """Yield the samples of `data` in batches of columns.
 
     Args:
         data: A table or record batches of Arrow; a data frame of pandas or Polars; a data set of Hugging
@@ -165,17 +165,17 @@ def _of_samples(samples: Iterator[Any], size: int) -> Iterator[Mapping[str, Any]
     names = list(_named(first))
     while rows := list(islice(samples, size)):
         if set(map(type, rows)) != {dict}:
-            rows = [_named(each) for each in rows]
+            rows = [_named(row) for row in rows]
         if set(map(len, rows)) != {len(names)}:
-            raise _others(rows, names)
+            raise _differing_columns(rows, names)
         try:
             columns = {name: [row[name] for row in rows] for name in names}
         except KeyError:
-            raise _others(rows, names) from None
+            raise _differing_columns(rows, names) from None
         yield {name: _values(values) for name, values in columns.items()}
 
 
-def _others(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> ConfigError:
+def _differing_columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> ConfigError:
     row = next(row for row in rows if row.keys() != set(names))
     return ConfigError(f"a sample has the columns {sorted(row)}, others {sorted(names)}")
 

@@ -1,4 +1,4 @@
-"""Joins data sets that lie in the folders of one place: their shards stay, one index names them all."""
+"""Merging the indexes of data sets in folders of one place; their shards stay where they are."""
 
 from __future__ import annotations
 
@@ -54,28 +54,30 @@ def merge_index(
         raise ConfigError(
             "give merge_index(parts, out), or merge_index(out) for all parts below it"
         )
-    homes = _opened(places[-1], storage_options)
+    homes = _open_storages(places[-1], storage_options)
     asked = [
         home if local_path(home.url) is not None else TimeoutStorage(home, download_timeout)
         for home in homes
     ]
     if len(places) == 1:
-        found = [(asked[-1], folder) for folder in _folders(asked[-1])]
+        parts = [(asked[-1], folder) for folder in _folders(asked[-1])]
     else:
         if isinstance(places[0], (str, PathLike)):
             raise ConfigError(f"parts={places[0]!r}: expected a list of places")
-        found = [_part(place, homes, asked, storage_options) for place in places[0]]
-    if not found:
+        parts = [_part(place, homes, asked, storage_options) for place in places[0]]
+    if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
-    same = _SameColumns()
-    entries = [entry for storage, folder in found for entry in _entries(storage, folder, same)]
+    column_check = _ColumnCheck()
+    entries = [
+        entry for storage, folder in parts for entry in _entries(storage, folder, column_check)
+    ]
     data = format_index(entries, {})
     for home in homes if keep_local else homes[-1:]:
         call_with_retries(partial(home.write, INDEX_NAME, data), _RETRIES)
     return len(entries)
 
 
-def _opened(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:
+def _open_storages(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:
     """Return the storages of a place: one, or the near and the far one."""
     places = place if isinstance(place, tuple) else (place,)
     if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
@@ -103,7 +105,7 @@ def _part(
 ) -> tuple[Storage, str]:
     """Return where a part's index can be had, and in which folder: the nearest that exists."""
     below: list[tuple[Storage, str]] = []
-    for storage in _opened(place, options):
+    for storage in _open_storages(place, options):
         folder = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
         for home, reads in zip(homes, asked):
             if folder.startswith(home.url.rstrip("/") + "/"):
@@ -118,7 +120,7 @@ def _part(
     return below[-1]
 
 
-class _SameColumns:
+class _ColumnCheck:
     """Checks that all parts have the columns of the first one."""
 
     def __init__(self) -> None:
@@ -138,14 +140,14 @@ class _SameColumns:
             if self._first is None:
                 self._first = part, schema
             where, expected = self._first
-            for each in find_mismatches(expected, schema):
+            for mismatch in find_mismatches(expected, schema):
                 raise ConfigError(
-                    f"{each.describe(part, where)}; all parts of a data set need the same columns, so no "
-                    f"index was written: {each.remedy(part, where)}"
+                    f"{mismatch.describe(part, where)}; all parts of a data set need the same columns, so no "
+                    f"index was written: {mismatch.remedy(part, where)}"
                 )
 
 
-def _entries(storage: Storage, folder: str, same: _SameColumns) -> Iterator[dict[str, Any]]:
+def _entries(storage: Storage, folder: str, column_check: _ColumnCheck) -> Iterator[dict[str, Any]]:
     """Yield the entries of a part's index, their files named from the place of the whole."""
     key = f"{folder}/{INDEX_NAME}"
     try:
@@ -155,12 +157,12 @@ def _entries(storage: Storage, folder: str, same: _SameColumns) -> Iterator[dict
             f"{storage.url_of(key)} does not exist: the part is not there, or its writer has not finished"
         ) from None
     index = parse_index(data, storage.url_of(key))  # refuses what is damaged
-    same.check(storage.url_of(folder), index.schemas)
+    column_check.check(storage.url_of(folder), index.schemas)
     for entry in json.loads(data)["shards"]:
-        yield {name: _moved(value, folder) for name, value in entry.items()}
+        yield {name: _prefix_basename(value, folder) for name, value in entry.items()}
 
 
-def _moved(value: Any, folder: str) -> Any:
+def _prefix_basename(value: Any, folder: str) -> Any:
     if isinstance(value, dict) and "basename" in value:
         return {**value, "basename": f"{folder}/{value['basename']}"}
     return value

@@ -27,10 +27,10 @@ from streamplug.write.writer import Writer
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
 
 PLAN_NAME = "parts.json"
-"""Says what a data set in parts is made of, so that another run does not go on with other parts."""
+"""File that identifies what the parts are made from, so that another run does not resume with other parts."""
 
 ATTEMPTS = ".attempts"
-"""Folder of what is being written."""
+"""Folder of the parts that are being written."""
 
 
 def part_folder(number: int) -> str:
@@ -40,14 +40,14 @@ def part_folder(number: int) -> str:
 
 @dataclass(frozen=True)
 class PartTask:
-    """Writes the part that has a number.
+    """Writes a part, given its number.
 
     Attributes:
-        make_samples: Makes the samples of a part; may have a method `describe` that names a part for errors.
-        parts: What it makes them from; not part of the repr, as URLs may have secrets.
-        places: Where the whole is: a path or a URL, or both; nor is it.
+        make_samples: Makes the samples of a part; may have a method `describe` that names a part in errors.
+        parts: What the parts are made from; not in the repr, as URLs may have secrets.
+        places: Where the whole is: a path or a URL, or both; not in the repr either.
         columns: Encoding of each column by its name.
-        plan: What `PLAN_NAME` says.
+        plan: The content of `PLAN_NAME`.
         storage_options: Settings of the storage, such as credentials; not part of the repr.
         options: Further arguments of `Writer`.
         registered: Names that were given to classes where the task was made.
@@ -65,7 +65,7 @@ class PartTask:
     batched: bool = False
 
     def __call__(self, number: int) -> None:
-        """Write the part, unless it is there."""
+        """Write the part, unless it exists."""
         restore(self.registered)
         home = open_storage(self.places[-1], self.storage_options)
         index = f"{part_folder(number)}/{INDEX_NAME}"
@@ -77,22 +77,22 @@ class PartTask:
             with suppress(StreamplugError):
                 self._check(home)
                 if home.exists(index):
-                    return  # another attempt was sooner, and ended before this one
+                    return  # another attempt finished before this one
             raise WriterError(f"{self._name(number)}: {type(error).__name__}: {error}") from error
 
     def _name(self, number: int) -> str:
-        """Return what errors call a part; what makes the samples may have words for it."""
-        part = _shown(self.parts[number])
+        """Return the name of a part in errors."""
+        part = _redact(self.parts[number])
         describe = getattr(self.make_samples, "describe", None)
         return f"part {number} ({part!r:.200})" if describe is None else str(describe(part))
 
     def _check(self, home: Storage) -> None:
-        """Refuse a place that is another one on this machine, or now has another data set."""
+        """Refuse a place that is a different one on this machine, or has another data set by now."""
         try:
-            found = json.loads(home.read(PLAN_NAME))
+            plan = json.loads(home.read(PLAN_NAME))
         except NotFound:
-            found = None
-        if found != self.plan:
+            plan = None
+        if plan != self.plan:
             raise ConfigError(
                 f"{socket.gethostname()} does not find in {home.url} the {PLAN_NAME} of this data set: a "
                 "local path or memory:// is right only where all workers have the same, as on a shared "
@@ -125,22 +125,22 @@ class PartTask:
             columns=self.columns, out=out, storage_options=self.storage_options, **self.options
         ) as writer:
             write = writer.write_batch if self.batched else writer.write
-            for each in self.make_samples(self.parts[number]):
-                write(each)
+            for samples in self.make_samples(self.parts[number]):
+                write(samples)
             self._check(home)
 
 
-def _shown(part: Any) -> Any:
-    """Return what errors call a part: URLs in it may have secrets."""
+def _redact(part: Any) -> Any:
+    """Return a part without the secrets of URLs."""
     if isinstance(part, str):
         return public_url(part)
     if isinstance(part, (list, tuple)):
-        return [_shown(each) for each in part]
-    return {name: _shown(each) for name, each in part.items()} if isinstance(part, dict) else part
+        return [_redact(each) for each in part]
+    return {name: _redact(each) for name, each in part.items()} if isinstance(part, dict) else part
 
 
 def _install(scratch: Path, place: Path) -> None:
-    """Make what an attempt has written the part, unless another attempt has."""
+    """Rename the folder of an attempt to that of its part, unless another attempt did."""
     try:
         scratch.rename(place)
     except OSError:
@@ -158,7 +158,7 @@ def _install(scratch: Path, place: Path) -> None:
 
 
 def remove_attempts(places: tuple[str, ...]) -> None:
-    """Remove what attempts have left that were killed."""
+    """Remove what killed attempts have left."""
     near = local_path(places[0])
     if near is not None:
         shutil.rmtree(near / ATTEMPTS, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""Writes a data set in parts, several at once; a run that was killed goes on where it stood.
+"""Writing a data set in parts, several at once; a killed run is resumed by the same call.
 
-Each part is a data set of its own in a folder of the whole, so it is there as soon as its index is; the index
-of the whole comes last. Which samples a part has does not depend on who writes it, and so neither do its
-bytes.
+Each part is a data set in a folder of the whole, and complete when it has an index; the index of the whole is
+written last. The bytes of a part do not depend on the worker that writes it.
 """
 
 from __future__ import annotations
@@ -102,12 +101,12 @@ def write_parts(
     if (compression := options.get("compression")) is not None:
         make_plugin("compression", compression)
     options["hashes"] = chosen_hashes(options.get("hashes"))
-    whole = _Whole(out, storage_options)
+    output = _PartitionedOutput(out, storage_options)
     plan = _plan(parts, columns, options)
     task = PartTask(
         make_samples,
         tuple(parts),
-        whole.places,
+        output.places,
         dict(columns),
         plan,
         storage_options,
@@ -115,17 +114,17 @@ def write_parts(
         registrations(),
         batched=batched,
     )
-    with whole.begun(plan, exist_ok=exist_ok):
-        done = whole.finished(len(parts))
-        todo = [number for number in range(len(parts)) if number not in done]
+    with output.started(plan, exist_ok=exist_ok):
+        done = output.finished(len(parts))
+        pending = [number for number in range(len(parts)) if number not in done]
         on_progress(len(done), len(parts))
-        for count, _ in enumerate(workers.run(task, todo), len(done) + 1):
+        for count, _ in enumerate(workers.run(task, pending), len(done) + 1):
             on_progress(count, len(parts))
-    remove_attempts(whole.places)
+    remove_attempts(output.places)
     return merge_index(
-        [join(whole.places[-1], part_folder(number)) for number in range(len(parts))],
-        whole.places,
-        keep_local=bool(options.get("keep_local")) or len(whole.places) == 1,
+        [join(output.places[-1], part_folder(number)) for number in range(len(parts))],
+        output.places,
+        keep_local=bool(options.get("keep_local")) or len(output.places) == 1,
         storage_options=storage_options,
     )
 
@@ -144,8 +143,8 @@ def _engine(engine: str | Engine, processes: int | None) -> Engine:
     return engine
 
 
-class _Whole:
-    """Where the parts are."""
+class _PartitionedOutput:
+    """The place of the parts, and the plan there."""
 
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
         # The folder in which this process runs is not that of its workers.
@@ -155,27 +154,26 @@ class _Whole:
         self._storage: Storage = open_storage(self.places[-1], options)
 
     @contextmanager
-    def begun(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
-        """Begin, and remove what this run has made if it fails before any part is finished.
+    def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
+        """Start a run, and remove what it made if it fails before any part is finished.
 
         Raises:
             OutputExistsError: As for `write_parts`.
         """
         near = local_path(self.places[-1])
         made_folder = near is not None and not near.exists()
-        # Other processes of this machine see by the lock that somebody writes here.
         with _lock_of(self._storage.url) as alone:
-            made = self._begin(plan, exist_ok=exist_ok, alone=alone)
+            made = self._start(plan, exist_ok=exist_ok, alone=alone)
             try:
                 yield
             except Exception:
                 if made and not self.finished(plan["parts"]):
                     with suppress(StreamplugError, OSError):  # the first error says more
-                        self._undo(near if made_folder else None)
+                        self._remove_output(near if made_folder else None)
                 raise
 
-    def _undo(self, folder: Path | None) -> None:
-        """Remove what a run has made, and the folder if it was made for it."""
+    def _remove_output(self, folder: Path | None) -> None:
+        """Remove what a run made, and the folder if the run created it."""
         remove_attempts(self.places)
         remove_dataset(self._storage)
         near = local_path(self.places[-1])
@@ -185,35 +183,31 @@ class _Whole:
         if folder is not None:
             folder.rmdir()
 
-    def _begin(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
-        """Say what the data set will be made of, or see that it is the one that is there.
-
-        Returns:
-            Whether it was begun anew.
-        """
+    def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
+        """Write the plan, or check that the existing one is the same; return whether it was written."""
         try:
-            found = json.loads(self._storage.read(PLAN_NAME))
+            existing = json.loads(self._storage.read(PLAN_NAME))
         except NotFound:
-            found = None
+            existing = None
         except (ValueError, RecursionError):
-            found = {}
-        if found == plan:
+            existing = {}
+        if existing == plan:
             return False
-        if found is not None or self._storage.exists(INDEX_NAME):
+        if existing is not None or self._storage.exists(INDEX_NAME):
             if not (alone or exist_ok):
                 raise OutputExistsError(
                     f"{self._storage.url} is being written by another process of this machine, as another "
                     "data set; choose another place, or end that process"
                 )
-            unfinished = _is_plan(found) and not self._storage.exists(INDEX_NAME)
-            if unfinished and (done := self.finished(found["parts"])):
+            unfinished = _is_plan(existing) and not self._storage.exists(INDEX_NAME)
+            if unfinished and (done := self.finished(existing["parts"])):
                 _LOG.warning(
                     "%s: %d finished parts of a data set that was not completed are replaced by another one",
                     self._storage.url,
                     len(done),
                 )
             if not (exist_ok or unfinished):
-                other = _difference(found, plan) if found else "it was written otherwise"
+                other = _difference(existing, plan) if existing else "it was written otherwise"
                 raise OutputExistsError(
                     f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
                     "another place, or pass exist_ok=True (--exist-ok) to replace it"
@@ -224,9 +218,9 @@ class _Whole:
         return True
 
     def finished(self, count: int) -> set[int]:
-        """Return the numbers of the parts that are whole."""
-        there = {info.key for info in self._storage.list("part-")}
-        return {n for n in range(count) if f"{part_folder(n)}/{INDEX_NAME}" in there}
+        """Return the numbers of the finished parts."""
+        keys = {info.key for info in self._storage.list("part-")}
+        return {n for n in range(count) if f"{part_folder(n)}/{INDEX_NAME}" in keys}
 
 
 def _plan(
@@ -256,7 +250,7 @@ def _plan(
 
 @contextmanager
 def _lock_of(url: str) -> Iterator[bool]:
-    """Hold the lock of a place while it is written to; gives whether no other process here does."""
+    """Lock a place while it is written to; yield whether no other process of this machine holds the lock."""
     path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
     with try_file_lock(path) as alone:
         try:
@@ -265,21 +259,21 @@ def _lock_of(url: str) -> Iterator[bool]:
             if alone:
                 with suppress(OSError):
                     path.unlink()
-    with suppress(OSError):  # others are there
+    with suppress(OSError):  # there are other locks
         path.parent.rmdir()
 
 
-def _is_plan(found: Any) -> bool:
-    """Say whether what a file has is a plan of ours."""
-    return isinstance(found, dict) and found.keys() >= {"parts", "parts_digest", "columns"}
+def _is_plan(content: Any) -> bool:
+    """Say whether a file holds the plan of a partitioned data set."""
+    return isinstance(content, dict) and content.keys() >= {"parts", "parts_digest", "columns"}
 
 
-def _difference(found: Any, plan: dict[str, Any]) -> str:
-    if not isinstance(found, dict):
+def _difference(existing: Any, plan: dict[str, Any]) -> str:
+    if not isinstance(existing, dict):
         return f"its {PLAN_NAME} is damaged"
-    names = [name for name in plan if found.get(name) != plan[name] and name != "parts_digest"]
+    names = [name for name in plan if existing.get(name) != plan[name] and name != "parts_digest"]
     if not names:
         return "it is made of other samples, or in another way"
     return ", ".join(
-        f"{name} was {found.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
+        f"{name} was {existing.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
     )

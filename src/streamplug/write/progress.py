@@ -1,4 +1,4 @@
-"""Shows how a writer is getting on."""
+"""Progress line of a writer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class WriteProgress:
-    """A line with samples, shards and bytes so far; nothing at all if it is not wanted."""
+    """A line with samples, shards and bytes so far, if `shown`."""
 
     def __init__(self, *, shown: bool, title: str) -> None:
         """Start the line if `shown`."""
@@ -30,12 +30,12 @@ class WriteProgress:
             self._task = self._progress.add_task(title, total=None, samples=0, shards=0)
             self._progress.start()
 
-    def update(self, *, samples: int, shards: int, written: int) -> None:
-        """Show new figures; `written` is in bytes."""
+    def update(self, *, samples: int, shards: int, num_bytes: int) -> None:
+        """Show new figures."""
         if self._progress is not None:
-            self._progress.update(self._task, samples=samples, shards=shards, completed=written)
+            self._progress.update(self._task, samples=samples, shards=shards, completed=num_bytes)
 
     def close(self) -> None:
-        """Leave the line as it stands."""
+        """Stop updating the line."""
         if self._progress is not None:
             self._progress.stop()

@@ -1,4 +1,4 @@
-"""Removes a data set that another one replaces: what is its own, and nothing else."""
+"""Removing a data set that another one replaces, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,43 +13,53 @@ from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.write.part_task import ATTEMPTS, PLAN_NAME
 
-_OF_PART = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
-_OF_SET = frozenset((INDEX_NAME, PLAN_NAME))
-_SHOWN = 3
+_PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
+_METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME))
+_MAX_NAMES_IN_ERROR = 3
 
 
 def remove_dataset(storage: Storage) -> None:
-    """Remove the data set that is in a place, or the parts of one.
+    """Remove the data set in a storage, or its parts.
 
-    Its own are its indexes, the shards that these name, what parts of sets are called, and what is kept of
-    how far they are.
+    These are its indexes, the shards that they name, files named like those of parts, and the state of an
+    unfinished run.
 
     Raises:
-        OutputExistsError: If there is anything else; then nothing is removed.
+        OutputExistsError: If there are other files; then nothing is removed.
         StorageError: If it cannot be removed.
     """
     keys = [info.key for info in storage.list("")]
-    named = set(_named(storage, keys))
-    others = [key for key in keys if not (_is_own(key) or key in named) or _leaves(storage, key)]
+    indexed = set(_indexed_names(storage, keys))
+    others = [
+        key for key in keys if not (_is_own(key) or key in indexed) or _is_linked(storage, key)
+    ]
     if others:
-        shown = ", ".join(repr(key) for key in others[:_SHOWN])
-        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        shown = ", ".join(repr(key) for key in others[:_MAX_NAMES_IN_ERROR])
+        more = (
+            f" and {len(others) - _MAX_NAMES_IN_ERROR} more"
+            if len(others) > _MAX_NAMES_IN_ERROR
+            else ""
+        )
         raise OutputExistsError(
             f"{storage.url} holds files that are not of the data set there: {shown}{more}; it is left as it "
             "is: remove or move them, or choose another place"
         )
-    # The plan goes last: by it, what is left of a removal that was killed is known to be of a set.
+    # The plan goes last: it marks what is left of a killed removal as parts of a data set.
     for key in sorted(keys, key=lambda key: (key == PLAN_NAME, key != INDEX_NAME)):
         storage.delete(key)
 
 
 def _is_own(key: str) -> bool:
     top = key.partition("/")[0]
-    return key in _OF_SET or top in (STATE_DIR, ATTEMPTS) or _OF_PART.fullmatch(key) is not None
+    return (
+        key in _METADATA_NAMES
+        or top in (STATE_DIR, ATTEMPTS)
+        or _PART_FILE.fullmatch(key) is not None
+    )
 
 
-def _named(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the files that the index names, and those of sets that it was merged from."""
+def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the files that the index names, and the metadata of the parts that it was merged from."""
     index = _index(storage) if INDEX_NAME in keys else None
     if index is None:
         return
@@ -58,20 +68,20 @@ def _named(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
             name = files.basenames[shard]
             yield name
             if folder := name.rpartition("/")[0]:
-                yield from (f"{folder}/{each}" for each in _OF_SET)
+                yield from (f"{folder}/{name}" for name in _METADATA_NAMES)
 
 
 def _index(storage: Storage) -> Index | None:
     try:
         return parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))
-    except (InvalidIndexError, NotFound):  # it names nothing that could be believed
+    except (InvalidIndexError, NotFound):  # it names nothing that can be trusted
         return None
 
 
-def _leaves(storage: Storage, key: str) -> bool:
-    """Say whether a file is elsewhere, behind a link to a directory."""
-    near = local_path(storage.url)
-    if near is None:
+def _is_linked(storage: Storage, key: str) -> bool:
+    """Say whether a file lies outside of the storage, behind a link to a directory."""
+    root = local_path(storage.url)
+    if root is None:
         return False
-    folder = Path(near, key).parent
-    return not folder.resolve().is_relative_to(near.resolve())
+    folder = Path(root, key).parent
+    return not folder.resolve().is_relative_to(root.resolve())

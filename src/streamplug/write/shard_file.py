@@ -1,4 +1,4 @@
-"""Writes the files of one finished shard: hashed, compressed, whole or not at all."""
+"""Writing the files of a finished shard: hashed, compressed, renamed into place."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from streamplug.plugin_kit.staging import stage_file
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.types import Buffer, FileInfo
 
-_AT_ONCE = 1 << 18
-"""Bytes handed to the system at once: rows of some pages one by one take it three times as long."""
+_WRITE_BUFFER_BYTES = 1 << 18  # rows of a few pages, written one by one, take three times as long
 
 
 def write_shard_file(
@@ -22,14 +21,14 @@ def write_shard_file(
     hashes: Sequence[str],
     compression: Compression | None,
 ) -> tuple[FileInfo, FileInfo | None]:
-    """Write a file, compressed if so asked, and describe it for the index.
+    """Write a file, compressed if there is a compression, and describe it for the index.
 
     Args:
-        folder: Where to.
-        basename: Name of the raw file; the compressed one gets the compression's ending.
+        folder: The directory to write to.
+        basename: Name of the raw file; the compression's suffix is appended to that of the compressed one.
         content: The raw file, in pieces.
-        hashes: Names of the digests to take, of the raw file and of the compressed one.
-        compression: Compresses the file; only the compressed one is then written.
+        hashes: Names of the digests of the raw and the compressed file.
+        compression: With one, only the compressed file is written.
 
     Returns:
         The raw file, and the compressed one if any.
@@ -38,15 +37,15 @@ def write_shard_file(
     raw = FileInfo(basename, size, digests(hashes, content))
     stored = None
     if compression is not None:
-        packed = compression.compress(b"".join(content))
+        compressed = compression.compress(b"".join(content))
         name = f"{basename}.{compression.suffix}" if compression.suffix else basename
-        stored = FileInfo(name, len(packed), digests(hashes, [packed]))
-        content = [packed]
+        stored = FileInfo(name, len(compressed), digests(hashes, [compressed]))
+        content = [compressed]
     target = folder / (stored or raw).basename
     with (
         map_output_errors(target, (stored or raw).bytes),
         stage_file(target) as part,
-        part.open("wb", _AT_ONCE) as stream,
+        part.open("wb", _WRITE_BUFFER_BYTES) as stream,
     ):
         stream.writelines(content)
     return raw, stored

@@ -1,4 +1,4 @@
-"""Writes a data set from what is there already: tables, data frames, data sets of others."""
+"""Writing a data set from tables, data frames, other data sets and iterables."""
 
 from __future__ import annotations
 
@@ -53,18 +53,22 @@ def write_from(
                 "there are no samples from which encodings could follow; give columns="
             )
         batches = chain([first], batches)
-        columns = infer_columns({name: _whole(data, name, first) for name in first}, format_)
+        columns = infer_columns(
+            {name: _column_values(data, name, first) for name in first}, format_
+        )
     count = 0
     with Writer(columns=columns, out=out, format=format_, **options) as writer:
-        for each in batches:
-            chosen = each if columns is None else {n: each[n] for n in columns if n in each}
-            writer.write_batch(chosen)
-            count += len(next(iter(each.values())))
+        for samples in batches:
+            if columns is None:
+                writer.write_batch(samples)
+            else:
+                writer.write_batch({n: samples[n] for n in columns if n in samples})
+            count += len(next(iter(samples.values())))
     return count
 
 
-def _whole(data: Any, name: str, first: Batch) -> Any:
-    """Return all values of a column if they are at hand, or else those of the first batch."""
+def _column_values(data: Any, name: str, first: Batch) -> Any:
+    """Return all values of a column if `data` has columns, or else those of the first batch."""
     if isinstance(data, Mapping):
         return data[name]
     if hasattr(data, "to_batches") and hasattr(data, "column"):  # a table of Arrow

@@ -1,4 +1,4 @@
-"""Sends finished files to a storage while the next ones are being written."""
+"""Uploading finished files while the next ones are being written."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from streamplug.transfer.retry import call_with_retries
 
 
 class Uploader:
-    """Uploads files in the background, a few at a time, and tells of failures at the next call."""
+    """Uploads files in the background, and raises errors at the next call."""
 
     def __init__(
-        self, storage: Storage, folder: Path, *, keep_local: bool, retries: int, threads: int
+        self, storage: Storage, folder: Path, *, keep_local: bool, retries: int, num_threads: int
     ) -> None:
-        """Upload files of `folder`, by their names in it.
+        """Start the threads.
 
         Args:
-            storage: Where to.
-            folder: Where the files are.
-            keep_local: Whether a file stays once it was uploaded.
-            retries: How often a failed upload is tried again.
-            threads: How many at once; as many again may wait, so that local space is bounded.
+            storage: The storage to upload to.
+            folder: The directory of the files.
+            keep_local: Whether a file stays after its upload.
+            retries: Retries of a failed upload.
+            num_threads: Uploads at once; twice as many may be pending, so that local space is bounded.
         """
         self._storage = storage
         self._folder = folder
         self._keep_local = keep_local
         self._retries = retries
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="streamplug-upload")
+        self._num_threads = num_threads
+        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="streamplug-upload")
         self._pending: deque[Future[None]] = deque()
 
     def put(self, basename: str) -> None:
-        """Upload a file, sooner or later.
+        """Queue a file for upload.
 
         Raises:
             StorageError: If an earlier upload failed.
         """
-        while len(self._pending) >= 2 * self._threads:
+        while len(self._pending) >= 2 * self._num_threads:
             self._pending.popleft().result()
         self._pending.append(self._pool.submit(self._upload, basename))
 
@@ -53,7 +53,7 @@ class Uploader:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """Drop the uploads that have not begun."""
+        """Cancel the uploads that have not started, and wait for the others."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _upload(self, basename: str) -> None:

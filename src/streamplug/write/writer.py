@@ -1,4 +1,4 @@
-"""Writer: samples to shards to an index."""
+"""Writing samples into shards, and their index."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("streamplug")
 
-_AT_ONCE = 4096
-"""Pieces that are collected before they are packed."""
+_MAX_UNPACKED_PIECES = 4096
 
-_COMPLETE = "the data set is complete"
-_GIVEN_UP = "the data set was given up after an error"
+_FINISHED = "the data set is complete"
+_ABORTED = "the data set was given up after an error"
 
 
 class Writer(Configurable, section="writer"):
@@ -112,58 +111,62 @@ class Writer(Configurable, section="writer"):
             raise ConfigError(
                 "append=True adds to what exist_ok=True would remove: give one of them"
             )
-        self._before: AppendedDataset | None = None
+        self._appended: AppendedDataset | None = None
         if append:
-            home = open_storage(output_locations(out)[-1], storage_options)
-            self._before = AppendedDataset.read(home, retry)
-            columns = self._before.columns(columns, self._format)
-        made = make_columns(columns, self._format)
+            storage = open_storage(output_locations(out)[-1], storage_options)
+            self._appended = AppendedDataset.read(storage, retry)
+            columns = self._appended.columns(columns, self._format)
+        encodings = make_columns(columns, self._format)
         self._compression: Compression | None = None
         if compression is not None:
             self._compression = make("compression", compression)
-        if hashes is None and self._before is not None:
-            hashes = self._before.hashes
+        if hashes is None and self._appended is not None:
+            hashes = self._appended.hashes
         self._hashes = chosen_hashes(hashes)
-        self._most = whole_number("max_samples_per_shard", max_samples_per_shard, 1) or sys.maxsize
-        self._limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
+        self._max_samples = (
+            whole_number("max_samples_per_shard", max_samples_per_shard, 1) or sys.maxsize
+        )
+        self._size_limit = None if size_limit is None else parse_bytes(size_limit, "size_limit")
         self._rows: ShardWriter = self._format.writer(
-            made, WriteSettings(compression, self._hashes, self._limit)
+            encodings, WriteSettings(compression, self._hashes, self._size_limit)
         )
         self._overhead = self._rows.row_overhead
-        self._encode = make_encoder(made, self._rows.encode_pieces, extra_keys)
-        self._encode_batch = make_encoder(made, self._rows.encode_batch, extra_keys)
+        self._encode = make_encoder(encodings, self._rows.encode_pieces, extra_keys)
+        self._encode_batch = make_encoder(encodings, self._rows.encode_batch, extra_keys)
         self._is_oversize_reported = False
-        self._bound = min(x for x in (self._limit, self._rows.max_size, 1 << 62) if x is not None)
-        if self._bound <= self._rows.base_size + self._rows.row_overhead:
+        self._max_bytes = min(
+            x for x in (self._size_limit, self._rows.max_size, 1 << 62) if x is not None
+        )
+        if self._max_bytes <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
-        self._target = Destination(
+        self._destination = Destination(
             out, exist_ok=exist_ok, append=append, storage_options=storage_options
         )
         self._uploader = None
-        if self._target.storage is not None:
+        if self._destination.storage is not None:
             self._uploader = Uploader(
-                self._target.storage,
-                self._target.folder,
+                self._destination.storage,
+                self._destination.folder,
                 keep_local=keep_local,
                 retries=retry,
-                threads=max_workers or min(32, (os.cpu_count() or 1) + 4),
+                num_threads=max_workers or min(32, (os.cpu_count() or 1) + 4),
             )
-        self._progress = WriteProgress(shown=progress_bar, title=f"writing {self._target.url}")
+        self._progress = WriteProgress(shown=progress_bar, title=f"writing {self._destination.url}")
         self._entries: list[dict[str, Any]] = []
-        self._written = 0
+        self._written_bytes = 0
         self._samples = 0
-        self._closed = ""  # else why nothing more can be written
+        self._closed = ""  # or why nothing more can be written
         self._new_shard()
         keep_freed_memory()
 
     def _new_shard(self) -> None:
-        self._parts: list[RowPiece] = []  # packed
-        self._counted: list[Int64] = []  # sizes of their rows
-        self._loose: list[RowPiece] = []
-        self._sizes: list[int] = []  # of single rows among the loose pieces
-        self._count = 0  # of other rows
+        self._packed: list[RowPiece] = []
+        self._row_sizes: list[Int64] = []  # of rows that came in batches or are packed
+        self._num_rows = 0  # the same
+        self._unpacked: list[RowPiece] = []
+        self._single_sizes: list[int] = []  # of rows that came one by one and are not packed
         self._size = self._rows.base_size
-        self._stop = min(self._most, _AT_ONCE)
+        self._max_singles = min(self._max_samples, _MAX_UNPACKED_PIECES)
 
     # -- samples ----------------------------------------------------------------
 
@@ -179,10 +182,10 @@ class Writer(Configurable, section="writer"):
         """
         row, size = self._encode(sample)
         cost = size + self._overhead
-        if self._size + cost > self._bound or len(self._sizes) >= self._stop:
-            self._make_room(cost)
-        self._loose += row
-        self._sizes.append(size)
+        if self._size + cost > self._max_bytes or len(self._single_sizes) >= self._max_singles:
+            self._pack_or_flush(cost)
+        self._unpacked += row
+        self._single_sizes.append(size)
         self._size += cost
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:
@@ -197,31 +200,31 @@ class Writer(Configurable, section="writer"):
             WriterError: If the data set is already complete.
         """
         data, sizes = self._encode_batch(columns)
-        if self._sizes:
+        if self._single_sizes:
             self._pack()
         ends = np.cumsum(sizes + self._rows.row_overhead)
         bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         first = 0
         while first < len(sizes):
             spent = int(ends[first - 1]) if first else 0
-            fits = int(np.searchsorted(ends, self._bound - self._size + spent, side="right"))
-            fits = min(fits, first + self._most - self._count)
-            if fits <= first or len(self._loose) >= _AT_ONCE:
+            fits = int(np.searchsorted(ends, self._max_bytes - self._size + spent, side="right"))
+            fits = min(fits, first + self._max_samples - self._num_rows)
+            if fits <= first or len(self._unpacked) >= _MAX_UNPACKED_PIECES:
                 cost = int(ends[first]) - spent
-                self._make_room(cost)
-                if self._rows.base_size + cost <= self._bound:
+                self._pack_or_flush(cost)
+                if self._rows.base_size + cost <= self._max_bytes:
                     continue
-                fits = first + 1  # alone in its shard
+                fits = first + 1  # in a shard of its own
             if isinstance(data, (bytes, bytearray, memoryview)):
-                self._loose.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
+                self._unpacked.append(memoryview(data)[bytes_before[first] : bytes_before[fits]])
             elif isinstance(data, list):
-                self._loose += chain.from_iterable(data[first:fits])
+                self._unpacked += chain.from_iterable(data[first:fits])
             else:
-                self._loose.append(data[first:fits])
-            self._counted.append(sizes[first:fits])
-            self._count += fits - first
+                self._unpacked.append(data[first:fits])
+            self._row_sizes.append(sizes[first:fits])
+            self._num_rows += fits - first
             self._size += int(ends[fits - 1]) - spent
-            self._stop = 0  # single rows are packed apart
+            self._max_singles = 0  # single rows are packed separately
             first = fits
 
     def write_table(self, table: Any, batch: int | None = None) -> None:
@@ -240,72 +243,72 @@ class Writer(Configurable, section="writer"):
         for columns in iterate_batches(table, batch, arrow=self._format.takes_arrow):
             self.write_batch(columns)
 
-    def _make_room(self, cost: int) -> None:
-        """Pack what was collected, or begin a new shard, for a sample that takes so many bytes."""
+    def _pack_or_flush(self, cost: int) -> None:
+        """Pack the collected rows, or start a new shard, for a sample of `cost` bytes."""
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
-        number = self._count + len(self._sizes)
-        if self._size + cost <= self._bound and number < self._most:
+        number = self._num_rows + len(self._single_sizes)
+        if self._size + cost <= self._max_bytes and number < self._max_samples:
             self._pack()
             return
-        if self._rows.base_size + cost > self._bound:
+        if self._rows.base_size + cost > self._max_bytes:
             self._accept_oversize(cost, self._samples + number)
         if number:
             self._flush()
 
     def _accept_oversize(self, cost: int, sample: int) -> None:
-        """Check that a sample above the size limit can have a shard of its own; the first is reported."""
-        most = self._rows.max_size
-        if most is not None and self._rows.base_size + cost > most:
+        """Check that a sample above the size limit fits in a shard of its own, and log the first one."""
+        max_size = self._rows.max_size
+        if max_size is not None and self._rows.base_size + cost > max_size:
             raise EncodeError(
                 f"sample {sample} takes {cost} bytes, more than a shard can hold: its file has at most "
-                f"{most} bytes; split the sample"
+                f"{max_size} bytes; split the sample"
             )
         if not self._is_oversize_reported:
             self._is_oversize_reported = True
             _LOG.warning(
                 "%s: sample %d takes %d bytes, more than size_limit=%s, and gets a shard of its own, as do "
                 "others like it; raise size_limit to have shards of about one size",
-                self._target.url,
+                self._destination.url,
                 sample,
                 cost,
-                self._limit,
+                self._size_limit,
             )
 
     def _pack(self) -> None:
-        if self._loose:
-            self._parts += self._rows.pack(self._loose)
-        self._counted.append(np.array(self._sizes, np.int64))
-        self._count += len(self._sizes)
-        self._loose, self._sizes = [], []
-        self._stop = min(self._most - self._count, _AT_ONCE)
+        if self._unpacked:
+            self._packed += self._rows.pack(self._unpacked)
+        self._row_sizes.append(np.array(self._single_sizes, np.int64))
+        self._num_rows += len(self._single_sizes)
+        self._unpacked, self._single_sizes = [], []
+        self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _flush(self) -> None:
         self._pack()
-        number, count = len(self._entries), self._count
-        if self._before is not None:
-            self._before.check()
-            number += self._before.number
-        content = self._rows.assemble(self._parts, np.concatenate(self._counted))
+        number, count = len(self._entries), self._num_rows
+        if self._appended is not None:
+            self._appended.check()
+            number += self._appended.number
+        content = self._rows.assemble(self._packed, np.concatenate(self._row_sizes))
         entry = {**self._rows.entry(), "samples": count}
         for role, pieces in content.items():
             ending = self._format.suffix + ("" if role == "data" else f".{role}")
             raw, stored = write_shard_file(
-                self._target.folder,
+                self._destination.folder,
                 f"shard.{number:05d}.{ending}",
                 pieces,
                 self._hashes,
                 self._compression,
             )
             entry |= {f"raw_{role}": file_entry(raw), f"zip_{role}": file_entry(stored)}
-            self._written += (stored or raw).bytes
+            self._written_bytes += (stored or raw).bytes
             if self._uploader is not None:
                 self._uploader.put((stored or raw).basename)
         self._entries.append(entry)
         self._samples += count
         self._new_shard()
         self._progress.update(
-            samples=self._samples, shards=len(self._entries), written=self._written
+            samples=self._samples, shards=len(self._entries), num_bytes=self._written_bytes
         )
 
     # -- the end ------------------------------------------------------------------
@@ -317,35 +320,35 @@ class Writer(Configurable, section="writer"):
             StorageError: If an upload fails.
             WriterError: If the data set was given up before, because of an error.
         """
-        if self._closed == _COMPLETE:
+        if self._closed == _FINISHED:
             return
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
         try:
-            if self._count or self._sizes:
+            if self._num_rows or self._single_sizes:
                 self._flush()
             if self._uploader is not None:
                 self._uploader.drain()
             data = format_index(self._entries, {})
-            if self._before is not None:
-                data = self._before.with_more(self._entries)
-            with stage_file(self._target.folder / INDEX_NAME) as part:
+            if self._appended is not None:
+                data = self._appended.extended_index(self._entries)
+            with stage_file(self._destination.folder / INDEX_NAME) as part:
                 part.write_bytes(data)
             if self._uploader is not None:
                 self._uploader.put(INDEX_NAME)
                 self._uploader.drain()
         except BaseException:
-            self._close(_GIVEN_UP)
+            self._close_with(_ABORTED)
             raise
-        self._close(_COMPLETE)
+        self._close_with(_FINISHED)
 
-    def _close(self, why: str) -> None:
+    def _close_with(self, why: str) -> None:
         self._closed = why
-        self._bound = -1  # any further sample is turned away without a check for each
+        self._max_bytes = -1  # refuses any further sample without a check for each
         self._progress.close()
         if self._uploader is not None:
             self._uploader.close()
-        self._target.remove_temporary()
+        self._destination.remove_temporary()
 
     def __enter__(self) -> Self:
         return self
@@ -359,7 +362,7 @@ class Writer(Configurable, section="writer"):
         if error is None:
             self.finish()
         elif not self._closed:
-            self._close(_GIVEN_UP)
+            self._close_with(_ABORTED)
 
 
 @suggest_keywords

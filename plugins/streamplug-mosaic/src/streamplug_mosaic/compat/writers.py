@@ -55,12 +55,12 @@ class MosaicWriter(_Base):
     @property
     def local(self) -> str:
         """Directory of the shards."""
-        return str(self._target.folder)
+        return str(self._destination.folder)
 
     @property
     def remote(self) -> str | None:
         """URL of the upload; None without."""
-        return None if self._target.storage is None else self._target.storage.url
+        return None if self._destination.storage is None else self._destination.storage.url
 
     @property
     def format(self) -> str:
@@ -85,7 +85,7 @@ class MosaicWriter(_Base):
     @property
     def new_samples(self) -> range:
         """Samples of the current shard; only their number is known."""
-        return range(self._count + len(self._sizes))
+        return range(self._num_rows + len(self._single_sizes))
 
     @property
     def new_shard_size(self) -> int:
@@ -122,7 +122,7 @@ class MosaicWriter(_Base):
         """
         if self._closed:
             raise WriterError(f"{self._closed}; create a new writer for another data set")
-        if self._count or self._sizes:
+        if self._num_rows or self._single_sizes:
             self._flush()
 
 
