@@ -148,11 +148,11 @@ def test_the_loader_shows_what_workers_download(make, capsys):
     loader = StreamingDataLoader(dataset, num_workers=2)
     for _ in loader:
         pass
-    assert capsys.readouterr().err.count("fetching") == 1
+    assert capsys.readouterr().err.count("downloading") == 1
     assert not [t for t in threading.enumerate() if t.name == "streamplug-progress"]
 
 
 def test_without_workers_there_is_one_line(make, capsys):
     for _ in StreamingDataLoader(make(progress_bar=True), num_workers=0):
         pass
-    assert capsys.readouterr().err.count("fetching") == 1
+    assert capsys.readouterr().err.count("downloading") == 1

@@ -109,7 +109,8 @@ def test_a_state_tells_what_an_epoch_takes(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "is not JSON"), ("[1]", "holds no state: save what state_dict()")]
+    ("text", "message"),
+    [("{", "is not JSON"), ("[1]", "holds no state: save the result of state_dict()")],
 )
 def test_a_file_that_holds_no_state_is_refused(folder, tmp_path, text, message):
     saved = tmp_path / "state.json"
@@ -130,7 +131,7 @@ def test_a_config_of_samples_tells_the_order_too(folder, tmp_path):
     assert [use["rank"] for use in json.loads(output)] == [1] * 8
     code, output = run(path, "--step", 3, "--seed", 4, "--storage-options", "a=1")
     assert code == 2
-    assert "--seed, --storage-options: for a URL; the config says it" in output
+    assert "--seed, --storage-options: only for a URL; set it in the config" in output
 
 
 def test_rows_of_tokens_name_the_distribution_that_reads_them(folder, tmp_path, monkeypatch):

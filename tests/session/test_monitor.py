@@ -425,7 +425,7 @@ def test_downloads_are_shown_where_wanted(make, capsys):
     assert threads() == []
     list(dataset)
     shown = capsys.readouterr()
-    assert "fetching" in shown.err
+    assert "downloading" in shown.err
     assert "files" in shown.err
     assert shown.out == ""
 
@@ -481,7 +481,7 @@ def test_a_terminal_shows_downloads_by_itself(folder, tmp_path):
             shown += chunk
         assert process.wait(60) == 0, shown
     os.close(ours)
-    assert b"fetching" in shown
+    assert b"downloading" in shown
     assert b"10 files" in shown
 
 

@@ -173,12 +173,12 @@ def test_what_cannot_be_is_refused(source, tmp_path):
     ):
         with pytest.raises(ConfigError, match=said):
             convert(source, out, columns=asked)
-    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+    with pytest.raises(ConfigError, match="is or contains a source"):
         convert(source, Output(source, exist_ok=True))
-    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+    with pytest.raises(ConfigError, match="is or contains a source"):
         convert(source, Output(tmp_path, exist_ok=True))
     (tmp_path / "link").symlink_to(source)
-    with pytest.raises(ConfigError, match="is, or holds, what is read"):
+    with pytest.raises(ConfigError, match="is or contains a source"):
         convert(tmp_path / "link", Output(source, exist_ok=True))
     with pytest.raises(NotFound, match=r"index\.json does not exist"):
         convert(tmp_path / "none", out)

@@ -86,7 +86,7 @@ def test_a_column_that_is_looked_at_is_not_encoded_again(tmp_path, write, read, 
 def test_what_could_run_code_is_looked_at_only_with_leave(tmp_path, write, read):
     source = write(tmp_path / "source", range(3), {"id": "pkl"})
     columns = {"encodings": {"n": "int"}}
-    with pytest.raises(UnsafeTypeError, match="column 'id' is looked at"):
+    with pytest.raises(UnsafeTypeError, match="column 'id' is needed"):
         process(source, to(tmp_path / "out"), {"n": "id"}, columns=Columns(**columns))
     allowed = Columns(**columns, allow_unsafe_types=True)
     process(source, to(tmp_path / "out"), {"n": "id + 1"}, columns=allowed)

@@ -1,4 +1,4 @@
-"""``streamplug config``: what a config file may say, and whether one says it right."""
+"""The command ``streamplug config``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from streamplug.errors import ConfigError
 @click.command()
 @click.argument("action", type=click.Choice(["schema", "check"]))
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--open", "opens", is_flag=True, help="For check: also make the data set.")
+@click.option("--open", "opens", is_flag=True, help="With check: also open the data set.")
 def config(action: str, file: str | None, *, opens: bool) -> None:
-    """Print a JSON schema of config files (schema), or tell what is wrong with FILE (check).
+    """Print the JSON schema of config files (schema), or check FILE (check).
 
-    Check looks at keys, at types, at values, and for what they name, such as a shuffle, a compression or a
-    storage. It reads nothing of data sets unless --open is given.
+    Check validates keys, types, values and names, such as that of a shuffle, a compression or a storage. It
+    reads no data set unless --open is given.
 
-    The section about the loader is there where torch is installed.
+    The schema has the section loader if torch is installed.
     """
     if (action == "check") != (file is not None) or (opens and file is None):
         raise click.UsageError("check takes a FILE, schema takes none, and only check --open")
@@ -49,6 +49,6 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
 
 
 def _classes() -> dict[str, type[Configurable]]:
-    """Return what each section is about."""
+    """Return the class of each section."""
     loader = {"loader": streamplug.StreamingDataLoader} if find_spec("torch") else {}
     return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}

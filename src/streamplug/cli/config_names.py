@@ -1,4 +1,4 @@
-"""Whether the names in a config, such as of a shuffle or a compression, are those of something there."""
+"""Checks of the names in a config, such as that of a shuffle or a compression."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class _Unopened(StreamingDataset):
 
 
 def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: str) -> None:
-    """Check the section about a data set as making it would, but read nothing.
+    """Validate the section of a data set as its constructor does, without reading anything.
 
     Args:
         config: The whole config.
-        of: Its class.
-        key: What errors call the section.
+        of: Class of the data set.
+        key: Name of the section in errors.
 
     Raises:
-        ConfigError: If an argument has no meaning, or nothing answers to a name.
+        ConfigError: If an argument is invalid, or a name unknown.
     """
     section = config.get("dataset", config) if key else config
     with _named(key):
         for callback in section.get("callbacks") or ():
-            if not isinstance(callback, Callback):  # some open ports when they are made
+            if not isinstance(callback, Callback):  # some open ports on construction
                 resolve("callback", str(callback).partition(":")[0])
         # `_Unopened` comes first, so that nothing of what `of` opens is opened.
         unopened: type[StreamingDataset] = type(of.__name__, (_Unopened, of), {})
@@ -59,14 +59,14 @@ def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: st
 
 
 def check_writer(section: Mapping[str, Any], key: str) -> None:
-    """Check the section about a writer: what it names, and nothing of what is there.
+    """Validate the section of a writer and the names in it.
 
     Args:
-        section: It.
-        key: What errors call it.
+        section: The section.
+        key: Name of the section in errors.
 
     Raises:
-        ConfigError: If an argument has no meaning, or nothing answers to a name.
+        ConfigError: If an argument is invalid, or a name unknown.
     """
     given = to_plain(dict(section))
     with _named(f"{key}.format"):
@@ -91,7 +91,7 @@ def check_writer(section: Mapping[str, Any], key: str) -> None:
 
 @contextmanager
 def _named(key: str) -> Iterator[None]:
-    """Let errors begin with the key that is at fault."""
+    """Prefix errors with the key."""
     try:
         yield
     except StreamplugError as error:

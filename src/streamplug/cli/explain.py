@@ -1,4 +1,4 @@
-"""``streamplug explain``: which samples make up a batch, and when a sample is seen."""
+"""The command ``streamplug explain``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
 from streamplug.session.sample_usage import SampleUse
 
-_OF_LOCATIONS = frozenset(
+_LOCATION_OPTIONS = frozenset(
     (
         "algorithm",
         "seed",
@@ -29,7 +29,7 @@ _OF_LOCATIONS = frozenset(
         "storage_options",
     )
 )
-"""Options that a config file takes the place of."""
+"""Options that a config file replaces."""
 
 
 @runtime_checkable
@@ -42,17 +42,17 @@ class _RowsOfDocuments(Protocol):
 @click.command()
 @click.argument("locations", metavar="LOCATION...", nargs=-1, required=True)
 @click.option("--step", type=int, help="List the samples of this global batch.")
-@click.option("--sample", type=int, help="Say when this sample is read.")
-@click.option("--epoch", type=int, help="Which epoch.  [default: that of the state, else 0]")
+@click.option("--sample", type=int, help="List when this sample is read.")
+@click.option("--epoch", type=int, help="Epoch.  [default: that of the state, else 0]")
 @click.option(
     "--state",
     "saved",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A saved state_dict() as JSON: tells the order, and the epoch.",
+    help="A state_dict() saved as JSON, which defines the order and the epoch.",
 )
 @click.option("--ranks", type=int, default=1, show_default=True, help="Number of ranks.")
 @click.option("--nodes", type=int, default=1, show_default=True, help="Number of nodes.")
-@click.option("--rank", type=int, help="List one rank's part only.")
+@click.option("--rank", type=int, help="List the part of one rank only.")
 @click.option("--batch-size", type=int, help="Samples per batch of one rank.")
 @click.option("--shuffle", "algorithm", help="Name of the shuffle.  [default: not shuffled]")
 @click.option("--seed", type=int, default=9176, show_default=True, help="Seed of the shuffle.")
@@ -76,14 +76,14 @@ def explain(
 ) -> None:
     """List the samples of a batch of the data set at LOCATION, or when a sample is read.
 
-    LOCATION is a URL or a directory; several are the streams of a mixture, in their order there. Or it is a
-    config file, which says all of the data set and its order.
+    LOCATION is a URL or a directory; several are the streams of a mixture, in order. Or it is a config file,
+    which defines the data set and its order.
 
-    Nothing but the index is read. The order is that of --state, or of the options. Where samples are rows of
-    tokens, as a config with the key tokens or a state says, the documents of each row are listed, too.
+    Only the index is read. The order is that of --state, or of the options. If samples are rows of tokens,
+    by the key tokens of a config or by a state, the documents of each row are listed, too.
     """
     if is_config(locations) and (given := _options_given(context)):
-        raise click.UsageError(f"{', '.join(given)}: for a URL; the config says it")
+        raise click.UsageError(f"{', '.join(given)}: only for a URL; set it in the config")
     if (options["step"] is None) == (options["sample"] is None):
         raise click.UsageError("give either --step or --sample")
     state = _read_state(saved) if saved else {}
@@ -108,16 +108,16 @@ def _read_state(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise StateError(f"{path} is not JSON: {error}") from None
     if not isinstance(state, dict):
-        raise StateError(f"{path} holds no state: save what state_dict() returns as JSON")
+        raise StateError(f"{path} holds no state: save the result of state_dict() as JSON")
     return state
 
 
 def _options_given(context: click.Context) -> list[str]:
-    """Return the options about the order, and the storage, that the user has given."""
+    """Return the given options that only apply to a URL."""
     return [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name in _OF_LOCATIONS
+        if parameter.name in _LOCATION_OPTIONS
         and context.get_parameter_source(parameter.name) == ParameterSource.COMMANDLINE
     ]
 
@@ -131,13 +131,13 @@ def _as_dict(use: SampleUse, dataset: StreamingDataset) -> dict[str, Any]:
 
 
 def _text(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a use; documents are told as the tokens that are taken of each."""
-    told = {**row}
+    """Return the cells of a row; documents as ranges of tokens."""
+    row_values = {**row}
     if "documents" in row:
-        told["documents"] = " ".join(
+        row_values["documents"] = " ".join(
             f"{each['document']}[{each['begin']}:{each['end']}]" for each in row["documents"]
         )
-    return [str(value) for value in told.values()]
+    return [str(value) for value in row_values.values()]
 
 
 def _show(rows: list[dict[str, Any]], names: list[str]) -> None:

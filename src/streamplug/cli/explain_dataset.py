@@ -1,4 +1,4 @@
-"""The data set that ``streamplug explain`` is asked about: of a config file, or of locations and a state."""
+"""The data set of ``streamplug explain``: of a config file, or of locations and a state."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from streamplug_tokens.dataset import TokenDataset
 
 CONFIG_ENDINGS = (".toml", ".yaml", ".yml", ".json")
-"""How the name of a config file ends."""
+"""Suffixes of config files."""
 
 
 def dataset_of(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any]
 ) -> StreamingDataset:
-    """Return the data set that a user names; it decodes nothing, and has no torch.
+    """Open a data set without decoding and without torch.
 
     Args:
         locations: A config file, or the URLs of streams.
-        state: What `state_dict` returned, or empty.
-        options: Those of the command.
+        state: State of a data set, or empty.
+        options: Options of the command.
 
     Raises:
-        StreamplugError: If it cannot be made.
+        StreamplugError: If it cannot be opened.
     """
     world = _world(options["ranks"], options["nodes"])
     total = state.get("global_batch")
     if total is not None and total % world.ranks:
         raise ConfigError(
-            f"the state's global batch of {total} is no multiple of --ranks={world.ranks}"
+            f"the state's global batch of {total} is not a multiple of --ranks={world.ranks}"
         )
     batch_size = options["batch_size"] or (total // world.ranks if total else None)
     if is_config(locations):
@@ -63,7 +63,7 @@ def dataset_of(
 
 
 def is_config(locations: Sequence[str]) -> bool:
-    """Say whether a user names a config file."""
+    """Return whether the only location is a config file."""
     return len(locations) == 1 and locations[0].lower().endswith(CONFIG_ENDINGS)
 
 
@@ -110,7 +110,7 @@ def _world(ranks: int, nodes: int) -> World:
 def _mixture(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the arguments that say how the streams at some locations are mixed."""
+    """Return the arguments of the mixture of streams."""
     choose = state.get("choose")
     if choose is None:
         lessons = state.get("curriculum")

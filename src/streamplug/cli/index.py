@@ -18,8 +18,8 @@ from streamplug.scan.index_writer import scan_index
 @click.argument("action", type=click.Choice(["scan"]))
 @click.argument("location")
 @click.option("--format", "format_", required=True, help="Format of the files, such as webdataset.")
-@click.option("--force", is_flag=True, help="Replace an index.json that is there.")
-@storage_options(text="Settings of the storage.")
+@click.option("--force", is_flag=True, help="Replace an existing index.json.")
+@storage_options(text="Options of the storage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def index(
     action: str,  # noqa: ARG001 - there is one
@@ -30,10 +30,10 @@ def index(
     storage_options: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
-    """Write the index.json of files that have none.
+    """Write the index.json of files without one.
 
-    Scan looks through files that have no index.json, such as tar archives, so that everybody can read them
-    as a data set. LOCATION is their directory, or they themselves with * and {…}.
+    Scan reads files such as tar archives, so that they can be opened as a data set. LOCATION is their
+    directory, or a pattern with * and {…}.
     """
     with Console(stderr=True).status("opening") as status:
 

@@ -1,4 +1,4 @@
-"""``streamplug merge``: one index for data sets that lie in folders of one place."""
+"""The command ``streamplug merge``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from streamplug.write import merge_index
 @click.command()
 @click.argument("out")
 @click.argument("parts", nargs=-1)
-@storage_options(text="Settings of the storage.")
+@storage_options(text="Options of the storage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def merge(
     out: str, parts: tuple[str, ...], *, storage_options: dict[str, Any] | None, as_json: bool
 ) -> None:
     """Write the index.json of OUT, a data set of all the shards of PARTS.
 
-    Each part is a data set in a folder below OUT; their samples follow each other in the order given. Without
-    PARTS, all folders below OUT that have an index.json are taken, in the order of their names. Shards are
-    neither read nor moved.
+    Each part is a data set in a folder below OUT; samples are in the order of the parts. Without PARTS, all
+    folders below OUT with an index.json are merged, sorted by name. Shards are neither read nor moved.
     """
     places = (list(parts), out) if parts else (out,)
     shards = merge_index(*places, storage_options=storage_options)

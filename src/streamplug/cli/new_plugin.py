@@ -1,4 +1,4 @@
-"""``streamplug new-plugin``: a distribution of a plugin to begin with."""
+"""The command ``streamplug new-plugin``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from streamplug.cli.scaffold import new_plugin as make
 
 @click.command()
 @click.argument("name")
-@click.option("--kind", type=click.Choice(list(EXAMPLES)), required=True, help="What it is.")
+@click.option("--kind", type=click.Choice(list(EXAMPLES)), required=True, help="Kind of plugin.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Where to make its folder.  [default: here]",
+    help="Parent directory of its folder.  [default: here]",
 )
 def new_plugin(name: str, kind: str, out: Path) -> None:
-    """Make a distribution that provides the plugin NAME, with an example that passes its tests.
+    """Create a distribution of the plugin NAME, with an example that passes its tests.
 
-    It is called streamplug-NAME; NAME may be given with or without streamplug- before it.
+    The distribution is streamplug-NAME; NAME may include the prefix streamplug-.
     """
     click.echo(make(name, kind, out))

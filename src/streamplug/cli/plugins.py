@@ -22,7 +22,7 @@ _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 
 
 @click.command()
-@click.option("--kind", type=click.Choice(list(KINDS)), help="List plugins of one kind only.")
+@click.option("--kind", type=click.Choice(list(KINDS)), help="List plugins of this kind only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option(
     "--check", is_flag=True, help="Import every class; exit with 1 if anything is broken."

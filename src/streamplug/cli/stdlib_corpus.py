@@ -1,4 +1,4 @@
-"""A real text corpus that every machine has: the sources of Python's standard library."""
+"""Text corpus that every machine has: the sources of Python's standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The option ``--storage-options``, which every command has that opens a location."""
+"""The option ``--storage-options`` of commands that open a location."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _EXPECTED = "expected a JSON object, such as '{\"anon\": true}', or KEY=VALUE"
 
 
 def storage_options(
-    option: str = "--storage-options", text: str = "Settings of the storages."
+    option: str = "--storage-options", text: str = "Options of the storages."
 ) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command the option; its value is a dict, or None.
+    """Return a decorator that adds the option to a command; its value is a dict or None.
 
     Args:
-        option: Its name.
-        text: What its help says it is about.
+        option: Name of the option.
+        text: Start of its help.
     """
     return click.option(
         option,
@@ -38,10 +38,7 @@ def storage_options(
 def _parse(
     _: click.Context, parameter: click.Parameter, texts: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the settings that all uses of the option name together.
-
-    No error shows a value: it may be a secret.
-    """
+    """Merge all uses of the option; errors never show a value, which may be a secret."""
     if not texts:
         return None
     option = parameter.opts[0]

@@ -1,4 +1,4 @@
-"""``streamplug verify``: reads a data set from end to end, and tells what is wrong with it."""
+"""The command ``streamplug verify``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from streamplug.verification import verify as check
 @click.command()
 @click.argument("location")
 @click.option("--split", help="Sub-directory of LOCATION.")
+@click.option("--format", "--src-format", "format_", help="Format of files without an index.json.")
+@storage_options(text="Options of the storage.")
 @click.option(
-    "--format", "--src-format", "format_", help="Of files for which there is no index.json."
+    "--threads", type=click.IntRange(1), default=4, help="Number of threads, one shard each."
 )
-@storage_options(text="Settings of the storage.")
-@click.option("--threads", type=click.IntRange(1), default=4, help="Shards checked at once.")
-@click.option("--retries", type=click.IntRange(0), default=2, help="Of a failed download.")
-@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
+@click.option("--retries", type=click.IntRange(0), default=2, help="Retries of a failed download.")
+@click.option(
+    "--allow-unsafe-types", is_flag=True, help="Also decode columns whose decoding can run code."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def verify(
@@ -40,11 +42,11 @@ def verify(
     allow_unsafe_types: bool,
     as_json: bool,
 ) -> None:
-    """Fetch every file of the data set at LOCATION, check sizes and digests, and decode every sample.
+    """Download every file of the data set at LOCATION, check sizes and digests, and decode every sample.
 
-    What could not be checked is said: without digests in the index, bytes of values that were changed are
-    found only where these no longer decode. The exit status is 1 if anything is wrong. Files go through the
-    directory for temporary files; the data set is not touched.
+    The output names what was not checked: without digests in the index, changed bytes are found only where a
+    value no longer decodes. The exit status is 1 if there is a problem. Files are downloaded into the
+    directory for temporary files; the data set is not changed.
     """
     stream = Stream(
         remote=location,
@@ -85,7 +87,7 @@ def _show(found: Verified) -> None:
 
 
 def _of_digests(found: Verified) -> str:
-    """Say what digests have shown, and what they could not."""
+    """Describe which digests were checked."""
     names = ", ".join(found.digests)
     if not found.without_digests:
         return f"digests: {names or 'none'}"

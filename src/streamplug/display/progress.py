@@ -1,4 +1,4 @@
-"""Shows on a terminal how downloads are getting on."""
+"""Progress of downloads on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from typing import Any
 
 from streamplug.interfaces.callback import Stats
 
-_SECONDS = 0.25
-"""Between two looks at the counts."""
-_STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.25
+_STOP_TIMEOUT_SECONDS = 5.0
 
 
 def interactive() -> bool:
-    """Say whether somebody sees what is shown: on a terminal, or in a notebook."""
-    if "ipykernel" in sys.modules:  # what shows it there needs ipywidgets, too
+    """Return whether progress is visible: on a terminal, or in a notebook."""
+    if "ipykernel" in sys.modules:  # rich needs ipywidgets there
         return find_spec("ipywidgets") is not None
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # there is none, or it was closed
+    except (AttributeError, ValueError):  # no stderr, or closed
         return False
 
 
 class FetchProgress:
-    """A line with what was downloaded since it was made; it appears at the first download, if any.
+    """Progress line of downloads since its creation; shown from the first download on.
 
-    A thread looks at the counts several times a second, so that whoever downloads has nothing to do
-    with it.
+    A thread polls the counts, so that downloads do no work for it.
     """
 
     def __init__(self, stats: Callable[[], Stats]) -> None:
-        """Show what `stats` says."""
+        """Show the counts that `stats` returns."""
         self._stats = stats
         self._first = stats()
         self._shown: Any = None
@@ -43,15 +41,15 @@ class FetchProgress:
         self._thread.start()
 
     def close(self) -> None:
-        """Leave the line as it stands."""
+        """Stop updating the line."""
         self._done.set()
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(_STOP_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
-        # A terminal that goes away must not end more than this line.
+        # A terminal that disappears must not stop anything else.
         with suppress(OSError, ValueError):
             try:
-                while not self._done.wait(_SECONDS):
+                while not self._done.wait(_POLL_SECONDS):
                     self._show()
                 self._show()
             finally:
@@ -84,8 +82,8 @@ def _line() -> tuple[Any, Any]:
 
     progress = Progress(
         SpinnerColumn(),
-        TextColumn("fetching"),
-        TextColumn("{task.fields[files]:,} files ({task.fields[cached]:,} were there)"),
+        TextColumn("downloading"),
+        TextColumn("{task.fields[files]:,} files ({task.fields[cached]:,} cached)"),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeElapsedColumn(),

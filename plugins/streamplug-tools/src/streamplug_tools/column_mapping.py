@@ -1,4 +1,4 @@
-"""Which columns a new data set has, and how their values get there from those of another."""
+"""Mapping of the columns of a data set to those of a new one."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _SYNONYMS = {
     "str": ("string",),
     "string": ("str",),
 }
-"""What formats call otherwise than others do."""
+"""Encodings of other names in other formats."""
 _TEXT_NUMBERS = {name: np.dtype("f8") for name in ("float", "str_float")} | {
     name: np.dtype("i8") for name in ("int", "str_int")
 }
-"""The numbers of those that store text."""
+"""Types of numbers in text formats."""
 _NUMBER_NAMES = {"f": "float", "i": "int", "u": "int"}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMapping:
-    """A column of a new data set.
+    """One column of a new data set.
 
     Attributes:
-        name: Its name.
-        spec: Its encoding.
-        source: The column that its values are those of; empty if they are made otherwise.
-        stored: Whether they are written as they are stored there.
+        name: Name of the column.
+        spec: Encoding.
+        source: Source column; empty if the values are computed.
+        stored: Whether stored values are copied without decoding.
     """
 
     name: str
@@ -67,17 +67,16 @@ def map_columns(
     """Return the columns of a new data set.
 
     Args:
-        columns: Those of the other, as each of its schemas has them.
-        source: Its format.
-        target: That of the new one.
-        encodings: Those that are asked for, by new names.
-        rename: New names by old ones.
-        select: The columns to take; None for all.
-        drop: Those to leave out.
+        columns: Columns of the source, for each of its schemas.
+        source: Format of the source.
+        target: Format of the new data set.
+        encodings: Requested encodings by new name.
+        rename: New names by old name.
+        select: Columns to take; None for all.
+        drop: Columns to leave out.
 
     Raises:
-        ConfigError: If a column does not exist, or cannot be written in this format; the message says what
-            to do about it.
+        ConfigError: If a column does not exist, or cannot be written in this format.
     """
     both = select_columns(columns, rename, select, drop)
     names = [new for _, new in both]
@@ -159,7 +158,7 @@ def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> 
 
 
 def _spec(column: Column, target: Format) -> str | None:
-    """Return the encoding that a column gets if nobody says; None if there is none like it."""
+    """Return the default encoding of a column in a format; None if there is none."""
     dtype = column.encoding.dtype or _TEXT_NUMBERS.get(column.spec)
     names = [column.spec, *_SYNONYMS.get(column.spec, ())]
     if dtype is not None and dtype.shape:
@@ -172,7 +171,7 @@ def _spec(column: Column, target: Format) -> str | None:
 
 
 def _can_store(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
-    """Say whether a format has an encoding, and one in which no digit of a number is lost."""
+    """Return whether a format has an encoding that stores values without loss."""
     if not target.encodings:
         return is_known("encoding", name.partition(":")[0])
     if name not in target.encodings:
@@ -183,7 +182,7 @@ def _can_store(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
 
 
 def add_key_column(columns: Iterable[ColumnMapping], target: str) -> list[ColumnMapping]:
-    """Return columns, and that of keys if a format needs one and there is none."""
+    """Add the key column that a format needs."""
     found, key = list(columns), make("format", target).key
     if key is None or any(column.name == key for column in found):
         return found
@@ -191,7 +190,7 @@ def add_key_column(columns: Iterable[ColumnMapping], target: str) -> list[Column
 
 
 def check_writable(columns: Iterable[ColumnMapping], target: str) -> None:
-    """Check that a format can have some columns, before anything is written.
+    """Check that a format can store columns, before anything is written.
 
     Raises:
         ConfigError: If it cannot.

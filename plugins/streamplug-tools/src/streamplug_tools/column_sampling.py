@@ -1,4 +1,4 @@
-"""Looked: what is seen of some samples of a data set, column by column."""
+"""Statistics and previews of sampled values, by column."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from streamplug_tools.raw_values import keep_raw
 from streamplug_tools.row_access import raw_shard_bytes
 
 _MAX_SAMPLED_BYTES = 256 << 20
-"""Bytes of values that are looked at."""
 _BYTES_PER_READ = 8 << 20
 MAX_PREVIEWS = 12
-"""Previews of a column, and notes."""
+"""Previews, and notes, per column."""
 
 
 @dataclass(slots=True)
 class ColumnStatistics:
-    """What was seen of a column.
+    """Statistics and previews of a column.
 
     Attributes:
-        name: Its name.
-        encodings: Its encodings, of which most columns have one.
-        stored: How many bytes the values have, as they are stored; None where that cannot be said.
-        measure: What `numbers` are: ``"characters"``, ``"length"`` (of the first axis, or of bytes), or
+        name: Name of the column.
+        encodings: Encodings; most columns have one.
+        stored: Histogram of stored bytes per value; None if unknown.
+        measure: Meaning of `numbers`: ``"characters"``, ``"length"`` (of the first axis, or of bytes), or
             ``"value"``.
-        numbers: How those are spread.
-        previews: Of some values, with the numbers of their samples.
-        notes: How often a value was not shown, by the reason.
+        numbers: Histogram of that measure.
+        previews: Sample numbers and previews.
+        notes: Number of values without a preview, by reason.
     """
 
     name: str
@@ -53,10 +52,10 @@ class ColumnStatistics:
 
 
 class Values:
-    """Reads samples with their values as they are stored; or decoded, if a format has no stored ones."""
+    """Reader of stored values; of decoded ones where a format cannot give stored values."""
 
     def __init__(self, stream: Stream, index: Index, *, allow_unsafe_types: bool) -> None:
-        """Read from a stream, whose index is given, too."""
+        """Read from a stream with this index."""
         self._stream, self._unsafe = stream, allow_unsafe_types
         columns = [column for schema in index.schemas for column in schema.columns]
         self._names = {column.name for column in columns}
@@ -67,11 +66,11 @@ class Values:
         self.decode_values = False
 
     def row_bytes(self, shard: int) -> int:
-        """Return about how many bytes a sample of a shard has."""
+        """Return the average bytes per sample of a shard."""
         return int(self._raw[shard]) // max(int(self._index.samples[shard]), 1)
 
     def read(self, ids: Int64) -> list[Sample]:
-        """Return samples; `decode_values` then says whether they are, apart from columns that may run code.
+        """Return samples.
 
         Raises:
             StreamplugError: If they cannot be read.
@@ -100,27 +99,27 @@ class Values:
 
 
 class ColumnSampler:
-    """What was seen of samples up to now.
+    """Collector of statistics and previews.
 
     Attributes:
         first: Previews of the first samples, by number and column.
-        count: How many samples were looked at.
-        bytes: How many bytes they have, as they are stored.
-        shards: Of how many shards they are.
-        failures: What could not be read.
+        count: Number of samples read.
+        bytes: Stored bytes of each.
+        shards: Number of shards read.
+        failures: Errors of reading.
     """
 
     def __init__(
         self, values: Values, index: Index, *, first: int, share: int, allow_unsafe_types: bool
     ) -> None:
-        """Begin to look.
+        """Create an empty collector.
 
         Args:
-            values: Reads samples.
-            index: Of the data set.
-            first: Of how many of the first samples to keep all previews.
-            share: How many previews of a column to keep of a shard.
-            allow_unsafe_types: Whether to decode what can run code.
+            values: Reader of the samples.
+            index: Index of the data set.
+            first: Number of first samples whose previews are all kept.
+            share: Previews per column and shard.
+            allow_unsafe_types: Whether to decode columns whose decoding can run code.
         """
         self._values, self._index = values, index
         self._first, self._share, self._unsafe = first, share, allow_unsafe_types
@@ -136,7 +135,7 @@ class ColumnSampler:
         self._most = 0
 
     def sample_shard(self, shard: int, ids: Int64) -> bool:
-        """Look at some samples of one shard; returns whether to go on."""
+        """Read samples of one shard; return False once the limit of bytes is reached."""
         self._most = min(self._most + self._share, MAX_PREVIEWS)
         row = self._values.row_bytes(shard)
         encodings = {c.name: c.encoding for c in self._index.schema(shard).columns}
@@ -188,7 +187,7 @@ class ColumnSampler:
         return seen
 
     def column(self, name: str) -> ColumnStatistics:
-        """Return what was seen of a column."""
+        """Return the statistics of a column."""
         found = [schema.column(name) for schema in self._index.schemas]
         specs = tuple(dict.fromkeys(column.spec for column in found if column is not None))
         measures = {of: n for (column, of), n in self._numbers.items() if column == name}

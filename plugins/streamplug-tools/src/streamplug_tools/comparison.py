@@ -1,4 +1,4 @@
-"""Tells in what two data sets differ: columns, numbers of samples, and the samples themselves."""
+"""Comparison of two data sets: columns, numbers of samples, and values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from streamplug_tools.selection_order import SequentialOrder
 
 @dataclass(frozen=True, slots=True)
 class SampleDifference:
-    """A sample that differs.
+    """Difference of one sample.
 
     Attributes:
-        sample: Its number.
-        columns: The columns whose values differ.
+        sample: Number of the sample.
+        columns: Columns whose values differ.
     """
 
     sample: int
@@ -32,16 +32,16 @@ class SampleDifference:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """In what two data sets differ.
+    """Difference of two data sets.
 
     Attributes:
-        urls: Where they lie.
-        samples: How many samples each has.
+        urls: URL of each.
+        samples: Number of samples of each.
         only: Columns that only one has, for each.
-        encodings: Those of columns of which they differ, by name.
-        compared: How many samples were compared.
-        differing: How many of these differ in a value.
-        first: The first of them.
+        encodings: Pairs of different encodings by column.
+        compared: Number of samples compared.
+        differing: Number of samples with different values.
+        first: The first of these.
     """
 
     urls: tuple[str, str]
@@ -54,7 +54,7 @@ class Difference:
 
     @property
     def same(self) -> bool:
-        """Whether they differ in nothing."""
+        """Whether there is no difference."""
         alike = self.samples[0] == self.samples[1] and not (self.differing or self.encodings)
         return alike and self.only == ((), ())
 
@@ -68,16 +68,16 @@ def diff(
     allow_unsafe_types: bool = False,
     on_progress: ProgressCallback = ignore_progress,
 ) -> Difference:
-    """Compare two data sets, sample by sample in their orders.
+    """Compare two data sets sample by sample.
 
-    Values that are stored alike are compared as they are stored, others decoded.
+    Values of the same encoding are compared as stored, others decoded.
 
     Args:
         one: A path, a URL or a stream.
         other: Another.
-        values: Whether encodings may differ where the values do not.
-        most: How many samples that differ are told of, at most; all are counted.
-        allow_unsafe_types: Whether values may be decoded if that can run code.
+        values: Whether to ignore different encodings of equal values.
+        most: Maximum number of differing samples to return; all are counted.
+        allow_unsafe_types: Whether values may be decoded if decoding can run code.
         on_progress: Called with the task, the finished and the total amount.
 
     Raises:
@@ -116,7 +116,7 @@ def _only(one: Table, other: Table) -> tuple[str, ...]:
 
 
 def _is_stored_alike(tables: Sequence[Table], name: str) -> bool:
-    """Say whether the stored values of a column tell whether the values differ."""
+    """Return whether comparing stored values is enough."""
     if any(table.own_encodings for table in tables):
         return False
     first, *others = [column for table in tables for column in table.columns[name]]
@@ -146,7 +146,7 @@ def _compare_batches(
 
 
 def _differing(one: Any, other: Any) -> list[int]:
-    """Return at which places two columns differ."""
+    """Return the positions at which two columns differ."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape:
         same = one == other
         if one.dtype.kind in "fc" and other.dtype.kind in "fc":

@@ -1,4 +1,4 @@
-"""Copies samples into a new data set: the one place where the jobs of this package write."""
+"""Copying of samples into a new data set; every job writes by this module."""
 
 from __future__ import annotations
 
@@ -34,33 +34,32 @@ from streamplug_tools.time_values import Convert, make_converter
 
 _INDEX_RETRIES = 2
 _SHARDS_PER_PART = 8
-"""How many a part has about, so that hardly any is smaller than it might be."""
+"""Approximate shards per part: few shards are smaller than the limit."""
 
 
 class BatchTransform(Protocol):
-    """What is done to samples on their way. Pickles."""
+    """Transformation of samples during a copy; picklable."""
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns of the source that it looks at, decoded."""
+        """Source columns that it needs decoded."""
 
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
-        """Yield what is to be written.
+        """Yield the batches to write.
 
         Args:
-            batches: The numbers of some samples, the values of `columns`, and the columns that were to be
-                written.
+            batches: Sample numbers, the values of `columns`, and the columns to write.
         """
 
 
 @dataclass(frozen=True)
 class CopyInput:
-    """Samples to be copied.
+    """Samples to copy.
 
     Attributes:
-        streams: The data sets that have them.
-        order: Which of their samples.
-        columns: What of them is written.
+        streams: Source data sets.
+        order: Samples to copy, in order.
+        columns: Columns to write.
     """
 
     streams: Sequence[Stream]
@@ -69,19 +68,18 @@ class CopyInput:
 
 
 _MAX_NAMES_IN_ERROR = 3
-"""How many files an error names."""
 _CACHED = ("_tables", "_passed_on", "_conversions")
 
 
 @dataclass(frozen=True)
 class CopyTask:
-    """Makes the samples of a part: called in other processes, too.
+    """Picklable task that yields the samples of a part.
 
     Attributes:
-        inputs: Sets of which samples are put together, as many of each.
-        key: Name of a column to be filled with numbers, or None.
-        change: What is done to the samples, or None.
-        allow_unsafe_types: Whether columns may be decoded if that can run code.
+        inputs: Inputs whose columns are combined; all have the same number of samples.
+        key: Name of a column to fill with numbers, or None.
+        change: Transformation, or None.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
     """
 
     inputs: Sequence[CopyInput]
@@ -96,7 +94,7 @@ class CopyTask:
         self.__dict__.update(state)
 
     def open(self) -> None:
-        """Open what is read, which is otherwise done when it is needed.
+        """Open the inputs, which are otherwise opened on first use.
 
         Raises:
             StreamplugError: If it cannot be opened, or something of it must not be decoded.
@@ -118,7 +116,7 @@ class CopyTask:
 
     @staticmethod
     def describe(part: Mapping[str, Any]) -> str:
-        """Return what errors call a part."""
+        """Return the name of a part in errors."""
         begin, end = part["samples"]
         return f"samples {begin:,} to {end - 1:,} of the new data set" if end else "no samples"
 
@@ -145,7 +143,7 @@ class CopyTask:
 
     @cached_property
     def _conversions(self) -> list[dict[str, Convert]]:
-        """What converts columns to values that their new encodings take, by new name, for each input."""
+        """Converters to values of the new encodings, by new name, for each input."""
         found = []
         for table, each in zip(self._tables, self.inputs):
             plain = [column for column in each.columns if not column.stored]
@@ -154,7 +152,7 @@ class CopyTask:
         return found
 
     def _decode_changed(self, batch: Batch) -> Batch:
-        """Return the columns that the change looks at, decoded."""
+        """Decode the columns that the transformation needs."""
         if self.change is None:
             return {}
         found: Batch = {}
@@ -165,21 +163,21 @@ class CopyTask:
 
     @cached_property
     def _raw_encodings(self) -> dict[str, Encoding]:
-        """Encodings of the columns that the change looks at and that are read as they are stored."""
+        """Encodings of columns that the transformation needs and that are read as stored."""
         columns, sampler = self._tables[0].columns, self.change.columns if self.change else ()
         stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in sampler}
         found = {name: make_encoding(name, columns[name][0].spec) for name in stored}
         unsafe = sorted(name for name, encoding in found.items() if encoding.unsafe)
         if unsafe and not self.allow_unsafe_types:
             raise UnsafeTypeError(
-                f"column {unsafe[0]!r} is looked at, and decoding it can run code from the data; allow "
+                f"column {unsafe[0]!r} is needed, and decoding it can run code from the data; allow "
                 "unsafe types if you trust its writer"
             )
         return found
 
 
 def map_table_columns(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
-    """Return what a new data set takes of a table.
+    """Return the columns of a new data set from a table.
 
     Raises:
         ConfigError: If a column does not exist, or cannot be written.
@@ -211,18 +209,18 @@ def copy(
     """Write a new data set.
 
     Args:
-        inputs: What to write of each table.
+        inputs: Samples and columns of each table.
         tables: The tables.
         output: Location and options, all of them set.
-        what: What is done, as JSON can express it: another run goes on only with the same.
+        what: JSON description of the job; only a run with the same description is continued.
         on_progress: Called with the task, the finished and the total number of parts.
-        change: What is done to the samples, or None.
-        encodings: The columns of the new set where `change` makes others than those of the inputs.
-        allow_unsafe_types: Whether columns may be decoded if that can run code.
+        change: Transformation, or None.
+        encodings: Columns of the new data set, where `change` makes others than those of the inputs.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
 
     Raises:
-        OutputExistsError: If another data set is there.
-        ConfigError: If it would take the place of its source, or cannot have these columns.
+        OutputExistsError: If another data set exists there.
+        ConfigError: If it would overwrite a source, or cannot have these columns.
         WriterError: If a sample cannot be read or written.
     """
     _check_apart(output, inputs)
@@ -279,15 +277,13 @@ def _digest(what: object) -> str:
 
 
 def _check_apart(output: Output, inputs: Sequence[CopyInput]) -> None:
-    """Check that nothing is written where something is read, or above it, or among files of others."""
+    """Refuse to write over or above a source, or among other files."""
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
         url = _real(storage.url)
         for stream in (stream for each in inputs for stream in each.streams):
             if _real(stream.url).startswith(url):
-                raise ConfigError(
-                    f"{storage.url} is, or holds, what is read; choose another place to write to"
-                )
+                raise ConfigError(f"{storage.url} is or contains a source; choose another location")
         ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)
         if not ours and (
             names := [info.key for info in islice(storage.list(""), _MAX_NAMES_IN_ERROR + 1)]
@@ -295,13 +291,13 @@ def _check_apart(output: Output, inputs: Sequence[CopyInput]) -> None:
             shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
             more = " and more" if len(names) > _MAX_NAMES_IN_ERROR else ""
             raise OutputExistsError(
-                f"{storage.url} holds other files: {shown}{more}; choose another place to write to, or move "
+                f"{storage.url} holds other files: {shown}{more}; choose another location, or move "
                 "them away"
             )
 
 
 def _real(url: str) -> str:
-    """Return what several names of one directory have in common, with a slash at its end."""
+    """Return the resolved location with a trailing slash."""
     path = local_path(url)
     return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
 

@@ -1,4 +1,4 @@
-"""Expressions: Python that a user writes about the columns of a sample.
+"""Python expressions about the columns of a sample.
 
 They are code of whoever gives them, as a program of theirs would be. Data never becomes code: names and
 values of columns are only looked up.
@@ -24,16 +24,16 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError
 
 _MODULES = {"json": json, "math": math, "np": np, "re": re}
-"""What expressions may use besides the columns and Python's own functions."""
+"""Modules that expressions can use."""
 _SAMPLE_NAMES = frozenset({"sample"})
 _COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
-"""What looks like the name of a column, and need not be Python."""
+"""Column names, which need not be Python names."""
 _KNOWN_NAMES = {*_MODULES, *_SAMPLE_NAMES, "number", *dir(builtins)}
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A Python expression; as text it goes to other processes.
+    """A Python expression; pickled as text.
 
     Its names are those of columns, ``sample`` for all of them in a dict, ``number`` for the number of the
     sample in its data set, and the modules ``json``, ``math``, ``np`` and ``re``. The name of a column stands
@@ -41,7 +41,7 @@ class Expression:
     is ``sample["user id"]``.
 
     Attributes:
-        text: What the user has written.
+        text: Source code.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Expression:
             ) from None
 
     def for_columns(self, known: Collection[str]) -> Expression:
-        """Return this expression as it is meant in a data set with some columns.
+        """Return the expression for a data set with these columns.
 
         Raises:
             ConfigError: If it is neither one of their names nor Python; the nearest name is told.
@@ -87,7 +87,7 @@ class Expression:
         return self
 
     def columns(self, known: Collection[str]) -> list[str]:
-        """Return which of some columns it uses, or may use.
+        """Return the columns that it uses, or may use.
 
         Raises:
             ConfigError: If it uses a name that nothing has; the nearest that does is told.
@@ -96,7 +96,7 @@ class Expression:
         return [name for name in known if self.uses(name)]
 
     def uses(self, name: str) -> bool:
-        """Say whether it uses a column, or may use it."""
+        """Return whether it uses, or may use, a column."""
         if name == self.text.strip():
             return True
         try:
@@ -117,7 +117,7 @@ class Expression:
         return frozenset((*_names(self._code), *(item.slice.value for item in items)))
 
     def _free(self) -> set[str]:
-        """Return the names that it does not give values itself, as loops and lambdas do."""
+        """Return the free names."""
         nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
         names = [node for node in nodes if isinstance(node, ast.Name)]
         own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
@@ -125,10 +125,10 @@ class Expression:
         return {name.id for name in names} - own
 
     def __call__(self, number: int, sample: Mapping[str, Any]) -> Any:
-        """Return its value for a sample.
+        """Evaluate for one sample.
 
         Raises:
-            DataError: If it has none; the message says for which sample.
+            DataError: If evaluation fails; the message names the sample.
         """
         names = {**_MODULES, **sample, "sample": sample, "number": number}
         try:
@@ -140,7 +140,7 @@ class Expression:
 
 
 def _is_item(node: ast.AST) -> TypeGuard[Any]:
-    """Say whether a part of an expression is ``sample["name"]``."""
+    """Return whether a node is ``sample["name"]``."""
     return (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
@@ -151,7 +151,7 @@ def _is_item(node: ast.AST) -> TypeGuard[Any]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that code looks up, also in functions and loops inside of it."""
+    """Yield the names that code looks up, also in nested code."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, CodeType):

@@ -1,4 +1,4 @@
-"""How numbers are spread: their least, middle and most, and how many lie between."""
+"""Histogram of numbers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from numpy.typing import ArrayLike, NDArray
 
 _MAX_BINS = 30
 _LOG_BINS_RATIO = 50
-"""Where the most is so many times the median, bins grow by factors."""
+"""Bins grow geometrically where the maximum is this many times the median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How some numbers are spread.
+    """Histogram of numbers.
 
     Attributes:
-        count: How many they are.
-        total: Their sum.
-        least: The least.
-        median: The one in the middle.
-        most: The most.
-        edges: Where bins begin, and where the last one ends, itself included.
-        counts: How many numbers each bin has.
-        factors: Whether the bins grow by factors rather than being of one width.
-        whole: Whether all are whole numbers.
+        count: Number of values.
+        total: Sum.
+        least: Minimum.
+        median: Median.
+        most: Maximum.
+        edges: Edges of the bins; the last is inclusive.
+        counts: Values per bin.
+        factors: Whether bins grow geometrically.
+        whole: Whether all values are integers.
     """
 
     count: int
@@ -41,7 +41,7 @@ class Histogram:
 
 
 def make_histogram(numbers: ArrayLike) -> Histogram | None:
-    """Return how numbers are spread; those that are not finite do not count.
+    """Return the histogram of numbers, without those that are not finite.
 
     Args:
         numbers: Shape ``[n]``.
@@ -83,6 +83,6 @@ def _edges(
         return np.unique(np.rint(edges)) if whole else np.unique(edges)
     if whole:
         width = max(int(np.ceil((most - least + 1) / _MAX_BINS)), 1)
-        # The last bin takes its end in, which is why that lies within it.
+        # The last edge is inclusive.
         return np.append(np.arange(least, most + 1, width), most + 1)
     return np.linspace(least, most, _MAX_BINS + 1)

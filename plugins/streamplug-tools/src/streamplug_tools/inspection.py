@@ -1,4 +1,4 @@
-"""Tells what a data set is: its columns, its shards, and a few of its samples."""
+"""Summary of a data set: columns, shards and a few samples."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from streamplug_tools.row_access import raw_shard_bytes, stored_bytes
 
 @dataclass(frozen=True, slots=True)
 class ShardKind:
-    """What many shards of a data set have in common.
+    """Format and columns that several shards share.
 
     Attributes:
-        format: Their format.
-        compression: How they are compressed, or None.
-        hashes: The digests that are known of their files.
-        columns: Encoding of each column by name.
-        shards: How many there are.
-        samples: How many samples they have.
+        format: Format.
+        compression: Compression, or None.
+        hashes: Hash algorithms of the files.
+        columns: Encoding by column.
+        shards: Number of shards.
+        samples: Number of samples.
     """
 
     format: str
@@ -41,18 +41,18 @@ class ShardKind:
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """What a data set is.
+    """Summary of a data set.
 
     Attributes:
-        url: Where it lies.
-        shards: How many shards it has.
-        samples: How many samples.
-        raw_bytes: Of all files, not compressed.
-        stored_bytes: Of all files, as they are stored.
-        shard_bytes: Of the files of one shard, not compressed: the least, the median and the most.
-        shard_samples: Samples of one shard: the least, the median and the most.
-        kinds: What its shards are; of most sets, there is one.
-        first: A few samples, by column: see `as_lines`.
+        url: URL.
+        shards: Number of shards.
+        samples: Number of samples.
+        raw_bytes: Uncompressed bytes of all files.
+        stored_bytes: Stored bytes of all files.
+        shard_bytes: Minimum, median and maximum of the uncompressed bytes of a shard.
+        shard_samples: Minimum, median and maximum of the samples of a shard.
+        kinds: Kinds of shards; most data sets have one.
+        first: The first samples by column, see `as_lines`.
     """
 
     url: str
@@ -67,11 +67,11 @@ class DatasetInfo:
 
 
 def inspect(source: Place | Stream, *, samples: int = 3) -> DatasetInfo:
-    """Look at a data set.
+    """Return the summary of a data set.
 
     Args:
         source: A path, a URL or a stream.
-        samples: How many of its samples to read; for 0, nothing but the index is.
+        samples: Number of samples to read; with 0 only the index is read.
 
     Raises:
         StreamplugError: If it cannot be read.
@@ -84,7 +84,7 @@ def inspect(source: Place | Stream, *, samples: int = 3) -> DatasetInfo:
 
 
 def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> DatasetInfo:
-    """Return what a data set is, given its URL, its index, and a few of its samples."""
+    """Return the summary of a data set from its index and first samples."""
     number = index.schema_of
     counts = index.samples
     kinds = tuple(

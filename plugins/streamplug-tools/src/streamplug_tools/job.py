@@ -1,4 +1,4 @@
-"""Opened: what a job reads, and the set that it writes of it."""
+"""Opened sources of a job, and the writing of its result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from streamplug_tools.sort_keys import evaluate_expression
 
 @dataclass(frozen=True)
 class Job:
-    """What a job reads.
+    """Opened sources of a job.
 
     Attributes:
-        streams: The sets.
+        streams: Source data sets.
         table: Their samples, of which nothing is read by it.
-        folder: For temporary files.
+        folder: Directory for temporary files.
         columns: Columns to write.
         on_progress: Called with the task, the finished and the total amount.
     """
@@ -46,7 +46,7 @@ class Job:
     on_progress: ProgressCallback
 
     def write(self, order: Order, output: Output, what: object) -> WriteResult:
-        """Write some samples in some order; arguments and errors are those of `copy`."""
+        """Write samples in an order; arguments and errors as for `copy`."""
         output = output.like(self.table)
         return self.copy(order, map_table_columns(self.table, output, self.columns), output, what)
 
@@ -60,10 +60,10 @@ class Job:
         change: BatchTransform | None = None,
         encodings: Mapping[str, str] | None = None,
     ) -> WriteResult:
-        """Write some samples in some order, perhaps changed.
+        """Write samples in an order, optionally transformed.
 
         Args:
-            order: Which samples.
+            order: The samples.
             mappings: Columns to write.
             output: As for `copying.copy`, as are the other arguments.
             what: See there.
@@ -85,7 +85,7 @@ class Job:
         )
 
     def values(self, expression: Expression, what: str) -> Iterator[tuple[Int64, list[Any]]]:
-        """Yield the values of an expression for all samples; see `evaluate_expression`."""
+        """Yield the values of an expression for all samples, see `evaluate_expression`."""
         return evaluate_expression(
             self.streams,
             expression,
@@ -99,7 +99,7 @@ class Job:
 def open_job(
     sources: Sources, columns: Columns, on_progress: ProgressCallback, *, whole: bool = False
 ) -> Iterator[Job]:
-    """Open what a job reads; what is fetched or sorted for it is gone afterwards.
+    """Open the sources of a job; temporary files are removed at the end.
 
     Args:
         sources: Paths, URLs or streams.

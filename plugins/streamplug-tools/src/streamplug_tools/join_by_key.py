@@ -1,4 +1,4 @@
-"""Puts the columns of several data sets together, by a key that their samples have."""
+"""Join of data sets by a key."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ def join(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
-    """Write the samples of the first set with the columns of all that have the same key.
+    """Write the samples of the first data set with the columns of all that have the same key.
 
-    They come in the order of the first. Samples are left out whose key is None, or one of the others lacks.
-    Columns that ``by`` names are those of the first. Keys are sorted in files; samples are fetched as for
-    `shuffle`.
+    The order is that of the first. Samples whose key is None or missing in another are left out. Columns in
+    ``by`` are taken from the first. Keys are sorted in files; samples are downloaded as for `shuffle`.
 
     Args:
         sources: Paths, URLs or streams: two or more.
@@ -56,8 +55,8 @@ def join(
         on_progress: Called with the task, the finished and the total amount.
 
     Raises:
-        StreamplugError: As for `convert`, or if two sets have a column of one name, or a key comes twice in
-            another set than the first.
+        StreamplugError: As for `convert`, or if two data sets have a column of the same name, or a key is
+            repeated in another than the first.
     """
     expression = Expression(by)
     if len(sources) < 2:
@@ -116,7 +115,7 @@ def _make_folder(folder: Path) -> Path:
 def _columns(
     tables: Sequence[Table], output: Output, columns: Columns, expression: Expression
 ) -> list[list[ColumnMapping]]:
-    """Return what is taken of each set.
+    """Return the columns to take from each data set.
 
     Raises:
         ConfigError: If a column does not exist, or two sets have it.
@@ -171,12 +170,12 @@ def _check(columns: Columns, names: set[str]) -> None:
 def _match_keys(
     sorts: Sequence[Iterator[NumberedKey]], sizes: Sequence[int], urls: Sequence[str], folder: Path
 ) -> list[Int64]:
-    """Return for each set but the first which of its samples goes with each of the first, -1 for none.
+    """Return, for each data set but the first, the matching sample of each of the first, or -1.
 
-    These arrays are mapped from files, so that they may be larger than memory.
+    The arrays are memory maps, so they may be larger than memory.
 
     Raises:
-        ConfigError: If a key comes twice in one of these.
+        ConfigError: If a key is repeated in one of these.
     """
     found: list[Int64] = []
     for n in range(1, len(sorts)):
@@ -187,8 +186,8 @@ def _match_keys(
     heads = [_KeyCursor(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
     try:
         for key, number in sorts[0]:
-            if key is None:  # of a key that is not known nobody can say that it is the same
-                break  # they come last
+            if key is None:  # None matches nothing, and sorts last
+                break
             for head, match in zip(heads, found):
                 match[number] = head.at(key)
         for head in heads:
@@ -199,28 +198,28 @@ def _match_keys(
 
 
 class _KeyCursor:
-    """Sorted keys, looked at one after the other."""
+    """Cursor over sorted keys."""
 
     def __init__(self, sorted_: Iterator[NumberedKey], url: str) -> None:
         self._rest = _check_unique(sorted_, url)
         self._now = next(self._rest, None)
 
     def at(self, key: object) -> int:
-        """Return the sample that has a key, -1 if none has; keys are asked for in their order."""
+        """Advance to a key and return its sample, or -1; keys must be ascending."""
         while self._now is not None and self._now[0] < key:
             self._now = next(self._rest, None)
         return self._now[1] if self._now is not None and self._now[0] == key else _NO_MATCH
 
     def finish(self) -> None:
-        """Look at those that are left, too."""
+        """Check the remaining keys, too."""
         deque(self._rest, maxlen=0)
 
 
 def _check_unique(sorted_: Iterator[NumberedKey], url: str) -> Iterator[NumberedKey]:
-    """Yield sorted keys.
+    """Yield sorted keys that are not None.
 
     Raises:
-        ConfigError: If one comes twice.
+        ConfigError: If a key is repeated.
     """
     before: NumberedKey | None = None
     for now in sorted_:

@@ -1,4 +1,4 @@
-"""Samples as lines of JSON, to be printed or given to a program, and such lines as samples."""
+"""Conversion of samples to lines of JSON and back."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _BYTES_KEY = "base64"
 
 
 def is_json_readable(column: Column, *, own: bool) -> bool:
-    """Say whether the values of a column can be told in JSON; others are told as they are stored.
+    """Return whether JSON can represent the values of a column; others are written as stored.
 
     Args:
-        column: It.
-        own: Whether its format has encodings of its own, those of text.
+        column: The column.
+        own: Whether its format has its own encodings, those of text.
     """
     name = column.spec.partition(":")[0]
     return own or name in _JSON_ENCODINGS or name == "ndarray" or column.encoding.dtype is not None
 
 
 def lines(batch: Batch) -> Iterator[str]:
-    """Yield the samples of a batch, each as a line without its end."""
+    """Yield each sample of a batch as a line, without a line break."""
     for sample in batch_rows(batch):
         line = json.dumps(sample, default=_to_json, ensure_ascii=False)
         try:
@@ -56,14 +56,14 @@ def _to_json(value: object) -> object:
 
 
 def values(columns: Mapping[str, Column], some: Sequence[str]) -> Batch:
-    """Return the samples that lines tell of, column by column.
+    """Parse lines into a batch.
 
     Args:
-        columns: What they must have.
+        columns: Expected columns.
         some: The lines.
 
     Raises:
-        DataError: If one does not tell of such a sample.
+        DataError: If a line is not such a sample.
     """
     found = [_sample(columns, line) for line in some]
     return {
@@ -96,7 +96,7 @@ def _value(column: Column, value: Any) -> Any:
 
 
 def _dtype(column: Column) -> Any:
-    """Return the dtype of the arrays that a column takes; None if it takes something else."""
+    """Return the dtype of an array column; None for others."""
     name, _, rest = column.spec.partition(":")
     if name != "ndarray":
         return None
@@ -114,14 +114,14 @@ def as_lines(
 ) -> Iterator[str]:
     """Yield samples as lines of JSON.
 
-    Bytes are ``{"base64": …}``, and so are, as they are stored, values that JSON cannot tell.
+    Bytes are ``{"base64": …}``; values that JSON cannot represent are given as stored bytes.
 
     Args:
-        sources: Paths, URLs or streams: their samples end to end.
-        begin: The first sample; negative ones count from the end.
-        end: The one after the last, likewise; None for all.
-        select: The columns to tell; None for all.
-        drop: Those to leave out.
+        sources: Paths, URLs or streams, concatenated.
+        begin: First sample; negative values count from the end.
+        end: End, exclusive; negative values count from the end; None for all.
+        select: Columns to take; None for all.
+        drop: Columns to leave out.
 
     Raises:
         StreamplugError: If a set or a column does not exist, or samples cannot be read.

@@ -1,4 +1,4 @@
-"""What users say of a job: where from, where to, which columns; and what they are told of it."""
+"""Options and results of jobs."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from streamplug_tools.column_mapping import format_name
 from streamplug_tools.row_access import Table
 
 ProgressCallback: TypeAlias = "Callable[[str, int, int], None]"
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with a task, the finished and the total amount."""
 Place: TypeAlias = "str | PathLike[str]"
 Sources: TypeAlias = "Place | Stream | Sequence[Place | Stream]"
 
 
 def streams(sources: Sources) -> list[Stream]:
-    """Return the streams that are meant by a source, or by several."""
+    """Return the streams of one or several sources."""
     if isinstance(sources, (str, PathLike, Stream)):
         sources = [sources]
     return [each if isinstance(each, Stream) else Stream(remote=fspath(each)) for each in sources]
 
 
 def ignore_progress(what: str, done: int, total: int) -> None:
-    """Report nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns a new data set takes of another, and how it stores them.
+    """Columns that a new data set takes from another, and their encodings.
 
     Attributes:
-        encodings: Encodings by name, in place of those that they have or what comes nearest.
-        rename: New names by old ones.
-        select: Those to take; None for all.
-        drop: Those to leave out.
-        allow_unsafe_types: Whether columns may be decoded if that can run code. Those of which the encoding
+        encodings: Encodings by new name; by default those of the source or the nearest ones.
+        rename: New names by old name.
+        select: Columns to take; None for all.
+        drop: Columns to leave out.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code. Columns whose encoding
             stays are not decoded.
     """
 
@@ -51,29 +51,29 @@ class Columns:
     allow_unsafe_types: bool = False
 
     def takes(self, name: str) -> bool:
-        """Say whether a column is taken, so that all sources must have it, unless it is left out."""
+        """Return whether all sources must have a column, unless it is dropped."""
         return self.select is None or name in self.select
 
 
 ALL_COLUMNS = Columns()
-"""All columns, as they are."""
+"""All columns, unchanged."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a new data set goes, and how it is written; None leaves it as it is with the source.
+    """Location and options of a new data set; None keeps the option of the source.
 
     Attributes:
         out: A local path, a URL, or a pair (local path, URL).
         format: Name of the format.
         compression: Name, and level after a colon; ``"none"`` for none.
-        hashes: Names of the digests that the index has of each file; an empty sequence for none. If it is
-            None and the source has none, too, they are those that `Writer` has by default.
-        size_limit: Size of a raw shard above which the next is begun.
-        processes: How many write at once; None for one for each processor, 0 for none but this one.
-        engine: What has the parts written, or its name: ``"local"`` for those processes.
-        exist_ok: Whether to remove another data set that is there.
-        storage_options: Settings of the storage.
+        hashes: Hash algorithms of the files; an empty sequence for none. If None and the source has none,
+            the default of `Writer`.
+        size_limit: Size limit of a raw shard.
+        processes: Number of processes; None for one per processor, 0 for this process.
+        engine: Engine that runs the writers, or its name: ``"local"`` for those processes.
+        exist_ok: Whether to replace an existing data set.
+        storage_options: Options of the storage.
     """
 
     out: Any
@@ -87,7 +87,7 @@ class Output:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def like(self, table: Table) -> Output:
-        """Return it with values for what it leaves open: those of a table."""
+        """Fill in None from the options of a table."""
         first = next(schema for index in table.indexes for schema in index.schemas)
         compression = first.compression if self.compression is None else self.compression
         hashes = (first.entry.get("hashes") or None) if self.hashes is None else self.hashes
@@ -102,13 +102,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A data set that was written.
+    """Result of a job: the new data set.
 
     Attributes:
-        url: Where it lies.
-        shards: How many shards it has.
-        samples: How many samples.
-        bytes: Of all files, as they are stored.
+        url: URL.
+        shards: Number of shards.
+        samples: Number of samples.
+        bytes: Stored bytes of all files.
     """
 
     url: str

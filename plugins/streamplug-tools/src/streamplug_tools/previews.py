@@ -1,4 +1,4 @@
-"""Previews: what a page shows of single values, of bounded size and harmless whatever they are."""
+"""Previews of single values, of bounded size, that never run code."""
 
 from __future__ import annotations
 
@@ -19,28 +19,25 @@ from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import make
 
 _MAX_TEXT_CHARS = 400
-"""Characters that a preview has at most."""
 _MAX_DECODED_BYTES = 32 << 20
-"""Bytes of a stored value that is decoded for a page."""
+"""Larger stored values are not decoded."""
 _MAX_PIXELS = 64_000_000
-"""Of an image that is made small."""
 _THUMBNAIL_PIXELS = 192
 _MAX_IMAGES = 3
-"""Shown of a list."""
 _IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"RIFF")
-"""How files of images begin that browsers know; all are drawn anew."""
+"""First bytes of image files; all images are encoded again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thumbnail:
-    """An image drawn anew and small.
+    """A small copy of an image, encoded again.
 
     Attributes:
         type: ``image/jpeg`` or ``image/png``.
-        data: The file.
-        width: Of it, in pixels.
-        height: Likewise.
-        about: What the image itself is.
+        data: The image file.
+        width: Width in pixels.
+        height: Height in pixels.
+        about: Size and format of the original.
     """
 
     type: str
@@ -52,14 +49,14 @@ class Thumbnail:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What is shown of a value.
+    """Preview of a value.
 
     Attributes:
-        text: Its text, or what its image is; empty if `note` says all.
-        images: It, or the first of its images.
+        text: Text, or description of an image; empty if there is only a note.
+        images: The first images of the value.
         note: Why it is not shown, or what was left out.
-        measure: What `number` is: ``"characters"``, ``"length"``, ``"value"``, or nothing.
-        number: What is measured.
+        measure: Meaning of `number`: ``"characters"``, ``"length"``, ``"value"``, or empty.
+        number: The measured number.
     """
 
     text: str = ""
@@ -72,13 +69,13 @@ class Preview:
 def preview(
     encoding: Encoding, stored: bytes, *, draw: bool = True, allow_unsafe_types: bool = False
 ) -> Preview:
-    """Return what is shown of a stored value.
+    """Return the preview of a stored value.
 
     Args:
-        encoding: Decodes it.
-        stored: The value as it is stored.
-        draw: Whether to make its images small; else they are only told of.
-        allow_unsafe_types: Whether to decode it if that can run code.
+        encoding: Encoding of the value.
+        stored: Stored bytes.
+        draw: Whether to make thumbnails; else images are only described.
+        allow_unsafe_types: Whether to decode if decoding can run code.
     """
     if encoding.unsafe and not allow_unsafe_types:
         return Preview(note="not decoded, as that can run code")
@@ -91,7 +88,7 @@ def preview(
 
 
 def preview_value(value: Any, *, draw: bool = True) -> Preview:
-    """Return what is shown of a value, see `preview`."""
+    """Return the preview of a decoded value, see `preview`."""
     try:
         return _of(value, draw)
     except Exception as error:  # noqa: BLE001 - images raise anything when their pixels are read

@@ -1,4 +1,4 @@
-"""Writes samples that were changed on their way: by expressions, or by a program."""
+"""Jobs that change samples by expressions or by a program."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows
 
 _LINES_PER_BATCH = 256
-"""Lines of a program that are taken at once."""
 _END_SECONDS = 5.0
-"""How long to wait for what is given to a program that was ended: programs that it started may hold it."""
+"""Timeout of joining the feeding thread: programs that the program has started may keep its stdin open."""
 
 
 # -- expressions --------------------------------------------------------------------------------
@@ -44,7 +43,7 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ExpressionTransform:
-    """Values of expressions; a `BatchTransform`."""
+    """`BatchTransform` that evaluates expressions."""
 
     expressions: Mapping[str, Expression]
     columns: Sequence[str]
@@ -68,18 +67,17 @@ def process(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
-    """Write all samples with columns that expressions give.
+    """Write all samples with columns computed by expressions.
 
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
-        expressions: By name of a new column, or of one that is there; see `Expression`. A new one needs
-            an encoding in `columns`.
-        columns: Which other columns, and how all are stored.
+        expressions: Expressions by column, see `Expression`. A new column needs an encoding in `columns`.
+        columns: Other columns to take, and encodings of all.
         on_progress: Called with the task, the finished and the total amount.
 
     Raises:
-        StreamplugError: As for `convert`, or if an expression has no value.
+        StreamplugError: As for `convert`, or if an expression fails.
     """
     if not expressions:
         raise ConfigError("no expression is given: there is nothing to change")
@@ -107,7 +105,7 @@ def process(
 def _others(
     table: Table, output: Output, columns: Columns, computed: Mapping[str, Expression]
 ) -> list[ColumnMapping]:
-    """Return the columns that are written besides those that are computed and given an encoding."""
+    """Return the columns to write besides computed ones with an encoding."""
     others = {n: e for n, e in columns.encodings.items() if n not in computed}
     names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
     # What a computed column replaces need not be what the new format can store.
@@ -127,7 +125,7 @@ def _others(
 
 @dataclass(frozen=True)
 class ProgramTransform:
-    """What a program makes of samples; a `BatchTransform`."""
+    """`BatchTransform` that runs a program."""
 
     command: Sequence[str]
     specs: Mapping[str, str]
@@ -154,22 +152,22 @@ def process_with(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
-    """Write what a program makes of all samples.
+    """Write the output of a program that reads all samples.
 
-    It is started for each part of the data set, reads a line of JSON for each sample and writes one for each
-    that shall be written: none, the same, or others. Bytes are ``{"base64": …}``, and so are, as they are
-    stored, values that JSON cannot tell.
+    The program is started for each part. It reads a line of JSON for each sample, and writes a line for each
+    sample of the new data set. Bytes are ``{"base64": …}``; values that JSON cannot represent are given as
+    stored bytes.
 
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
         command: The program and its arguments.
-        columns: What it is given. Encodings, if there are any, are those of all that it gives back; else it
-            gives back what it was given.
+        columns: Columns that the program reads. Encodings, if given, name all columns that it writes; else it
+            writes those that it reads.
         on_progress: Called with the task, the finished and the total amount.
 
     Raises:
-        StreamplugError: As for `convert`, or if the program fails, or what it writes is no sample.
+        StreamplugError: As for `convert`, or if the program fails or writes an invalid line.
     """
     if not command:
         raise ConfigError("no program is given: there is nothing to change samples")
@@ -194,7 +192,7 @@ def process_with(
 
 
 def _given(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
-    """Return what a program is given."""
+    """Return the columns that the program reads."""
     if (
         columns.encodings
     ):  # it gives back others, so these need not be what the new format can store
@@ -214,11 +212,11 @@ def _given(table: Table, output: Output, columns: Columns) -> list[ColumnMapping
 
 
 def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:
-    """Yield the lines that a program writes when it is given some; both go on at the same time.
+    """Run a program; feed it lines from a thread, and yield the lines that it writes.
 
     Raises:
         ConfigError: If it cannot be started.
-        DataError: If it ends with another status than 0, or writes what is no text.
+        DataError: If its exit status is not 0, or its output is not UTF-8.
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own program

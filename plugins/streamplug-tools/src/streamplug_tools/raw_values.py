@@ -1,4 +1,4 @@
-"""Values as they are stored: read, and written again, without being decoded."""
+"""Reading and writing of stored values without decoding."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from streamplug.write.columns import format_of
 
 
 class RawEncoding(Encoding):
-    """An encoding whose values are the stored forms of those of another."""
+    """Encoding whose values are the stored bytes of another encoding."""
 
     def __init__(self, size: int | None) -> None:
-        """Take values of so many bytes, or of any number for None."""
+        """Take values of a fixed size in bytes, or of any size for None."""
         self.size = size
 
     def encode(self, value: Any) -> bytes:
@@ -45,26 +45,26 @@ class RawEncoding(Encoding):
 
 
 def keep_raw(encoding: Encoding) -> Encoding:
-    """Decode a column to what is stored of it; a `Decoder`."""
+    """Return a decoder to the stored bytes."""
     return RawEncoding(encoding.size)
 
 
 def same_encoding(one: Encoding, other: Encoding) -> bool:
-    """Say whether two encodings store values alike, whatever they are called."""
+    """Return whether two encodings store values identically."""
     return type(one) is type(other) and pickle.dumps(one) == pickle.dumps(other)
 
 
 def decode_values(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:
-    """Return what stored values stand for; None stays None."""
+    """Decode stored values; None stays None."""
     decode = encoding.decode
     return [None if value is None else decode(memoryview(value)) for value in values]
 
 
 class RawFormat(WritableFormat):
-    """A format for writing that is given the stored values of some columns."""
+    """Format whose writer takes stored values for some columns."""
 
     def __init__(self, spec: str, stored: Iterable[str]) -> None:
-        """Write the format `spec`; `stored` names the columns."""
+        """Write the format `spec`; `stored` names those columns."""
         self._spec, self._stored = spec, frozenset(stored)
         self._inner = format_of(spec)
         self.suffix = self._inner.suffix  # type: ignore[misc]  # that of a class, else
@@ -76,17 +76,17 @@ class RawFormat(WritableFormat):
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
     ) -> tuple[Column, ...]:
-        """Return what the format itself does."""
+        """Delegate to the format."""
         return self._inner.columns(entry, make_encoding)
 
     def open(
         self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
     ) -> ShardReader:
-        """Return what the format itself does."""
+        """Delegate to the format."""
         return self._inner.open(shard, files, columns)
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
-        """Return a writer that takes the stored values of some columns as they are."""
+        """Return a writer that takes stored values for some columns."""
         raw_columns = [
             replace(column, encoding=keep_raw(column.encoding))
             if column.name in self._stored

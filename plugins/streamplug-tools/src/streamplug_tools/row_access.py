@@ -1,4 +1,4 @@
-"""Table: the samples of data sets end to end, read by number, past the plans of epochs."""
+"""Access to the samples of data sets by number, without an epoch's plan."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Batch = dict[str, ColumnValues]
 
 _MIN_CACHE_BYTES = 1 << 30
 _MIN_CACHED_SHARDS = 32
-"""Shards that there must be room for, whatever they take: those of several processes, and ahead of use."""
+"""Shards that always fit: those of several processes, and prefetched ones."""
 
 
 class Table:
-    """The samples of some data sets, one set after the other.
+    """The samples of data sets, concatenated.
 
     Attributes:
-        size: How many samples there are.
-        columns: The columns by name: as each kind of shard has it.
-        rows: About how many samples to read at once.
-        row_bytes: About how many bytes one of them has.
+        size: Number of samples.
+        columns: Columns by name, for each schema.
+        rows: Number of samples per read.
+        row_bytes: Average bytes per sample.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class Table:
         allow_unsafe_types: bool = False,
         needed: Callable[[str], bool] | None = None,
     ) -> None:
-        """Open the sets.
+        """Open data sets.
 
         Args:
-            streams: Where they are.
-            columns: Names of the columns to be read; None for all.
-            stored: Names of those of which the values are to be left as they are stored.
-            allow_unsafe_types: Whether others may be decoded if that can run code.
-            needed: Says of a name whether all sets must have that column; others are left out if only some
-                have them. None for those of `columns`.
+            streams: The data sets.
+            columns: Names of the columns to read; None for all.
+            stored: Names of columns to read as stored bytes.
+            allow_unsafe_types: Whether to decode columns whose decoding can run code.
+            needed: Returns whether all data sets must have a column; others are left out if only some have
+                them. None for those in `columns`.
 
         Raises:
             StreamplugError: If one cannot be opened, or they do not all have the columns that are needed.
@@ -79,37 +79,37 @@ class Table:
 
     @property
     def indexes(self) -> list[Index]:
-        """The indexes of the sets."""
+        """Index of each data set."""
         return [each.index for each in self._opened]
 
     @property
     def own_encodings(self) -> bool:
-        """Whether values are stored as a format of its own has them, such as text."""
+        """Whether a format has its own encodings, such as text."""
         return any(schema.format.encodings for index in self.indexes for schema in index.schemas)
 
     @property
     def url(self) -> str:
-        """Where the first of the sets lies."""
+        """URL of the first data set."""
         return self._opened[0].stream.url
 
     def take(self, ids: Int64) -> Batch:
-        """Return some samples, column by column.
+        """Return samples as a batch.
 
         Raises:
-            StreamplugError: If they cannot be had, or are damaged.
+            StreamplugError: If they cannot be read, or are damaged.
         """
         return self._reader.batch(ids)
 
     def read(
         self, order: Order, begin: int, end: int, rows: int | None = None
     ) -> Iterator[tuple[Int64, Batch]]:
-        """Yield samples in an order, with their numbers; what comes next is fetched meanwhile.
+        """Yield batches of samples and their numbers in an order; the next ones are prefetched.
 
         Args:
-            order: Which.
-            begin: Where in it to begin.
-            end: Where to end.
-            rows: How many at once; None for what fits the memory that a reader takes.
+            order: Order of the samples.
+            begin: First position in it.
+            end: End position, exclusive.
+            rows: Samples per batch; None for the default.
 
         Raises:
             StreamplugError: As for `take`.
@@ -128,7 +128,7 @@ class Table:
 
     @cached_property
     def identity(self) -> str:
-        """What differs between tables of other samples, as far as their indexes tell."""
+        """Digest of the indexes, which differs for other samples."""
         digest = xxhash.xxh3_64()
         for each in self._opened:
             digest.update(f"{each.stream.url}\n{each.index.digest}\n".encode())
@@ -141,7 +141,7 @@ class Table:
 
 
 def raw_shard_bytes(index: Index) -> Int64:
-    """Return how many bytes the files of each shard have, not compressed, shape ``[shards]``."""
+    """Return the uncompressed bytes of each shard, shape ``[shards]``."""
     sizes: Int64 = np.zeros(len(index), np.int64)
     for name, files in index.tables.items():
         if name.startswith("raw_"):
@@ -150,7 +150,7 @@ def raw_shard_bytes(index: Index) -> Int64:
 
 
 def stored_bytes(index: Index) -> int:
-    """Return how many bytes all files of a set take, as they are stored."""
+    """Return the stored bytes of all files."""
     total = 0
     for name, raw in index.tables.items():
         if name.startswith("raw_"):
@@ -161,12 +161,12 @@ def stored_bytes(index: Index) -> int:
 
 
 def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream]:
-    """Return streams that leave their sets as they are, and keep what must be fetched in a folder.
+    """Return streams that cache shards in a folder, and never change their source.
 
     Args:
-        streams: Where the sets are. Those that say where to keep shards do so.
+        streams: The streams; those with a cache keep it.
         folder: The folder.
-        whole: Whether all shards will stay there, since they are read in no order; else some.
+        whole: Whether to cache all shards, since they are read in random order.
     """
     return [
         _cache_locally(stream, folder / str(n), whole=whole) for n, stream in enumerate(streams)
@@ -201,7 +201,7 @@ def _keep_raw(stream: Stream, names: Collection[str]) -> Stream:
 def _columns(
     indexes: Sequence[Index], needed: Callable[[str], bool]
 ) -> Mapping[str, tuple[Column, ...]]:
-    """Return the columns that all sets have, as each of their schemas has them.
+    """Return the common columns, for each schema.
 
     Raises:
         ConfigError: If only some have a column that is needed.

@@ -1,4 +1,4 @@
-"""Orders: which samples of a data set are wanted, one after the other, for sets of any size."""
+"""Orders of samples, for data sets larger than memory."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _ID = np.dtype("<i8")
 
 
 class Order(Protocol):
-    """Some samples, in some order. Pickles.
+    """Samples in an order; picklable.
 
     Attributes:
-        size: How many they are.
+        size: Number of samples.
     """
 
     @property
     def size(self) -> int:
-        """How many samples there are in it."""
+        """Number of samples."""
 
     def ids(self, begin: int, end: int) -> Int64:
-        """Return the samples at the places ``[begin, end)``."""
+        """Return the samples at positions ``[begin, end)``."""
 
 
 @dataclass(frozen=True)
 class SequentialOrder:
-    """Samples in a row.
+    """Consecutive samples.
 
     Attributes:
-        size: How many.
-        first: The first of them.
+        size: Number of samples.
+        first: First sample.
     """
 
     size: int
@@ -50,11 +50,11 @@ class SequentialOrder:
 
 @dataclass(frozen=True)
 class ShuffledOrder:
-    """All samples of a set, each once, in an order that a seed tells; none of it is held in memory.
+    """All samples in a random order, computed from a seed.
 
     Attributes:
-        size: How many.
-        seed: The seed.
+        size: Number of samples.
+        seed: Shuffle seed.
     """
 
     size: int
@@ -74,17 +74,17 @@ def _shuffle(size: int, seed: int) -> Shuffle:
 
 @dataclass(frozen=True)
 class ListedOrder:
-    """Samples that a file names, which may be larger than memory.
+    """Samples listed in a file, which may be larger than memory.
 
     Attributes:
-        path: The file: their ids as little-endian int64.
+        path: File of little-endian int64 ids.
     """
 
     path: Path
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Number of samples."""
         return self.path.stat().st_size // _ID.itemsize
 
     def ids(self, begin: int, end: int) -> Int64:
@@ -95,15 +95,15 @@ class ListedOrder:
 
 
 class OrderFiles:
-    """Writes the files of several `ListedOrder`."""
+    """Writer of the files of several `ListedOrder`."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        """Begin files in a folder, one for each name."""
+        """Create a file in a folder for each name."""
         self.orders = {name: ListedOrder(folder / f"ids-{n}") for n, name in enumerate(names)}
         for order in self.orders.values():
             order.path.touch()
 
     def add(self, name: str, ids: Int64) -> None:
-        """Append samples to one of them."""
+        """Append samples to a file."""
         with self.orders[name].path.open("ab") as file:
             file.write(np.ascontiguousarray(ids, _ID).data)

@@ -1,4 +1,4 @@
-"""Evaluates an expression for all samples, and sorts by it, for sets of any size."""
+"""Evaluation of an expression for all samples, and external sorting by it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ NumberedKey: TypeAlias = "tuple[Any, int]"
 
 _MAX_RUN_BYTES = 64 << 20
 _KEY_OVERHEAD_BYTES = 120
-"""What a key takes beside itself: a tuple, a number, and their places in lists."""
+"""Memory per key besides the key: a tuple, a number, and their list entries."""
 _KEYS_PER_RECORD = 1024
 _MAX_MERGED_RUNS = 64
-"""Runs merged at once."""
 
 
 def evaluate_expression(
@@ -40,12 +39,10 @@ def evaluate_expression(
     on_progress: ProgressCallback,
     what: str,
 ) -> Iterator[tuple[Int64, list[Any]]]:
-    """Yield the numbers of samples, and the values of an expression for them, in their order.
-
-    Only the columns that it uses are read.
+    """Yield sample numbers and the values of an expression; only columns that it uses are read.
 
     Raises:
-        StreamplugError: If samples cannot be read, or the expression has no value.
+        StreamplugError: If samples cannot be read, or the expression fails.
     """
     table = Table(streams, allow_unsafe_types=True, needed=expression.uses)
     expression = expression.for_columns(table.columns)
@@ -58,13 +55,13 @@ def evaluate_expression(
 
 
 def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[NumberedKey]:
-    """Yield what `evaluate_expression` does sample by sample: each value, with the number of its sample."""
+    """Yield each value of `evaluate_expression` with its sample number."""
     for ids, found in values:
         yield from zip(found, ids.tolist())
 
 
 def batch_rows(batch: Batch) -> list[dict[str, Any]]:
-    """Return the samples of a batch; numbers are those of Python."""
+    """Return the samples of a batch, with Python numbers."""
     columns: list[Any] = [
         values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
         for values in batch.values()
@@ -75,17 +72,15 @@ def batch_rows(batch: Batch) -> list[dict[str, Any]]:
 def sort_by_key(
     keys: Iterable[NumberedKey], folder: Path, *, reverse: bool = False
 ) -> Iterator[NumberedKey]:
-    """Yield keys and the numbers of their samples by key, samples of one key in their order.
-
-    Those whose key is None come last, in either direction.
+    """Sort keys and their sample numbers externally; the sort is stable, and None is last.
 
     Args:
-        keys: They, in the order of the samples.
-        folder: A directory for what does not fit into memory.
-        reverse: Whether the largest comes first.
+        keys: Keys in the order of the samples.
+        folder: Directory for sorted runs.
+        reverse: Whether to sort in descending order.
 
     Raises:
-        ConfigError: If two cannot be compared.
+        ConfigError: If two keys cannot be compared.
     """
     runs = _SortedRuns(folder, reverse=reverse)
     run: list[NumberedKey] = []
@@ -121,7 +116,7 @@ _KEY = itemgetter(0)
 
 
 class _SortedRuns:
-    """Sorted keys in files, of which a bounded number are read at once."""
+    """Sorted runs in files, of which a bounded number is merged at once."""
 
     def __init__(self, folder: Path, *, reverse: bool) -> None:
         self._folder, self._reverse = folder, reverse
@@ -129,13 +124,13 @@ class _SortedRuns:
         self._paths: list[Path] = []
 
     def add(self, keys: Iterable[NumberedKey]) -> None:
-        """Keep some that are sorted, and come after those before."""
+        """Add a sorted run."""
         self._paths.append(self._written(keys))
-        if len(self._paths) == _MAX_MERGED_RUNS:  # those of one file come in the place of theirs
+        if len(self._paths) == _MAX_MERGED_RUNS:  # keep the order of runs: the sort is stable
             self._paths = [self._written(self._merge(map(_read, self._paths)))]
 
     def merged(self, last: Iterable[NumberedKey]) -> Iterator[NumberedKey]:
-        """Yield all, and some more that come after them."""
+        """Merge all runs and a last one."""
         return self._merge([*map(_read, self._paths), last])
 
     def _merge(self, runs: Iterable[Iterable[NumberedKey]]) -> Iterator[NumberedKey]:
@@ -158,7 +153,7 @@ class _SortedRuns:
 def _read(path: Path) -> Iterator[NumberedKey]:
     with path.open("rb") as file:
         yield from _loaded(file)
-    path.unlink()  # nobody else reads it
+    path.unlink()  # read once
 
 
 def _loaded(file: BinaryIO) -> Iterator[NumberedKey]:

@@ -1,4 +1,4 @@
-"""Tells of a data set what a page about it shows: its shards, and how its values are spread."""
+"""Statistics of a data set for its page."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from streamplug_tools.previews import Preview
 from streamplug_tools.row_access import cache_locally, raw_shard_bytes
 
 _MAX_GROUPS = 720
-"""Shards that are told one by one; of more, some in a row are told together."""
+"""With more shards, consecutive ones are grouped."""
 _MAX_SHARDS, _MIN_DOWNLOADED_SHARDS = 24, 4
-"""From how many shards samples are taken; from so few if they must be fetched and have enough."""
+"""Shards to sample from; the latter if they must be downloaded and have enough samples."""
 _MAX_DOWNLOADED_BYTES = 256 << 20
-"""Bytes of shards that are fetched for it, but for the first."""
+"""Limit of downloads, besides the first shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardGroup:
-    """A shard, or some in a row.
+    """A shard, or a group of consecutive shards.
 
     Attributes:
-        first: Number of the first.
-        shards: How many.
-        name: Of the first one's file.
-        samples: How many they have.
-        raw_bytes: Of their files, not compressed.
-        stored_bytes: Of their files, as they are stored.
-        compression: How they are compressed, or None; that of the first.
+        first: Number of the first shard.
+        shards: Number of shards.
+        name: File name of the first shard.
+        samples: Number of samples.
+        raw_bytes: Uncompressed bytes.
+        stored_bytes: Stored bytes.
+        compression: Compression of the first shard, or None.
     """
 
     first: int
@@ -51,20 +51,20 @@ class ShardGroup:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStatistics:
-    """What a page about a data set shows.
+    """Statistics of a data set.
 
     Attributes:
-        set: What the data set is; without samples.
-        cells: Its shards.
-        shard_samples: How many samples shards have.
-        shard_raw: How many bytes, not compressed.
-        shard_stored: How many bytes, as they are stored.
-        columns: Its columns.
-        samples: Its first samples: the previews of their values by column.
-        seen: How many samples were looked at.
-        seen_shards: In how many shards.
-        sample_bytes: How many bytes those samples have, as they are stored.
-        failures: What could not be read.
+        set: Summary without samples.
+        cells: Shards, or groups of them.
+        shard_samples: Histogram of samples per shard.
+        shard_raw: Histogram of uncompressed bytes per shard.
+        shard_stored: Histogram of stored bytes per shard.
+        columns: Statistics of each column.
+        samples: Previews of the first samples by column.
+        seen: Number of samples read.
+        seen_shards: Number of shards read.
+        sample_bytes: Histogram of stored bytes per sample.
+        failures: Errors of reading.
     """
 
     set: DatasetInfo
@@ -87,14 +87,14 @@ def collect_statistics(
     measured: int = 256,
     allow_unsafe_types: bool = False,
 ) -> DatasetStatistics:
-    """Look at a data set more closely than `inspect`, with an amount of work that has a limit.
+    """Collect statistics of a data set, with bounded work.
 
     Args:
         source: A path, a URL or a stream.
-        samples: How many of its first samples to show.
-        measured: Of about how many samples to tell sizes, lengths and values; with 0 for both, nothing
-            but the index is read. They are of up to 24 shards, of fewer if shards must be fetched.
-        allow_unsafe_types: Whether to decode what can run code.
+        samples: Number of first samples to preview.
+        measured: Approximate number of samples to measure, from up to 24 shards, from fewer if they must be
+            downloaded. With 0 for both, only the index is read.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
 
     Raises:
         StreamplugError: If it has no index that can be used.
@@ -134,7 +134,7 @@ def collect_statistics(
 
 
 def _stored_sizes(index: Index) -> Int64:
-    """Return how many bytes the files of each shard have, as they are stored, shape ``[shards]``."""
+    """Return the stored bytes of each shard, shape ``[shards]``."""
     sizes: Int64 = np.zeros(len(index), np.int64)
     for name, raw in index.tables.items():
         if name.startswith("raw_"):
@@ -168,7 +168,7 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
 def _groups(
     index: Index, stored: Int64, first: int, measured: int, *, fetched: bool
 ) -> Iterator[tuple[int, Int64]]:
-    """Yield shards, and the samples to look at in each."""
+    """Yield shards, and the samples to read of each."""
     shards = np.flatnonzero(index.samples)
     wanted = (
         max(-(-measured * len(shards) // max(index.size, 1)), _MIN_DOWNLOADED_SHARDS)

@@ -1,4 +1,4 @@
-"""Times, durations and decimals as a user asks for them: text, whole numbers, seconds."""
+"""Conversion of times, durations and decimals to text, integers and seconds."""
 
 from __future__ import annotations
 

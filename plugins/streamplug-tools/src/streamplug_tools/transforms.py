@@ -1,4 +1,4 @@
-"""Jobs that write the samples of data sets again: all, in another order, some, or as several sets."""
+"""Jobs that write all samples, some, or several data sets, in any order."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def convert(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
-    """Write the samples of one or several data sets, end to end, as another.
+    """Write the samples of one or several data sets, concatenated, as a new one.
 
-    Values are not decoded where their encoding stays the same: a JPEG file stays that file. Several
-    processes write; a run that was killed goes on where it stood, and ends with the same bytes.
+    Values whose encoding stays are not decoded: a JPEG file stays the same file. Several processes write; a
+    killed run continues where it stopped, and ends with the same bytes.
 
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
-        begin: The first sample; negative ones count from the end.
-        end: The one after the last, likewise; None for all.
+        begin: First sample; negative values count from the end.
+        end: End, exclusive; negative values count from the end; None for all.
         columns: Columns to take, and their encodings.
         on_progress: Called with the task, the finished and the total amount.
 
     Raises:
-        StreamplugError: If a set cannot be read, a column cannot be written, or something is there.
+        StreamplugError: If a source cannot be read, a column cannot be written, or the output exists.
     """
     with open_job(sources, columns, on_progress) as job:
         first, last, _ = slice(begin, end).indices(job.table.size)
@@ -68,13 +68,13 @@ def shuffle(
 ) -> WriteResult:
     """Write all samples in a random order, in which any can follow any other.
 
-    The order is computed, not held. What is not a directory of raw shards on this machine is first
-    fetched into the directory for temporary files, whole.
+    The order is computed, not held in memory. What is not a directory of raw shards on this machine is first
+    downloaded into the directory for temporary files, in full.
 
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
-        seed: Tells the order, for a number of samples.
+        seed: Shuffle seed.
         columns: Columns to take, and their encodings.
         on_progress: Called with the task, the finished and the total amount.
 
@@ -94,15 +94,15 @@ def sort(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
-    """Write all samples by the value of an expression; those of one value stay in their order.
+    """Write all samples sorted by an expression; the sort is stable.
 
-    The values are sorted in files; then samples are fetched as for `shuffle`.
+    Values are sorted in files; samples are then downloaded as for `shuffle`.
 
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
         by: A Python expression, such as the name of a column; see `Expression`.
-        descending: Whether the largest comes first.
+        descending: Whether to sort in descending order.
         columns: Columns to take, and their encodings.
         on_progress: Called with the task, the finished and the total amount.
 
@@ -135,7 +135,7 @@ def select(
 ) -> WriteResult:
     """Write the samples for which an expression is true.
 
-    Of all samples only the columns are read that it uses; the others only of those that are written.
+    Columns that it uses are read of all samples, the others only of those that are written.
 
     Args:
         sources: Paths, URLs or streams.
@@ -145,7 +145,7 @@ def select(
         on_progress: Called with the task, the finished and the total amount.
 
     Raises:
-        StreamplugError: As for `convert`, or if the expression has no value.
+        StreamplugError: As for `convert`, or if the expression fails.
     """
     expression = Expression(where)
     with open_job(sources, columns, on_progress) as job:
@@ -167,13 +167,13 @@ def split_by_fractions(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> dict[str, WriteResult]:
-    """Write several sets that have no sample in common, each a random part of all, in the order of all.
+    """Write disjoint random parts of the samples as several data sets, in source order.
 
     Args:
         sources: Paths, URLs or streams.
-        outputs: Returns where each set goes, by its name.
-        fractions: Of all samples, by the names of the sets; what is left of 1 is not written.
-        seed: Tells which samples each has.
+        outputs: Returns the output of a data set by its name.
+        fractions: Share of all samples by name; the rest is not written.
+        seed: Seed of the selection.
         columns: Columns to take, and their encodings.
         on_progress: Called with the task, the finished and the total amount.
 
@@ -207,13 +207,13 @@ def split_by_size(
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> dict[str, WriteResult]:
-    """Write sets of so many samples or bytes each, one after the other; the last may be smaller.
+    """Write consecutive data sets of a number of samples or bytes; the last may be smaller.
 
     Args:
         sources: Paths, URLs or streams.
-        outputs: Returns where each set goes, by its name: its number.
-        samples: How many samples each has.
-        bytes: About how many bytes each has, not compressed, as the average of a shard tells.
+        outputs: Returns the output of a data set by its name, a number.
+        samples: Samples per data set.
+        bytes: Approximate uncompressed bytes per data set, by the average of each shard.
         columns: Columns to take, and their encodings.
         on_progress: Called with the task, the finished and the total amount.
 
@@ -238,7 +238,7 @@ def split_by_size(
 
 
 def _split_points(table: Table, limit: int) -> list[int]:
-    """Return where sets begin, by the bytes of shards and a share of them for the samples inside."""
+    """Return the first sample of each data set, interpolated within shards."""
     sizes = [raw_shard_bytes(index) for index in table.indexes]
     counts = [index.samples for index in table.indexes]
     before = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])

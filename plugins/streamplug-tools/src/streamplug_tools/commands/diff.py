@@ -1,4 +1,4 @@
-"""``streamplug diff``: in what two data sets differ."""
+"""The command ``streamplug diff``."""
 
 from __future__ import annotations
 

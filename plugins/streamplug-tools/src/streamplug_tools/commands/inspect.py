@@ -1,4 +1,4 @@
-"""``streamplug inspect``: what a data set is."""
+"""The command ``streamplug inspect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages about data sets: one file each, that needs nothing else and runs nothing of the data."""
+"""HTML pages about data sets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def page_about(
     measured: int = 256,
     allow_unsafe_types: bool = False,
 ) -> str:
-    """Return a page of HTML about a data set: its shards, sizes, columns and some of its samples.
+    """Return an HTML page about a data set: shards, sizes, columns and some samples.
 
-    The page is one file and asks nobody for anything. Whatever the data has in it is text there, or an
-    image drawn anew, never something that runs. The work has a limit, however large the set is.
+    The page is one file without network access. Data is shown as text or as images encoded again, and never
+    runs. The work is bounded for any size of data set.
 
     Args:
         source: A path, a URL or a stream.
-        samples: How many of its first samples to show.
-        measured: Of about how many samples to tell sizes, lengths and values; with 0 for both, nothing
-            but the index is read. They are of up to 24 shards, of fewer if shards must be fetched.
-        allow_unsafe_types: Whether to decode what can run code.
+        samples: Number of first samples to show.
+        measured: Approximate number of samples to measure, from up to 24 shards, from fewer if they must be
+            downloaded. With 0 for both, only the index is read.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
 
     Raises:
         StreamplugError: If it has no index that can be used.

@@ -1,4 +1,4 @@
-"""Charts: histograms as SVG, and the map of the shards."""
+"""SVG histograms and the map of shards."""
 
 from __future__ import annotations
 

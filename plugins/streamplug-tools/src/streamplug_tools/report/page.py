@@ -1,4 +1,4 @@
-"""The page about a data set."""
+"""HTML page about a data set."""
 
 from __future__ import annotations
 
