@@ -29,7 +29,8 @@ from streamplug.plugin.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-TOGETHER = ("howto", "reference", "tutorial")  # all pages of these folders run in one process
+# All pages of these folders run in one process, which imports torch once.
+TOGETHER = ({"howto", "reference", "tutorial"}, {"concepts"}, {"moving"})
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*\S.*) -->")
@@ -122,11 +123,13 @@ def commands(block: Fenced, script: list[str], page: Page) -> None:
 
 
 def run(folder: Path, *command: str) -> None:
+    # Examples are no tests of the lines that they run; without coverage they take half the time.
+    variables = {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", *command],
         cwd=folder,
         # torch's threads wait for each other in vain where others work, too.
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**variables, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
@@ -139,8 +142,8 @@ def run(folder: Path, *command: str) -> None:
 
 def together(path: Path) -> str:
     """Return the name of the group of pages that a page runs with."""
-    name = str(path.relative_to(ROOT))
-    return " ".join(TOGETHER) if path.parent.name in TOGETHER else name
+    folders = next((group for group in TOGETHER if path.parent.name in group), None)
+    return " ".join(sorted(folders)) if folders else str(path.relative_to(ROOT))
 
 
 def folder_of(path: Path, root: Path) -> Path:
@@ -165,13 +168,14 @@ def test_code_of_pages_runs(name, tmp_path):
             folders.append(str(folder))
     if folders:
         run(tmp_path, str(Path(__file__).with_name("run_pages.py")), *folders)
+    tests = []
     for path, page in pages.items():
         folder = folder_of(path, tmp_path)
-        for file in page.files:
-            if file.startswith("test_"):
-                run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
-            else:
-                run(folder, "-c", f"import {Path(file).stem}")
+        tests += [str(folder / file) for file in page.files if file.startswith("test_")]
+        if modules := [Path(file).stem for file in page.files if not file.startswith("test_")]:
+            run(folder, "-c", f"import {', '.join(modules)}")
+    if tests:
+        run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
 
 
 def test_the_guard_finds_blocks_that_would_not_run():

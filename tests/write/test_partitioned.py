@@ -53,7 +53,7 @@ def deadly(part):
     marks = Path(os.environ["STREAMPLUG_MARKS"])
     yield from samples(part)
     died = len(list(marks.glob(f"{part}-*")))
-    if died < int(os.environ["STREAMPLUG_DEATHS"]):
+    if part % 3 == 0 and died < int(os.environ["STREAMPLUG_DEATHS"]):
         (marks / f"{part}-{died}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
