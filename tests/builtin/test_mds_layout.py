@@ -99,7 +99,7 @@ def test_who_decodes_a_column_otherwise_is_asked(data):
 
 @pytest.mark.parametrize("at_once", [1, 2000, 1 << 20])
 def test_parts_are_those_of_the_whole(data, monkeypatch, at_once):
-    monkeypatch.setattr(mds_layout, "_AT_ONCE", at_once)
+    monkeypatch.setattr(mds_layout, "_MAX_DECODED_BYTES", at_once)
     layout, rows = MDS().multi_shard_reader(columns()), list(range(3, 40))
     whole = layout.take(*where(data, rows), columns())
     parts = [slice(0, 8), slice(8, 16), slice(16, 17), slice(17, 37)]
@@ -111,7 +111,7 @@ def test_parts_are_those_of_the_whole(data, monkeypatch, at_once):
 
 
 def test_parts_are_decoded_when_they_are_asked_for(data, monkeypatch):
-    monkeypatch.setattr(mds_layout, "_AT_ONCE", 1)
+    monkeypatch.setattr(mds_layout, "_MAX_DECODED_BYTES", 1)
     decoded = []
 
     class Noted(type(make("encoding", "bytes"))):

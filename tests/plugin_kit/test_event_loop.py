@@ -35,7 +35,10 @@ def target(tmp_path_factory):
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from([0, 1, 9000, loops.BLOCK, loops._MOST + 1]), st.booleans()),
+        st.tuples(
+            st.sampled_from([0, 1, 9000, loops.BLOCK_BYTES, loops.MAX_UNWRITTEN_BYTES + 1]),
+            st.booleans(),
+        ),
         max_size=8,
     )
 )
@@ -64,7 +67,7 @@ def test_a_few_bytes_are_stored_though_more_are_to_come(loop, tmp_path):
 
 def test_room_is_found_for_what_is_expected(loop, tmp_path, monkeypatch):
     found = []
-    monkeypatch.setattr(loops, "reserve", lambda _, size: found.append(size))
+    monkeypatch.setattr(loops, "preallocate", lambda _, size: found.append(size))
 
     async def write(file):
         file.expected = 4
@@ -93,7 +96,7 @@ def test_what_fails_later_is_raised(loop, tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="its device is always full")
-@pytest.mark.parametrize("size", [3, loops._MOST])
+@pytest.mark.parametrize("size", [3, loops.MAX_UNWRITTEN_BYTES])
 def test_a_full_disk_ends_the_coroutine_wherever_it_is(loop, tmp_path, size):
     (tmp_path / "k").symlink_to("/dev/full")
     ended = threading.Event()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streamplug.plugin_kit import preallocate as reserve
+from streamplug.plugin_kit import preallocate as module
 
 SIZE = 1 << 20
 
@@ -16,7 +16,7 @@ def taken(path):
 
 def test_room_is_found_before_anything_is_written(tmp_path):
     with (tmp_path / "k").open("wb") as file:
-        reserve.reserve(file, SIZE)
+        module.preallocate(file, SIZE)
         assert os.fstat(file.fileno()).st_size == 0
         if taken(tmp_path / "k") < SIZE:
             pytest.skip("this file system, or system, finds none ahead")
@@ -25,17 +25,17 @@ def test_room_is_found_before_anything_is_written(tmp_path):
     assert taken(tmp_path / "k") < 2 * SIZE
 
 
-@pytest.mark.parametrize("size", [None, 0, -1, reserve._MOST + 1])
+@pytest.mark.parametrize("size", [None, 0, -1, module.MAX_PREALLOCATED_BYTES + 1])
 def test_what_is_not_known_or_not_believed_takes_none(tmp_path, size):
     with (tmp_path / "k").open("wb") as file:
-        reserve.reserve(file, size)
+        module.preallocate(file, size)
         assert taken(tmp_path / "k") == 0
 
 
 def test_what_cannot_be_had_is_left_to_writing():
     read, write = os.pipe()
     with os.fdopen(write, "wb") as file:
-        reserve.reserve(file, SIZE)
+        module.preallocate(file, SIZE)
         file.write(b"data")
     assert os.read(read, 8) == b"data"
     os.close(read)
@@ -43,4 +43,4 @@ def test_what_cannot_be_had_is_left_to_writing():
 
 def test_other_systems_do_without(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert reserve._fallocate.__wrapped__() is None
+    assert module._fallocate.__wrapped__() is None

@@ -66,7 +66,7 @@ def test_uploads_in_parts(endpoint, bucket, client, tmp_path):
 
 def test_a_shard_of_the_usual_size_comes_in_one_piece(tmp_path, monkeypatch):
     sizes = []
-    monkeypatch.setattr(loops, "reserve", lambda _, size: sizes.append(size))
+    monkeypatch.setattr(loops, "preallocate", lambda _, size: sizes.append(size))
     (tmp_path / "bucket").mkdir()
     with (tmp_path / "bucket" / "k").open("wb") as file:
         file.truncate(1 << 26)

@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_reservation
 from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
-from streamplug.plugin_kit.disk import FULL
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.staging import commit_file
 from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_directory
 from streamplug.transfer.observer import emit
@@ -256,7 +256,7 @@ def _unless_full() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRNOS:
             raise
 
 

@@ -29,7 +29,7 @@ from streamplug.index import Index
 from streamplug.interfaces import ShardFile, Storage
 from streamplug.interfaces.callback import CacheHit, ShardRepaired
 from streamplug.plugin_kit.cancellation import sleep
-from streamplug.plugin_kit.disk import FULL
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.transfer.disk_errors import map_disk_errors, prefix_shard_errors, verify_file
 from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
@@ -294,7 +294,7 @@ class ShardStore:
 
     def _mended(self, error: OSError, file: ShardFile) -> bool:
         """Say whether what the system refused may work now: there is more room, or a new directory."""
-        if error.errno in FULL and self.limit is not None:
+        if error.errno in DISK_FULL_ERRNOS and self.limit is not None:
             self._quota.shrink(cached_bytes(file))
             # What was evicted takes room for as long as anybody has it open; others need some time.
             self._let_go()

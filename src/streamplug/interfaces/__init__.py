@@ -1,4 +1,4 @@
-"""The seven interfaces: all that the author of a plugin has to read."""
+"""The interfaces of the seven kinds of plugins."""
 
 from streamplug.interfaces.callback import (
     CacheHit,

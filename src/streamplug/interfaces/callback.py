@@ -1,4 +1,4 @@
-"""Callback: is told what happens while a data set is read."""
+"""Callbacks, and the events and statistics of reading a data set."""
 
 from __future__ import annotations
 

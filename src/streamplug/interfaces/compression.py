@@ -1,4 +1,4 @@
-"""Compression: how the bytes of a shard file are packed."""
+"""Compressions of shard files."""
 
 from __future__ import annotations
 

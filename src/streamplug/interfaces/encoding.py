@@ -1,4 +1,4 @@
-"""Encoding: how one value of a column becomes bytes, and back."""
+"""Encodings of the values of a column as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine: where the parts of a data set are written, such as the processes of a machine or a cluster."""
+"""Engines, which run the tasks that write the parts of a data set."""
 
 from __future__ import annotations
 

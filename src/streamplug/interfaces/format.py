@@ -1,4 +1,4 @@
-"""Format: how the samples of a shard lie in its files, and the roles that a format may add to reading."""
+"""Formats of shards: reading, and the roles that a format may add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format is told of columns, of shards, and of how they are to be written."""
+"""Columns, shards and the settings of writers."""
 
 from __future__ import annotations
 

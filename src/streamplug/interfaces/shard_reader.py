@@ -1,4 +1,4 @@
-"""Readers: what reads the samples of a shard, of a part of one, or of many at once."""
+"""Readers of the samples of a shard, of a part of one, or of many at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShardWriter: lays samples out as the bytes of shards."""
+"""Writer of the bytes of shards."""
 
 from __future__ import annotations
 

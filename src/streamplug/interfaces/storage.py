@@ -1,4 +1,4 @@
-"""Storage: one location, near or far, that holds files."""
+"""Storages, which are locations that hold files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of Arrow as those of Python, without importing Arrow."""
+"""Conversion of Arrow values to Python values, without importing Arrow."""
 
 from __future__ import annotations
 

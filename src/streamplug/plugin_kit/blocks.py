@@ -1,4 +1,4 @@
-"""Writes files in whole blocks, which systems map into memory at once."""
+"""Files written in whole blocks, which systems map into memory at once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import BinaryIO
 
 from streamplug.types import Buffer
 
-BLOCK = 2 << 20
-"""Bytes that one entry of a page table can map, if they begin at a multiple and were written at once."""
+BLOCK_BYTES = 2 << 20
+"""Size of a huge page: what is written in whole blocks can be mapped by one entry of a page table."""
 
 MAX_UNWRITTEN_SECONDS = 0.1
-"""Seconds after which less than a block is written: the file tells a slow download from one that stalls."""
+"""Seconds after which less than a block is written, so that a slow download does not look stalled."""
 
-_MOST = 512
-"""Pieces that are written at once: systems have a bound, most of them 1,024."""
+MAX_BUFFERS_PER_WRITE = 512
+"""Buffers per writev(2); most systems allow 1,024."""
 
 
-class Pieces:
+class BlockBuffer:
     """What comes of a file, in pieces of any size, until it is written.
 
     Attributes:
@@ -38,7 +38,7 @@ class Pieces:
 
     def take(self, *, everything: bool = False) -> Sequence[Buffer]:
         """Return what waits: up to the last end of a block, unless it is `everything`, or there is none."""
-        left = (self._taken + self.size) % BLOCK
+        left = (self._taken + self.size) % BLOCK_BYTES
         if everything or left >= self.size:
             left = 0
         self._taken += self.size - left
@@ -53,12 +53,12 @@ class Pieces:
         return ready
 
 
-def write_all(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
+def write_chunks(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
     """Write chunks as they come; as `write`."""
-    pieces, written = Pieces(), monotonic()
+    pieces, written = BlockBuffer(), monotonic()
     for chunk in chunks:
         pieces.add(chunk)
-        if pieces.size >= BLOCK or monotonic() - written > MAX_UNWRITTEN_SECONDS:
+        if pieces.size >= BLOCK_BYTES or monotonic() - written > MAX_UNWRITTEN_SECONDS:
             write(file, pieces.take())
             written = monotonic()
     write(file, pieces.take(everything=True))
@@ -74,11 +74,9 @@ def write(file: BinaryIO, pieces: Sequence[Buffer]) -> None:
     Raises:
         OSError: If they cannot be written.
     """
-    if not hasattr(os, "writev"):
-        pieces = [b"".join(pieces)]
     rest = [memoryview(piece) for piece in pieces]
     while rest:
-        some = rest[:_MOST]
+        some = rest[:MAX_BUFFERS_PER_WRITE]
         written = os.writev(file.fileno(), some) if len(some) > 1 else file.write(some[0])
         while rest and written >= len(rest[0]):
             written -= len(rest.pop(0))

@@ -1,4 +1,4 @@
-"""Ends what a background thread does once nobody waits for it any more.
+"""Cancellation of background threads whose consumer has stopped.
 
 Threads that fetch ahead work inside a `Scope`. Whatever may take long asks it, through `check`, `sleep` or
 `Scope.on_stop`; outside of a scope there is nothing to ask.

@@ -1,4 +1,4 @@
-"""Checks what a writer is given: does a sample, or a batch, have the columns of the data set?"""
+"""Checks that a sample or a batch has the columns of the data set."""
 
 from __future__ import annotations
 

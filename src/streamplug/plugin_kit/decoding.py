@@ -1,4 +1,4 @@
-"""Decodes values of a column, and says which of them cannot be decoded: what readers of shards need."""
+"""Decoding of a column's values, with errors that name the value."""
 
 from __future__ import annotations
 

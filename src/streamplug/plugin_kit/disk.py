@@ -1,4 +1,4 @@
-"""What is said of a disk that has no room left."""
+"""Errors of full disks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
-FULL = frozenset(
+DISK_FULL_ERRNOS = frozenset(
     getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
 )
-"""What systems say when a file finds no room."""
+"""Error numbers that mean a full disk or an exhausted quota."""
 
 
 def describe_full_disk(path: Path, number: int, needed: int | None = None) -> str:
@@ -18,7 +18,7 @@ def describe_full_disk(path: Path, number: int, needed: int | None = None) -> st
 
     Args:
         path: The file, which need not exist.
-        number: What the system said: one of `FULL`.
+        number: What the system said: one of `DISK_FULL_ERRNOS`.
         needed: Bytes that were to be written; None if that is not known.
     """
     place = path.absolute()

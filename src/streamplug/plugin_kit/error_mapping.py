@@ -1,4 +1,4 @@
-"""What a client's exception means: one of our storage errors, whose text holds no credentials."""
+"""Mapping of clients' exceptions to storage errors, whose texts hold no credentials."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.disk import FULL, describe_full_disk
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, describe_full_disk
 
-_PASSING = (
+RETRYABLE_ERRORS = (
     ConnectionError,
     TimeoutError,
     asyncio.TimeoutError,
@@ -22,12 +22,12 @@ _PASSING = (
     BlockingIOError,
     socket.gaierror,
 )
-_PASSING_ERRNO = {
+RETRYABLE_ERRNOS = {
     getattr(errno, name)
     for name in ("EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESTALE")
     if hasattr(errno, name)
 }
-_PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+RETRYABLE_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
 _NO_BUCKET = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
 )
@@ -59,7 +59,7 @@ def storage_error(error: BaseException, url: str) -> StorageError:
     if isinstance(error, PermissionError):
         return _denied(url)
     number = getattr(error, "errno", None)
-    if is_local(url) and isinstance(number, int) and number in FULL:
+    if is_local(url) and isinstance(number, int) and number in DISK_FULL_ERRNOS:
         said = describe_full_disk(Path(url.removeprefix("file://")), number)
         return StorageError(f"{said}; make room there, or choose another disk")
     return StorageError(f"{url}: {_reason(error)}")
@@ -103,7 +103,7 @@ def error_of_status(status: int, url: str) -> StorageError:
         return _missing(url)
     if status in (401, 403, 407):
         return _denied(url)
-    if status in _PASSING_STATUS:
+    if status in RETRYABLE_STATUSES:
         return Transient(f"{url}: the server answered {status}; it may be tried again")
     return StorageError(f"{url}: the server answered {status}")
 
@@ -170,7 +170,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def _passes(error: BaseException) -> bool:
     if isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__:
         return False
-    if isinstance(error, _PASSING) or getattr(error, "errno", None) in _PASSING_ERRNO:
+    if isinstance(error, RETRYABLE_ERRORS) or getattr(error, "errno", None) in RETRYABLE_ERRNOS:
         return True
     return type(error).__module__.startswith("aiohttp.client_exceptions") and not isinstance(
         error, ValueError

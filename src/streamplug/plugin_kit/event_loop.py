@@ -1,4 +1,4 @@
-"""Has coroutines run on the event loop of another thread, and waits for them."""
+"""Coroutines run on the event loop of another thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
-from streamplug.plugin_kit.blocks import BLOCK, MAX_UNWRITTEN_SECONDS, Pieces, write
+from streamplug.plugin_kit.blocks import BLOCK_BYTES, MAX_UNWRITTEN_SECONDS, BlockBuffer, write
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
-from streamplug.plugin_kit.preallocate import reserve
+from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer
 
-_MOST = 3 * BLOCK
-"""Bytes that may wait to be stored."""
+MAX_UNWRITTEN_BYTES = 3 * BLOCK_BYTES
+"""Bytes that may wait to be written to the file."""
 
 
 def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -33,7 +33,7 @@ def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return sync(loop, make) if scope is None else wait(scope, loop, make)
 
 
-async def together(each: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+async def gather_results(each: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
     """Return what several coroutines, or the like, return or raise; they end when this one does."""
     return await asyncio.gather(*(make() for make in each), return_exceptions=True)
 
@@ -70,7 +70,7 @@ def store(
             if not pieces:
                 ended.result()
             with path.open("wb", buffering=0) as file:
-                reserve(file, incoming.expected)
+                preallocate(file, incoming.expected)
                 while pieces:
                     write(file, pieces)
                     pieces = incoming.take()
@@ -90,7 +90,7 @@ class IncomingFile(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pieces = Pieces()
+        self._pieces = BlockBuffer()
         self._ended = False
         self._changed = Condition()
 
@@ -101,11 +101,11 @@ class IncomingFile(io.RawIOBase):
             BrokenPipeError: If they never will be.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._pieces.size < _MOST or self._ended)
+            self._changed.wait_for(lambda: self._pieces.size < MAX_UNWRITTEN_BYTES or self._ended)
             if self._ended:
                 raise BrokenPipeError("nobody takes what is written")
             self._pieces.add(data)
-            if self._pieces.size >= BLOCK:
+            if self._pieces.size >= BLOCK_BYTES:
                 self._changed.notify_all()
         return len(data)
 
@@ -128,7 +128,7 @@ class IncomingFile(io.RawIOBase):
         return pieces
 
     def _enough(self) -> bool:
-        return self._ended or self._pieces.size >= BLOCK
+        return self._ended or self._pieces.size >= BLOCK_BYTES
 
 
 @contextmanager

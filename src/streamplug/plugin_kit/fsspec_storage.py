@@ -1,4 +1,4 @@
-"""FsspecStorage: a storage over any fsspec file system, the base of most cloud plugins."""
+"""A storage over any fsspec file system: the base of most cloud plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces.storage import Storage
 from streamplug.plugin_kit.cancellation import Scope, current
 from streamplug.plugin_kit.error_mapping import status_of, storage_error
-from streamplug.plugin_kit.event_loop import IncomingFile, run, store, together
+from streamplug.plugin_kit.event_loop import IncomingFile, gather_results, run, store
 from streamplug.types import Buffer, ObjectInfo
 
 _PART = ".streamplug-"
@@ -201,7 +201,7 @@ class FsspecStorage(Storage):
                 partial(cat_file, path, start=start, end=stop, **self.cat_options)
                 for path, start, stop in parts
             ]
-            found = self.run(partial(together, each))
+            found = self.run(partial(gather_results, each))
         return found
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
@@ -373,11 +373,10 @@ def _forget_parent() -> None:
     _left_to_parent.extend(_made.values())
     # The copies of our own lock and set may be locked, or half changed.
     for storage in list(_live):
-        storage._opened = None  # noqa: SLF001 - our own class
+        FsspecStorage.close(storage)
     _opening, _live = threading.Lock(), weakref.WeakSet()
     if "fsspec.asyn" in sys.modules:
         sys.modules["fsspec.asyn"].reset_lock()  # older fsspec leaves that to its users
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+os.register_at_fork(after_in_child=_forget_parent)

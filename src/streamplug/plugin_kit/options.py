@@ -1,4 +1,4 @@
-"""Checks the options that a plugin takes, without showing their values: they may be secrets."""
+"""Checks of a plugin's options, without showing their values: they may be secrets."""
 
 from __future__ import annotations
 

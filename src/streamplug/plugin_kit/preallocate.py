@@ -1,4 +1,4 @@
-"""Has a file system find the room for a file before that is written."""
+"""Preallocation of disk blocks for a file that is about to be written."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, BinaryIO
 
-_MOST = 256 << 20
-"""A file that is said to be larger gets none: too much of the disk would be taken on a server's word."""
+MAX_PREALLOCATED_BYTES = 256 << 20
+"""No more is preallocated: the size is a server's claim."""
 
 _KEEP_SIZE = (
     1  # FALLOC_FL_KEEP_SIZE of fallocate(2): how long the file is tells how much was written
 )
 
 
-def reserve(file: BinaryIO, size: int | None) -> None:
+def preallocate(file: BinaryIO, size: int | None) -> None:
     """Find room for a new file of so many bytes, if it is known how many, and the system can.
 
     Linux writes it in a tenth to a fifth less time then: else it looks for room page by page. Where
     there is none, writing will fail; this does not.
     """
     fallocate = _fallocate()
-    if fallocate is not None and size is not None and 0 < size <= _MOST:
+    if fallocate is not None and size is not None and 0 < size <= MAX_PREALLOCATED_BYTES:
         fallocate(file.fileno(), _KEEP_SIZE, 0, size)
 
 

@@ -1,4 +1,4 @@
-"""Compression by a library that decompresses step by step, as bz2 and lzma do."""
+"""Compression with a decompressor that works in steps, such as those of bz2 and lzma."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import BinaryIO, ClassVar, Protocol
 from streamplug.interfaces.compression import Compression, damaged, too_large_error
 from streamplug.types import Buffer
 
-_READ = 1 << 16
-_STEP = 1 << 20
+READ_BYTES = 1 << 16
+MAX_STEP_BYTES = 1 << 20
 
 
 class FrameDecoder(Protocol):
@@ -56,21 +56,21 @@ class StreamingCompression(Compression):
     def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
         """Decompress from one open file to another, and return the number of bytes written."""
         size = 0
-        decoder, data = self.make_decoder(), source.read(_READ)
+        decoder, data = self.make_decoder(), source.read(READ_BYTES)
         while True:
             # One byte beyond the bound tells data that fills it from data that breaks it.
-            chunk = self._step(decoder, data, min(max_size - size + 1, _STEP))
+            chunk = self._step(decoder, data, min(max_size - size + 1, MAX_STEP_BYTES))
             size += len(chunk)
             if size > max_size:
                 raise too_large_error(self.suffix, max_size)
             target.write(chunk)
             if decoder.eof:
-                data = decoder.unused_data or source.read(_READ)
+                data = decoder.unused_data or source.read(READ_BYTES)
                 if not data:
                     return size
                 decoder = self._next_decoder()
             elif decoder.needs_input:
-                data = source.read(_READ)
+                data = source.read(READ_BYTES)
                 if not data:
                     raise damaged(self.suffix, "it ends early")
             else:

@@ -18,7 +18,7 @@ from streamplug.errors import (
     StreamplugError,
 )
 from streamplug.index.hashes import hash_names, new_hash
-from streamplug.plugin_kit.disk import FULL, describe_full_disk
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, describe_full_disk
 from streamplug.transfer.ranges import open_cancellable
 from streamplug.types import FileInfo
 
@@ -43,7 +43,7 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
         kind = AccessDenied if isinstance(error, PermissionError) else StorageError
         path = Path(error.filename or place)
         said = f"{path}: {error.strerror or error}"
-        if error.errno is not None and error.errno in FULL:
+        if error.errno is not None and error.errno in DISK_FULL_ERRNOS:
             said = describe_full_disk(path, error.errno, needed)
         raise kind(f"{said}; {_remedy(error, path)}") from error
 
@@ -61,7 +61,7 @@ def map_output_errors(path: Path, needed: int) -> Iterator[None]:
     except StreamplugError:
         raise
     except OSError as error:
-        if error.errno is not None and error.errno in FULL:
+        if error.errno is not None and error.errno in DISK_FULL_ERRNOS:
             said = describe_full_disk(path, error.errno, needed)
             raise StorageError(f"{said}; make room there, or write to another disk") from error
         if isinstance(error, PermissionError):

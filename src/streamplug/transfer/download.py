@@ -12,14 +12,14 @@ from secrets import token_hex
 from streamplug.errors import HashMismatchError, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import current
-from streamplug.plugin_kit.disk import FULL
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.staging import commit_file
 from streamplug.transfer import ranges as ranged
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.watchdog import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
-_NEAR: frozenset[int] = FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+_NEAR: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 _LOG = logging.getLogger("streamplug.transfer")
 
 

@@ -207,7 +207,7 @@ def test_a_password_is_sent_but_not_logged(server, caplog):
 
 def test_room_is_found_for_what_is_downloaded(server, tmp_path, monkeypatch):
     sizes = []
-    monkeypatch.setattr(loops, "reserve", lambda _, size: sizes.append(size))
+    monkeypatch.setattr(loops, "preallocate", lambda _, size: sizes.append(size))
     (server.root / "k").write_bytes(b"0123")
     Http(server.url).download("k", tmp_path / "k")
     assert sizes == [4]

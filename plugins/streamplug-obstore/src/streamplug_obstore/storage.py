@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.blocks import write_all
-from streamplug.plugin_kit.event_loop import run, together
-from streamplug.plugin_kit.preallocate import reserve
+from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.event_loop import gather_results, run
+from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import client, leave_to_parent
 from streamplug_obstore.failures import begins_beyond_end, ignores_ranges, storage_error
@@ -146,7 +146,9 @@ class ObstoreStorage(Storage):
             async def one(key: str, start: int, stop: int) -> Any:
                 return await get(store, self._path(key), start=start, end=stop)
 
-            found = run(get_loop(), partial(together, [partial(one, *part) for part in parts]))
+            found = run(
+                get_loop(), partial(gather_results, [partial(one, *part) for part in parts])
+            )
         if any(isinstance(part, Exception) and ignores_ranges(part) for part in found):
             return super().read_many(parts)
         return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
@@ -170,8 +172,8 @@ class ObstoreStorage(Storage):
         with self._translated(key):
             found = client().get(self._open(), self._path(key))
             with path.open("wb", buffering=0) as file:
-                reserve(file, found.meta["size"])
-                write_all(file, found.stream(min_chunk_size=_CHUNK))
+                preallocate(file, found.meta["size"])
+                write_chunks(file, found.stream(min_chunk_size=_CHUNK))
 
     def stat(self, key: str) -> ObjectInfo:
         with self._translated(key):

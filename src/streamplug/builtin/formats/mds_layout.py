@@ -13,13 +13,13 @@ from streamplug.types import ColumnValues, Int64
 
 _U32 = np.dtype("<u4")
 
-_SMALL = 64
+_MAX_MERGED_VALUE_BYTES = 64
 """Bytes of a value up to which to copy it twice costs less than a call for each column."""
 
-_AT_ONCE = 1 << 20
+_MAX_DECODED_BYTES = 1 << 20
 """Bytes to decode at once: what is used soon is then still in the caches, and its memory used again."""
 
-_OBJECT = 64
+_OBJECT_BYTES = 64
 """Bytes that a Python object takes, about, besides its content."""
 
 
@@ -133,7 +133,7 @@ class MDSLayout(MultiShardReader):
     ) -> Iterator[list[ColumnValues]]:
         located = self._in_shards(data, shards, sizes, rows)
         nbytes = sum(self._nbytes(located, column) for column in columns)
-        each = max(_AT_ONCE * len(parts) // max(nbytes, 1), 1)
+        each = max(_MAX_DECODED_BYTES * len(parts) // max(nbytes, 1), 1)
         for first in range(0, len(parts), each):
             some = parts[first : first + each]
             start = some[0].start
@@ -205,7 +205,7 @@ class MDSLayout(MultiShardReader):
         )
         size = encoding.size
         stored = size * count if size is not None else int(located.sizes[after].sum())
-        more = 0 if encoding.dtype is not None else max(_OBJECT, encoding.decoded_bytes or 0)
+        more = 0 if encoding.dtype is not None else max(_OBJECT_BYTES, encoding.decoded_bytes or 0)
         return stored + more * count
 
     def decoded(
@@ -252,7 +252,10 @@ class MDSLayout(MultiShardReader):
             if at is None:
                 continue
             column, (after, offset) = columns[at], self._places[stored.name]
-            small = _is_plain(column.encoding) and (column.encoding.size or 0) <= _SMALL
+            small = (
+                _is_plain(column.encoding)
+                and (column.encoding.size or 0) <= _MAX_MERGED_VALUE_BYTES
+            )
             if open_ and small and (after, offset) == (runs[-1].after, runs[-1].end):
                 runs[-1].columns.append(column)
                 runs[-1].at.append(at)
