@@ -8,7 +8,7 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from streamplug.config import Configurable, whole_number
+from streamplug.config import Configurable, check_flags, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.plan import DatasetFingerprint
@@ -17,7 +17,12 @@ from streamplug.read import SampleReader, resolve_index, resolve_indices
 from streamplug.session.dataset_attributes import DatasetAttributes
 from streamplug.session.mixture_setup import Sampling, complete_streams, make_run
 from streamplug.session.monitor import Monitor, resolve_callbacks
-from streamplug.session.open_stream import OpenStream, make_fingerprint, read_all
+from streamplug.session.open_stream import (
+    OpenStream,
+    check_column_names,
+    make_fingerprint,
+    read_all,
+)
 from streamplug.session.order_options import OrderOptions
 from streamplug.session.placement import Placement
 from streamplug.session.sample_source import SampleSource
@@ -156,14 +161,18 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             format=format,
         )
         sampling.check(self.streams, options)
+        check_column_names(columns)
+        check_flags(allow_unsafe_types=allow_unsafe_types)
         used_callbacks = resolve_callbacks(callbacks)
         place = placement.rank() if used_callbacks else World()
         monitor = Monitor(Observer(used_callbacks, place), progress_bar)
         if used_callbacks:
             monitor.observer.attach([stream.url for stream in self.streams])
+        for stream in self.streams:
+            _ = stream.storage  # refuses locations that no plugin reads
         opened = self.open_streams(monitor.observer)
-        for stream in opened:
-            stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
+        for opened_stream in opened:
+            opened_stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
         fingerprint = self.make_fingerprint(opened)
         run = make_run(

@@ -35,6 +35,7 @@ from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.scan.progress import ScanProgress
 from streamplug.scan.scan_cache import ScanCache
 from streamplug.session.open_stream import OpenStream, read_all
+from streamplug.session.stream_checks import check_stream_values
 from streamplug.transfer.observer import Observer, observer_context
 from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage, UnavailableStorage
 from streamplug.transfer.range_reader import RangeReader
@@ -116,6 +117,7 @@ class Stream(StreamRepr, Configurable):
         if self.cache_limit is not None:
             parse_cache_limit(self.cache_limit, self._root())
         self._check_access()
+        check_stream_values(self.validate_hash, self.storage_options, self.decoders)
 
     def _check_access(self) -> None:
         if self.access not in (None, "shard", "range"):

@@ -328,7 +328,7 @@ MISSPELT = [
     ("dataset", {"batching_method": "randm"}, "batching_method='randm': choose one of"),
     ("dataset", {"sampling_method": "fixt"}, "sampling_method='fixt': "),
     ("dataset", {"access": "shards"}, "access='shards': expected 'shard' or 'range'"),
-    ("dataset", {"validate_hash": "sha11"}, "memory://nowhere/set: validate_hash: "),
+    ("dataset", {"validate_hash": "sha11"}, "validate_hash='sha11': unknown hash"),
     ("dataset", {"cache_limit": "10gbb"}, "10gbb"),
     ("writer", {"compression": "gzz"}, "writer.compression: unknown compression 'gzz'. Did you mean 'gz'?"),
     ("writer", {"format": "msd"}, "writer.format: unknown format 'msd'. Did you mean 'mds'?"),

@@ -20,10 +20,6 @@ def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Inde
     """
     if not decoders:
         return index
-    if not isinstance(decoders, Mapping):
-        raise ConfigError(
-            f"decoders={decoders!r}: expected a decoder by name of each column, in a dict"
-        )
     names = {column.name for schema in index.schemas for column in schema.columns}
     check_names(f"decoders={list(decoders)}", index.where, decoders, names)
     changed = copy(index)

@@ -61,7 +61,11 @@ class Sampling:
         Raises:
             ConfigError: If there is one.
         """
+        # What depends on the sizes of the streams is checked again when they are known.
+        sizes = [1] * len(streams)
         if self.curriculum is None:
+            size = None if self.epoch_size is None else int(self.epoch_size)
+            choose_per_stream(sizes, [stream.weight for stream in streams], size, 0)
             return
         if any(stream.weight.options for stream in streams):
             raise ConfigError(
@@ -74,6 +78,7 @@ class Sampling:
                 "curriculum= takes all of every stream: sampling_method= and sampling_granularity= have "
                 "no meaning with it"
             )
+        Curriculum.parse(self.curriculum, sizes, 1)
 
 
 def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamplug.cache.store import ShardStore
-from streamplug.config import check_flags, check_names
+from streamplug.config import check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import Index, check_same_columns, shards_digest
 from streamplug.plan import DatasetFingerprint
@@ -59,11 +59,7 @@ class OpenStream:
             ConfigError: If one of `wanted` does not exist or not in all shards, or no flag is one.
             UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
         """
-        check_flags(allow_unsafe_types=allow_unsafe)
-        if isinstance(wanted, str):
-            raise ConfigError(f"columns={wanted!r}: expected a list of names, such as [{wanted!r}]")
-        if wanted is not None and not wanted:
-            raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
+        check_column_names(wanted)
         if same:
             check_same_columns(self.index, wanted)
         for schema in self.index.schemas:
@@ -76,6 +72,22 @@ class OpenStream:
                         "can run code from the data; pass allow_unsafe_types=True if you trust its "
                         "writer, or leave the column out with columns="
                     )
+
+
+def check_column_names(columns: Any) -> None:
+    """Check the type of `columns`, without a data set.
+
+    Raises:
+        ConfigError: If it is neither None nor a list of names.
+    """
+    if columns is None:
+        return
+    if isinstance(columns, str):
+        raise ConfigError(f"columns={columns!r}: expected a list of names, such as [{columns!r}]")
+    if not isinstance(columns, Iterable) or not all(isinstance(name, str) for name in columns):
+        raise ConfigError(f"columns={columns!r:.60}: expected a list of names")
+    if not columns:
+        raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
 
 
 def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:

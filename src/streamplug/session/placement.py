@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamplug.config import detect_world
+from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import WorkerLoop
 from streamplug.types import World
 
@@ -20,6 +21,8 @@ class Placement:
     """
 
     def __init__(self, given: World | None, replication: int, *, keep_nodes: bool) -> None:
+        if given is not None and not isinstance(given, World):
+            raise ConfigError(f"world={given!r:.60}: expected a streamplug.World, or None")
         self.given, self.replication, self._keep_nodes = given, replication, keep_nodes
 
     def __getstate__(self) -> dict[str, Any]:
