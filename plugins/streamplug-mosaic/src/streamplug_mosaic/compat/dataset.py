@@ -106,8 +106,8 @@ class StreamingDataset(streamplug.StreamingDataset):
             check_cache_limit(self.cache_limit, indexes, self.shards)
         if predownload is not None and self.batch_size and predownload < self.batch_size:
             warn(
-                f"predownload < batch_size: {predownload} < {self.batch_size}. This may result in slower "
-                "batch time. Recommendation is to set predownload to at least the batch size"
+                f"predownload < batch_size: {predownload} < {self.batch_size}; the samples of a batch are "
+                f"downloaded while it is waited for; give at least predownload={self.batch_size}"
             )
 
     def check_epoch(self) -> None:
