@@ -1,4 +1,4 @@
-"""Identity of a cache: the data set that a local directory belongs to."""
+"""Records of the data set that a cache directory belongs to."""
 
 from __future__ import annotations
 
@@ -18,29 +18,25 @@ _LOG = logging.getLogger("streamplug.cache")
 
 
 def claim_directory(directory: Path, url: str, index: bytes, selection: str | None = None) -> None:
-    """Mark a directory as the cache of a data set, or check that it is; a damaged copy is replaced.
+    """Claim a directory as the cache of a data set; replace a damaged copy of the index.
 
-    Args:
-        directory: The cache.
-        url: Where the data set lies.
-        index: Its index.json, which is kept in the cache.
-        selection: Which files it was made from, if there was no index.json.
+    The content of the index.json is stored in the directory; `selection` is the `selection_key` of files
+    without one.
 
     Raises:
-        CacheConflictError: If it is that of another, or of another version of it.
-        StorageError: If it cannot be written to.
+        CacheConflictError: If it holds another data set, or another version of this one.
     """
     digest, known = digest_index(index), directory / INDEX_NAME
     with map_disk_errors(directory):
         if check_identity(directory, url, digest) and known.exists():
             if read_identity(directory).get("files") != selection:
-                with suppress(OSError), cache_lock(directory, INDEX_NAME):  # whole, but for this
+                with suppress(OSError), cache_lock(directory, INDEX_NAME):
                     _claim(directory, url, digest, selection)
             return
         with cache_lock(directory, INDEX_NAME):
             if not (
                 check_identity(directory, url, digest) and known.exists()
-            ):  # nobody else took it
+            ):  # no other process claimed it
                 if known.exists() and digest_index(known.read_bytes()) != digest:
                     _LOG.warning("%s is damaged: fetching it again", known)
                 _claim(directory, url, digest, selection)
@@ -49,7 +45,7 @@ def claim_directory(directory: Path, url: str, index: bytes, selection: str | No
 
 
 def _claim(directory: Path, url: str, digest: str, selection: str | None) -> None:
-    """Mark a directory as the cache of a data set, while the `cache_lock` of its index is held."""
+    """Write the identity file; the caller holds the `cache_lock` of the index."""
     mark = {"remote": url, "index": digest}
     if selection is not None:
         mark["files"] = selection
@@ -58,7 +54,7 @@ def _claim(directory: Path, url: str, digest: str, selection: str | None) -> Non
 
 
 def read_identity(directory: Path) -> dict[str, Any]:
-    """Return what a directory says whose cache it is; nothing if it does not, or is damaged."""
+    """Return the identity file of a cache; empty if it is missing or damaged."""
     try:
         mark = json.loads(_mark(directory).read_bytes())
     except (OSError, ValueError):
@@ -67,19 +63,16 @@ def read_identity(directory: Path) -> dict[str, Any]:
 
 
 def check_identity(directory: Path, url: str, digest: str | None) -> bool:
-    """Say whether a directory is this data set's cache already, and nothing of that is damaged.
+    """Return whether a directory is a cache of this data set with an intact index.
 
-    Args:
-        directory: The cache.
-        url: Where the data set lies.
-        digest: That of its index.json; None if that was compared before.
+    `digest` is that of the data set's index; None skips the comparison.
 
     Raises:
-        CacheConflictError: If it is that of another, or of another version of it.
+        CacheConflictError: If it holds another data set, or another version of this one.
     """
     advice = "pass another local=, or remove the directory"
     mark = _mark(directory)
-    # Whoever removes a cache may leave the state beside it.
+    # A user may remove a cache but not its sibling state directory.
     marked = mark.exists() and directory.is_dir() and any(directory.iterdir())
     if marked:
         try:
@@ -94,7 +87,7 @@ def check_identity(directory: Path, url: str, digest: str | None) -> bool:
     known = directory / INDEX_NAME
     if digest is not None and known.exists() and digest_index(known.read_bytes()) != digest:
         if marked and made_from == digest:
-            return False  # the copy has changed, not the data set
+            return False  # the local copy is damaged, the data set has not changed
         why = f"{url} was written again since" if marked else f"it is not the one at {url}"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
     return marked

@@ -15,14 +15,10 @@ _PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 
 
 def parse_cache_limit(value: float | str, directory: Path) -> int:
-    """Return the bytes that a limit allows.
+    """Return a cache limit in bytes.
 
-    Args:
-        value: A number of bytes, text such as ``"10gb"``, or ``"50%"`` of the whole disk.
-        directory: Lies on that disk, or will.
-
-    Raises:
-        ConfigError: If it means nothing, or nothing may be kept.
+    The limit is a number of bytes, text such as ``"10gb"``, or ``"50%"`` of the size of the disk of
+    `directory`, which need not exist.
     """
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if match is None:

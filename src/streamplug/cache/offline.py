@@ -23,35 +23,27 @@ _LOG = logging.getLogger("streamplug")
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """What a cache has of a data set.
-
-    Attributes:
-        index: Its index.
-        derived: The directory of what was made with the index of files that have none.
-    """
+    """The index of a data set in a cache; `derived` is the scan directory if it was made by a scan."""
 
     index: Index
     derived: Path | None
 
 
 def has_index(directory: Path) -> bool:
-    """Say whether a directory has the index of a data set."""
+    """Return whether a directory contains an index.json."""
     return (directory / INDEX_NAME).exists()
 
 
 def open_local_copy(
     directory: Path, url: str, selection: str | None, *, listed: bool
 ) -> LocalCopy | None:
-    """Return what a cache has of a data set; None if it has no index, or a damaged one.
+    """Return the local copy of a data set; None if its index is missing, damaged or of other files.
 
     Args:
-        directory: The cache.
-        url: Where the data set lies.
-        selection: What tells which files are meant of those that have no index; None if there must be one.
-        listed: Whether those are a choice of files rather than all of a directory, which may have an index.
-
-    Raises:
-        CacheConflictError: If the directory is the cache of another data set.
+        directory: The cache directory.
+        url: URL of the data set.
+        selection: `selection_key` of files without an index; None if an index is required.
+        listed: Whether the files were listed one by one; a whole directory may have an index of its own.
     """
     path = directory / INDEX_NAME
     with map_disk_errors(directory):
@@ -70,7 +62,7 @@ def open_local_copy(
 
 
 def warn_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -> None:
-    """Say once that a local copy is read, and how much of the data set it has."""
+    """Warn that a local copy is read, with the number of its shards."""
     total, found = len(copy.index), count_shards(copy, directory)
     rest = "" if found == total else "; a sample of another shard fails until it can be reached"
     _LOG.warning(
@@ -86,7 +78,7 @@ def warn_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -
 
 
 def count_shards(copy: LocalCopy, directory: Path) -> int:
-    """Return how many shards have all their files, raw or compressed, in a directory."""
+    """Return the number of shards whose files are all in a directory, raw or compressed."""
     names = _names(directory)
     if copy.derived is not None:
         names |= _names(copy.derived)
@@ -111,12 +103,12 @@ def _names(directory: Path) -> set[str]:
 
 
 def selection_key(spec: str | None, parts: Sequence[str]) -> str:
-    """Return what tells a choice of files without an index from another: their format and names."""
+    """Return a key for files without an index, made of their format and names."""
     return json.dumps([spec, *parts])
 
 
 def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:
-    """Keep what an index.json was turned into, for when its remote cannot be reached."""
+    """Save the imported form of an index.json for offline use."""
     path = _translated(directory, data)
     if not path.exists():
         with map_disk_errors(directory), stage_cache_file(directory, INDEX_NAME, path) as part:
@@ -124,7 +116,7 @@ def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None
 
 
 def load_imported_index(directory: Path, data: bytes) -> bytes:
-    """Return what an index.json was turned into before; itself if it was not."""
+    """Return the saved import of an index.json; `data` itself if there is none."""
     try:
         return _translated(directory, data).read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Settings of downloads and of the local cache."""
+"""Options of downloads and of the local cache."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """How files come from a remote, and how many of them stay.
+    """Options of downloads and of the local cache.
 
     Attributes:
-        retries: How often a failed download is tried again.
-        timeout: Seconds after which a download fails during which nothing arrived.
-        validate_hash: Which digest to check, also of files that were in the cache already, once in a
-            process. None for a fast one of those that the index has, of what is downloaded.
-        keep_zip: Whether compressed files stay in the cache beside the raw ones.
-        cache_limit: Bytes that shards may take in the cache; None for any number.
-        root: The directory that the limit is for, which has that of the shards inside; None if they
-            are the same.
+        retries: Number of retries of a failed request.
+        timeout: Stall timeout in seconds.
+        validate_hash: Digest to verify, once per process also for cached files; None verifies downloads
+            only, by the fastest digest in the index.
+        keep_zip: Whether to keep compressed files beside the raw ones.
+        cache_limit: Quota in bytes with LRU eviction; None is unlimited.
+        root: Directory that the quota applies to, a parent of the shards'; None if it is the same.
     """
 
     retries: int = 2

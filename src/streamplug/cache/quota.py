@@ -1,14 +1,14 @@
-"""How much room the shards of a local directory may take, and which of them go to make more.
+"""Quota and LRU eviction of the shard files in a cache.
 
-Nothing is shared but files, all below ``.streamplug`` and changed under one lock:
+Processes share only files below ``.streamplug``, changed under one lock:
 
-- ``files`` names every file that was ever admitted. Only these are evicted: whatever else lies in the
-  directory was put there by others, and may be the only copy.
-- ``used`` is an upper bound of what they take together. Admissions add to it, and only when it comes to
-  the limit are the files looked at. If it is missing, damaged or does not go with ``files``, they are
-  looked at first: a killed process can make it too high, never too low.
+- ``files`` lists every file ever committed. Only these are evicted: other files in the directory are the
+  user's, and may be the only copy.
+- ``used`` is an upper bound of their total size, so that a commit need not stat them all. They are
+  measured when the bound reaches the limit, or when it is missing, damaged or does not match ``files``.
+  A killed process can leave it too high, never too low.
 
-When a file was used last is its time of modification.
+The time of last use of a file is its modification time.
 """
 
 from __future__ import annotations
@@ -33,24 +33,23 @@ from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
 EXTRA_EVICTION_DIVISOR = 16
-"""One of so many files goes beyond need, so that not every admission has to look at all of them."""
-_PAUSE = 0.002
-"""Seconds between two looks at a lock that is held no longer than that, as a rule."""
+"""Evict 1/16 of the files beyond need, so that not every commit has to stat all of them."""
+_PAUSE = 0.002  # lock poll interval in seconds
 _FRESH = 2.0
 _FRESH_LIST = "files.new"
 
 CommitFile = Callable[[Path, Path], None]
-"""Admits a finished staging file to the cache: (staging path, target path)."""
+"""Commits a finished staging file to the cache: (staging path, target path)."""
 
 _warned: set[Path] = set()
 _turns: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
 
 
 class CacheQuota:
-    """The room that the shards of a local directory take; it has no state outside that directory."""
+    """Quota of a cache directory; all state is in that directory."""
 
     def __init__(self, root: Path, limit: int | None) -> None:
-        """Look after `root`; `limit` is in bytes, or None for no limit."""
+        """Manage `root` with a limit in bytes; None is unlimited."""
         self.root = root
         self.limit = limit
         self._files = state_directory(root) / "files"
@@ -58,16 +57,10 @@ class CacheQuota:
 
     @contextmanager
     def reserve(self, name: str, size: int) -> Iterator[CommitFile]:
-        """Set bytes aside for files that are about to be made, evicting others if need be.
+        """Reserve bytes for files about to be written, and yield a function that commits them.
 
-        If all others are in the making too, the limit is exceeded by those rather than waiting.
-
-        Args:
-            name: Whose `cache_lock` is held, so that others see that the bytes are still wanted.
-            size: How many.
-
-        Yields:
-            What gives a finished temporary file its place: called with its path and that place.
+        Other files are evicted if needed; if all other bytes are reserved, too, the limit is exceeded rather
+        than waiting. The caller holds the `cache_lock` of `name`, which marks the reservation as live.
         """
         if self.limit is None:
             yield self._commit
@@ -87,20 +80,20 @@ class CacheQuota:
         try:
             yield commit
         finally:
-            # Whoever stops must do this too: within a scope of its own, nothing interrupts it.
+            # In a scope of its own, as a cancelled job must release its reservation, too.
             with inside(Scope()), self._lock():
                 reservation.unlink(missing_ok=True)
                 self._settle(-size, self.limit)
 
     def shrink(self, size: int) -> None:
-        """Evict half of all, and at least so many bytes, because others have filled the disk."""
+        """Evict half of the files, and at least `size` bytes, after other programs have filled the disk."""
         if self.limit is not None:
             with self._lock():
                 taken = sum(bytes_ for _, bytes_, _ in self._look()[1])
                 self._note(self._evict(max(min(taken - size, taken // 2), 0)))
 
     def remove(self, paths: Sequence[Path]) -> None:
-        """Evict some files, whenever they were used last; what is known to be used stays an upper bound."""
+        """Evict some files regardless of their last use; ``used`` remains an upper bound."""
         for path in paths:
             with suppress(FileNotFoundError):
                 size = path.stat().st_size
@@ -108,7 +101,7 @@ class CacheQuota:
                 emit(ShardEvicted(str(path), size))
 
     def remove_stale(self) -> None:
-        """Remove what dead processes have left."""
+        """Remove the staging files of dead processes."""
         fresh = self._files.with_name(_FRESH_LIST)
         if fresh.exists():
             with self._lock():
@@ -121,16 +114,16 @@ class CacheQuota:
 
     def _place(self, part: Path, path: Path) -> None:
         used = self._known()
-        # First, lest it is killed in between: a name without a file does no harm.
+        # List it first: if killed in between, a name without a file is harmless.
         self._append(path)
         commit_file(part, path)
-        # Without a limit nobody counted this one: what was known does not hold any more.
+        # Without a limit this file is not counted, which makes the old bound invalid.
         if used is not None and self.limit is not None:
             self._note(used)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        # Threads of this process take turns: to look at a lock again and again costs more.
+        # A mutex for the threads of this process, as polling the file lock costs more.
         turn = _turns.setdefault(self.root, threading.Lock())
         while not turn.acquire(timeout=LOCK_POLL_SECONDS):
             check()
@@ -145,10 +138,8 @@ class CacheQuota:
         finally:
             turn.release()
 
-    # -- what is used ---------------------------------------------------------
-
     def _known(self) -> int | None:
-        """Return the upper bound, if there is one for the files as they are listed now."""
+        """Return the bound of used bytes; None if it does not match ``files``."""
         try:
             text = self._used.read_text("ascii")
             listed, used = map(int, text.split())
@@ -158,7 +149,7 @@ class CacheQuota:
         return used if known else None
 
     def _note(self, used: int) -> None:
-        with _unless_full():  # then nothing is known, and all is looked at the next time
+        with _unless_full():  # the bound is invalid then: the next caller measures
             self._files.touch()
             self._used.write_text(f"{self._files.stat().st_size} {max(used, 0)}\n", "ascii")
 
@@ -166,11 +157,11 @@ class CacheQuota:
         name = path.relative_to(self.root).as_posix()
         with self._files.open("a+b") as stream:
             stream.seek(max(stream.seek(0, os.SEEK_END) - 1, 0))
-            torn = stream.read() not in {b"", b"\n"}  # its writer found no room
+            torn = stream.read() not in {b"", b"\n"}  # the disk was full
             stream.write(b"\n" * torn + json.dumps(name).encode() + b"\n")
 
     def _listed(self) -> list[str]:
-        """Return the distinct names of all that was admitted and may still be there."""
+        """Return the distinct names of committed files."""
         try:
             lines = self._files.read_bytes().splitlines()
         except FileNotFoundError:
@@ -183,8 +174,6 @@ class CacheQuota:
                     names[name] = None
         return list(names)
 
-    # -- eviction ---------------------------------------------------------------
-
     def _make_room(self, size: int, limit: int) -> None:
         used = self._known()
         if used is None or used + size > limit:
@@ -192,19 +181,19 @@ class CacheQuota:
         self._note(used + size)
 
     def _settle(self, change: int, limit: int) -> None:
-        """Take account of what came of a reservation, and of all those that did not fit beside it."""
+        """Release the rest of a reservation; evict if the limit is exceeded."""
         used = self._known()
         fits = used is not None and used + change <= limit
         self._note(used + change if used is not None and fits else self._evict(limit))
 
     def _look(self) -> tuple[int, list[tuple[int, int, str]]]:
-        """Return the bytes in the making, and (last use, bytes, name) of all files, oldest first."""
+        """Return the reserved bytes, and (mtime in ns, bytes, name) of all files, least recent first."""
         now = time.time_ns()
         found = []
         for name in self._listed():
             with suppress(FileNotFoundError, NotADirectoryError):
                 status = os.lstat(self.root / name)
-                if status.st_mtime_ns > now:  # the clock was set back: let it age from now on
+                if status.st_mtime_ns > now:  # the clock was set back
                     with suppress(OSError):
                         os.utime(self.root / name, ns=(now, now))
                 found.append((status.st_mtime_ns, status.st_size, name))
@@ -212,11 +201,7 @@ class CacheQuota:
         return remove_stale_files(self.root), found
 
     def _evict(self, most: int) -> int:
-        """Evict the files not used for longest, until `most` bytes are left.
-
-        Returns:
-            The bytes of those, and of what is in the making.
-        """
+        """Evict least recently used files down to `most` bytes; return used plus reserved bytes."""
         aside, found = self._look()
         taken = sum(bytes_ for _, bytes_, _ in found)
         more = len(found) // EXTRA_EVICTION_DIVISOR
@@ -236,7 +221,7 @@ class CacheQuota:
 
     def _rewrite(self, names: list[str]) -> None:
         fresh = self._files.with_name(_FRESH_LIST)
-        with _unless_full():  # then what is gone is still listed, which does no harm
+        with _unless_full():  # evicted files stay listed then, which is harmless
             fresh.write_bytes(b"".join(json.dumps(name).encode() + b"\n" for name in names))
             commit_file(fresh, self._files)
 
@@ -265,5 +250,5 @@ def _inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-# A thread that the child lacks may hold one of the locks.
+# A lock may be held by a thread that does not exist in the child.
 os.register_at_fork(after_in_child=_turns.clear)

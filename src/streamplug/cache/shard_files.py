@@ -1,4 +1,4 @@
-"""Files of shards: sizes, inodes, decompression."""
+"""Sizes, inodes and decompression of shard files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streamplug.transfer.ranges import open_cancellable
 
 
 def is_compressed(file: ShardFile) -> bool:
-    """Say whether a raw file is made of another one."""
+    """Return whether a shard file is stored in compressed form."""
     return file.zip is not None and file.zip.basename != file.raw.basename
 
 
 def has_zip(directory: Path, file: ShardFile) -> bool:
-    """Say whether the compressed file that a raw one is unpacked from is in a directory."""
+    """Return whether a directory has the complete compressed file."""
     try:
         return (
             file.zip is not None
@@ -31,7 +31,7 @@ def has_zip(directory: Path, file: ShardFile) -> bool:
 
 
 def is_complete(path: Path, file: ShardFile) -> bool:
-    """Say whether a raw file exists and has its full size."""
+    """Return whether a raw file exists with its full size."""
     try:
         return path.stat().st_size == file.raw.bytes
     except FileNotFoundError:
@@ -39,12 +39,12 @@ def is_complete(path: Path, file: ShardFile) -> bool:
 
 
 def cached_bytes(file: ShardFile) -> int:
-    """Return the bytes that a file takes, raw and compressed."""
+    """Return the size of a file in the cache, raw plus compressed."""
     return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
 
 
 def largest_shard(index: Index) -> tuple[int, int]:
-    """Return how many bytes the files of the largest shard take, and which one that is."""
+    """Return the size in bytes and the number of the largest shard."""
     sizes = np.zeros(len(index), np.int64)
     for table in index.tables.values():
         sizes += table.bytes
@@ -61,7 +61,7 @@ def inode(path: Path) -> int | None:
 
 
 def missing_file_error(path: Path, size: int) -> CorruptShardError | NotFound:
-    """Return the error for a file of a data set read in place that is missing, or not of its size."""
+    """Return the error for a missing or truncated file of a data set that is read in place."""
     if path.exists():
         return CorruptShardError(
             f"{path} has {path.stat().st_size} bytes, the index says {size}; "
@@ -71,18 +71,7 @@ def missing_file_error(path: Path, size: int) -> CorruptShardError | NotFound:
 
 
 def decompress_file(stored: Path, raw: Path, spec: str | None, size: int, where: str) -> None:
-    """Decompress a file.
-
-    Args:
-        stored: The compressed file.
-        raw: The file to write.
-        spec: Spec of the compression; None if there is none.
-        size: Bytes that the raw file may have.
-        where: What errors call the compressed file.
-
-    Raises:
-        DataError: If it is damaged.
-    """
+    """Decompress `stored` to `raw`, of at most `size` bytes; errors name the file `where`."""
     with needed_by(where):
         codec: Compression = make("compression", spec or "none")
     with open_cancellable(stored) as source, raw.open("wb") as target:

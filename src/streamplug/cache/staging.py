@@ -1,8 +1,8 @@
-"""Temporary files of a cache: who made them, how large they will be, and whether they still matter.
+"""Staging files and reservations of a cache.
 
-They lie together in ``.streamplug/tmp``, named ``SLOT-BYTES-CHANCE``: SLOT is the lock that their maker
-holds, so that whoever can take that lock knows that the maker is dead; BYTES
-is what is set reserved_bytes for them, and 0 for files that hold something.
+They are in ``.streamplug/tmp``, named ``SLOT-BYTES-TOKEN``: SLOT is the lock slot that the owner holds, so
+that a process that can take this lock knows that the owner is dead. BYTES is the size of a reservation,
+and 0 for staging files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ _FOLDER = "tmp"
 
 @contextmanager
 def staging_path(directory: Path, name: str) -> Iterator[Path]:
-    """Yield a path for a temporary file that is gone afterwards.
+    """Yield a unique staging path, and remove the file afterwards.
 
-    No two are the same: what a download that was given up still writes does no harm. Nor is there a file
-    yet: some file systems write what replaces one to the disk at once, as if its loss would matter.
-
-    Args:
-        directory: The cache.
-        name: The file of it whose `cache_lock` is held.
+    The name is unique so that an abandoned download that still writes does no harm. The file is not created,
+    as some file systems flush a file that replaces another one to disk at once. The caller holds the
+    `cache_lock` of `name`.
     """
     part = _path(directory, name, 0)
     try:
@@ -37,7 +34,7 @@ def staging_path(directory: Path, name: str) -> Iterator[Path]:
 
 
 def reserve_bytes(directory: Path, name: str, size: int) -> Path:
-    """Reserve bytes for the holder of the lock of `name`: an empty file whose name has the size."""
+    """Create a reservation for the holder of the `cache_lock` of `name`."""
     part = _path(directory, name, size)
     part.touch()
     return part
@@ -50,22 +47,22 @@ def _path(directory: Path, name: str, size: int) -> Path:
 
 
 def resize_reservation(reservation: Path, size: int) -> Path:
-    """Change the size of a reservation."""
+    """Change the size of a reservation, and return its new path."""
     slot, _, chance = reservation.name.split("-")
-    with suppress(FileNotFoundError):  # someone has removed the directory
+    with suppress(FileNotFoundError):  # the directory was removed
         return reservation.rename(reservation.with_name(f"{slot}-{size}-{chance}"))
     return reservation
 
 
 @contextmanager
 def stage_cache_file(directory: Path, name: str, target: Path) -> Iterator[Path]:
-    """Yield a temporary path as `staging_path` does; on success it becomes `target`."""
+    """Yield a staging path that is renamed to `target` on success."""
     with stage_file(target, _path(directory, name, 0)) as part:
         yield part
 
 
 def remove_stale_files(directory: Path) -> int:
-    """Remove the staging files of dead processes; return the bytes that live ones have reserved."""
+    """Remove the staging files of dead processes; return the bytes reserved by live ones."""
     slots: dict[int, list[tuple[Path, int]]] = {}
     folder = state_directory(directory) / _FOLDER
     try:

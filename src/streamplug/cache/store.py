@@ -1,4 +1,4 @@
-"""Local files of shards: downloaded, verified, decompressed."""
+"""Cache of one stream's shard files: download, verification, decompression, repair."""
 
 from __future__ import annotations
 
@@ -37,19 +37,16 @@ from streamplug.transfer.observer import Observer, emit, observer_context, track
 from streamplug.transfer.probe import check_reachable
 from streamplug.types import FileInfo
 
-_PAUSES = (0.0, 0.1, 0.5)  # before a shard is fetched anew that the local disk refused, in seconds
+_PAUSES = (0.0, 0.1, 0.5)  # seconds before retries after an error of the local disk
 _LOG = logging.getLogger("streamplug.cache")
 
 
 class ShardStore:
     """The local files of one stream's shards.
 
-    A raw file that is there is whole: files get their final name only after they were checked.
-    Several processes may share one directory; of those that want a shard, one fetches it. With a
-    limit, a file may be gone at any time: then it is fetched again.
-
-    Attributes:
-        when_full: A method that lets go of files that were evicted, called when the disk is full.
+    A raw file that exists is complete: files are renamed to their final name after verification. Processes
+    may share a directory; one of them downloads a shard, the others wait. With a quota, a file may be
+    evicted at any time, and is downloaded again. `on_disk_full` is a method that closes evicted files.
     """
 
     def __init__(
@@ -64,22 +61,22 @@ class ShardStore:
         unpacked: Path | None = None,
         offline: bool = False,
     ) -> None:
-        """Keep the shards of an index in a directory.
+        """Cache the shards of an index in a directory.
 
         Args:
             index: The index of the data set.
-            local: The cache; without a remote, the data set itself, which is only read.
+            local: The cache directory; without a remote, the data set itself, which is only read.
             remote: The storage to download from.
             options: Timeouts, retries, checksums and quota.
             observer: Receives events.
             derived: Directory of files that a scan wrote, if any.
             unpacked: Directory for shards decompressed without a remote; None for `local`.
-            offline: Whether the remote was unreachable at open; until it answers, nothing is removed
-                that could not be downloaded again.
+            offline: Whether the remote was unreachable at open; until it answers, nothing is removed that
+                would have to be downloaded again.
         """
         self.derived = derived
         self._unpacked = unpacked or local
-        # Raw files of a data set read in place that are damaged while their compressed ones are not.
+        # Damaged raw files of a data set read in place, to be decompressed elsewhere.
         self._ignored: set[str] = set()
         self._offline = offline
         self._observer = observer
@@ -101,15 +98,11 @@ class ShardStore:
 
     @property
     def limit(self) -> int | None:
-        """Bytes that shards may take in the cache, or None for any number."""
+        """Quota in bytes; None is unlimited."""
         return self._quota.limit
 
     def begin(self) -> None:
-        """Check the limit, and remove what dead processes have left in the cache.
-
-        Raises:
-            ConfigError: If the largest shard does not fit into the limit.
-        """
+        """Check that the largest shard fits the quota, and remove the staging files of dead processes."""
         if self.limit is not None and len(self._index):
             size, shard = largest_shard(self._index)
             if size > self.limit:
@@ -120,20 +113,14 @@ class ShardStore:
         if self.fetches:
             directories = {self._local if self._remote is not None else self._unpacked}
             for directory in directories | {self._quota.root}:
-                with suppress(OSError):  # whoever cannot write there has left nothing
+                with suppress(OSError):  # not writable: no staging files of ours
                     CacheQuota(directory, None).remove_stale()
 
     def ensure(self, shard: int, opened: dict[str, BinaryIO] | None = None) -> Mapping[str, Path]:
         """Return the paths of a shard's raw files by role, downloading them if necessary.
 
-        Args:
-            shard: Its number.
-            opened: Receives the downloaded files, open, by role, for the caller to close: another
-                process may evict a file before a caller that has only its path opens it.
-
-        Raises:
-            StorageError: If a download fails.
-            DataError: If a file is damaged.
+        `opened` receives the downloaded files, open, by role, for the caller to close: another process may
+        evict a file before the caller opens its path.
         """
         info = self._index.shard(shard)
         size = sum(map(cached_bytes, info.files.values()))
@@ -148,7 +135,7 @@ class ShardStore:
             }
 
     def touch(self, paths: Sequence[Path]) -> bool:
-        """Note that files are being used, if there is a limit; returns whether they are still there."""
+        """Update the time of last use if there is a quota; return whether the files still exist."""
         if self.limit is None:
             return True
         try:
@@ -157,22 +144,20 @@ class ShardStore:
                     os.utime(path)
         except FileNotFoundError:
             return False
-        except OSError:  # without leave to, they go sooner than they might
+        except OSError:  # without permission: evicted early
             pass
         return True
 
     def discard(self, shard: int, seen: Mapping[str, int]) -> bool:
-        """Remove damaged files of a shard, so that they are downloaded again; returns whether they can be.
+        """Remove damaged files of a shard; return whether they can be downloaded again.
 
-        Args:
-            shard: Its number.
-            seen: Inodes of the damaged files by role; files with another inode were replaced since.
+        `seen` has the inodes of the damaged files by role; a file with another inode has been replaced since.
         """
         files = self._index.shard(shard).files
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
-            return False  # it may be the only copy that there is
+            return False  # it may be the only copy
         with map_disk_errors(self._local), observer_context(self._observer):
             for role, file in files.items():
                 if self._made(file):
@@ -192,11 +177,7 @@ class ShardStore:
         return True
 
     def evict(self, shard: int) -> None:
-        """Remove the files of a shard from the cache; they are fetched again when they are needed.
-
-        Raises:
-            ConfigError: If there is no cache: what is there is the data set itself.
-        """
+        """Remove the files of a shard from the cache; ConfigError if the data set is read in place."""
         if self._remote is None:
             raise ConfigError(
                 f"shard {shard} of {self._local}: the data set is read where it lies, and nothing of it "
@@ -208,17 +189,14 @@ class ShardStore:
                 with cache_lock(self._quota.root, self._name(path)):
                     stored = [self._local / file.zip.basename] if file.zip is not None else []
                     self._quota.remove([path, *stored])
-        self._let_go()  # its room on the disk is free when nobody has it open any more
+        self._let_go()  # the disk space is freed when the last descriptor is closed
 
     def _let_go(self) -> None:
         let_go = self.on_disk_full() if self.on_disk_full is not None else None
         if let_go is not None:
             let_go()
 
-    # -- one file -----------------------------------------------------------------
-
     def _made(self, file: ShardFile) -> Path | None:
-        """Return the path of a file that was made from others, if it is one."""
         path = None if self.derived is None else self.derived / file.raw.basename
         return path if path is not None and is_complete(path, file) else None
 
@@ -230,7 +208,7 @@ class ShardStore:
         if self._remote is None and file.zip is None:
             raise missing_file_error(path, file.raw.bytes)
         with cache_lock(self._quota.root, self._name(path)):
-            if not is_complete(path, file):  # nobody else fetched it meanwhile
+            if not is_complete(path, file):  # no other process downloaded it meanwhile
                 if self._offline and not has_zip(self._local, file):
                     self._check_online(file)
                 self._fetch(shard, file, path, opener)
@@ -239,7 +217,6 @@ class ShardStore:
         return path
 
     def _raw_path(self, file: ShardFile) -> Path:
-        """Return where a raw file is, or will be."""
         path = self._local / file.raw.basename
         if self._remote is None and file.zip is not None and self._unpacked != self._local:
             name = file.raw.basename
@@ -248,16 +225,16 @@ class ShardStore:
         return path
 
     def _in_source(self, path: Path) -> bool:
-        """Say whether a file is part of a data set that is read in place, which is never changed."""
+        """Return whether a file belongs to a data set read in place, which is never changed."""
         apart = self._remote is None and self._unpacked != self._local
         return apart and not path.is_relative_to(self._unpacked)
 
     def _tell_cached(self, path: Path, file: ShardFile) -> None:
-        if self._remote is not None:  # else there is no cache
+        if self._remote is not None:
             emit(CacheHit(str(path), file.raw.bytes))
 
     def _sound(self, shard: int, file: ShardFile, path: Path) -> bool:
-        """Check a cached file once per process, if asked to; False if it was damaged or evicted."""
+        """Verify a cached file once per process if configured; False if it was damaged or evicted."""
         name, algorithm = file.raw.basename, self._options.validate_hash
         if algorithm is None or name in self._checked:
             return True
@@ -276,8 +253,6 @@ class ShardStore:
         self._checked.add(name)
         return True
 
-    # -- fetching, under the lock ---------------------------------------------------
-
     def _fetch(self, shard: int, file: ShardFile, path: Path, opener: FileOpener) -> None:
         for pause in _PAUSES:
             try:
@@ -293,10 +268,10 @@ class ShardStore:
             self._checked.add(file.raw.basename)
 
     def _mended(self, error: OSError, file: ShardFile) -> bool:
-        """Say whether what the system refused may work now: there is more room, or a new directory."""
+        """Return whether a retry may succeed: after an eviction, or if a directory was missing."""
         if error.errno in DISK_FULL_ERRNOS and self.limit is not None:
             self._quota.shrink(cached_bytes(file))
-            # What was evicted takes room for as long as anybody has it open; others need some time.
+            # Evicted files take space until all processes have closed them.
             self._let_go()
             return True
         return isinstance(error, FileNotFoundError)
@@ -316,7 +291,7 @@ class ShardStore:
                 self._download(file.raw, part)
                 commit_opened(part, path)
                 return
-            # One may be there without keep_zip=, too: of a copy of the data set.
+            # The compressed file may exist without keep_zip=, too: in a copied data set.
             kept = self._local / file.zip.basename
             if is_compressed(file) and self._unpack_kept(shard, file, kept, path, commit_opened):
                 return
@@ -340,7 +315,7 @@ class ShardStore:
                 )
 
     def _check_online(self, file: ShardFile) -> None:
-        """Check that a remote can be reached that could not be, before room is made for what it has."""
+        """Check that the remote is reachable again before anything is evicted for a download."""
         if self._remote is not None:
             name = (file.zip or file.raw).basename
             check_reachable(self._remote, name, self._local, self._options.timeout)
@@ -350,12 +325,12 @@ class ShardStore:
     def _unpack_kept(
         self, shard: int, file: ShardFile, kept: Path, path: Path, commit_opened: CommitFile
     ) -> bool:
-        """Unpack a compressed file that stayed in the cache, if there is one; a damaged one goes."""
+        """Decompress the cached compressed file if it exists; remove it if it is damaged."""
         try:
             if file.zip is None or kept.stat().st_size != file.zip.bytes:
                 return False
             self._unpack(shard, file, kept, path, commit_opened)
-        except FileNotFoundError:  # there is none, or it was evicted just now
+        except FileNotFoundError:  # missing, or evicted meanwhile
             return False
         except DataError as error:
             if self._offline:
@@ -369,7 +344,7 @@ class ShardStore:
     def _unpack_local(
         self, shard: int, file: ShardFile, path: Path, commit_opened: CommitFile
     ) -> None:
-        """Unpack a compressed file of a data set that is read in place."""
+        """Decompress a file of a data set that is read in place."""
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():
@@ -388,7 +363,6 @@ class ShardStore:
             commit_opened(part, path)
 
     def _name(self, path: Path) -> str:
-        """Return what the locks call a file."""
         root = self._quota.root
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 

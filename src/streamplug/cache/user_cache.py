@@ -1,4 +1,4 @@
-"""The user's cache directory: what is kept of data sets that are read in place, outside of them.
+"""The user's cache directory, for data sets that are read in place or have no `local=`.
 
 It is ``STREAMPLUG_CACHE_DIR``, else ``streamplug`` in ``XDG_CACHE_HOME``, else ``~/.cache/streamplug``.
 """
@@ -17,21 +17,20 @@ from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.tempdir import check_private, make_temp_root, temp_root
 
 CACHE_DIR_VARIABLE = "STREAMPLUG_CACHE_DIR"
-"""Environment variable with the directory for all caches that no `local=` names a place for."""
+"""Environment variable with the directory of all caches without `local=`."""
 
 _MAX_LABEL = 40
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def user_cache_dir() -> Path:
-    """Return the cache directory of this user, which exists and can be written to.
+    """Return the user's cache directory, creating it if necessary.
 
-    Where the usual one cannot, as without a home directory, it is one among temporary files.
+    If the default one is not writable, such as without a home directory, use a private temporary directory.
 
     Raises:
-        StorageError: If the directory that the environment names cannot be written to, or there is no
-            room for one among temporary files.
-        AccessDenied: If others could change what is in the one among temporary files.
+        StorageError: If the directory that the environment names is not writable.
+        AccessDenied: If other users can write to the temporary directory.
     """
     chosen = _chosen_dir()
     if chosen is not None:
@@ -54,30 +53,16 @@ def user_cache_dir() -> Path:
 
 
 def source_cache_dir(url: str) -> Path:
-    """Return the directory, in the user's cache directory, for what is kept of one data set.
-
-    Args:
-        url: Where the data set lies, without credentials.
-
-    Raises:
-        StorageError: If there is no directory that can be written to.
-    """
+    """Return the subdirectory of the user's cache for a data set; `url` is without credentials."""
     label = _UNSAFE.sub("-", url.rstrip("/").rpartition("/")[2])[-_MAX_LABEL:].lstrip("-.")
     digest = blake2s(url.encode(errors="surrogateescape"), digest_size=16).hexdigest()
     return user_cache_dir() / (f"{label}-{digest}" if label else digest)
 
 
 def default_cache_dir(*, make: bool = True) -> Path:
-    """Return the directory for shards of remote data sets that no `local=` was given for.
+    """Return the directory for shards of remote data sets without `local=`.
 
-    It is ``STREAMPLUG_CACHE_DIR``, or else a directory of this user's alone among temporary files.
-
-    Args:
-        make: Whether to make and check it.
-
-    Raises:
-        AccessDenied: If others could change what is put there.
-        StorageError: If it cannot be made.
+    It is ``STREAMPLUG_CACHE_DIR``, or else a private temporary directory. `make` creates and checks it.
     """
     chosen = _chosen_dir()
     if chosen is not None:
@@ -92,7 +77,7 @@ def _chosen_dir() -> Path | None:
 
 def _usual_dir() -> Path:
     caches = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     root = Path(caches) if Path(caches).is_absolute() else Path.home() / ".cache"
     return root / "streamplug"
 
@@ -103,6 +88,6 @@ def _check_writable(directory: Path) -> None:
 
 
 def scan_cache_dir(base: Path, url: str) -> Path:
-    """Return where the files are that were made with an index, below a cache or where that is read-only."""
+    """Return the directory of a scan's files: in the cache, or the user's cache if that is read-only."""
     own = base / STATE_DIR / "scan"
     return own if own.is_dir() else source_cache_dir(url) / STATE_DIR / "scan"
