@@ -1,4 +1,4 @@
-"""The plugins of this distribution; imported when plugins are looked for, so it stays light."""
+"""Plugin registration; imported on plugin discovery, so it must not import heavy modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test kit for plugins: a class of conformance tests for each kind, fakes, and isolation."""
+"""Test kit for plugins: conformance tests for each plugin kind, fake storages, and plugin isolation."""
 
 from __future__ import annotations
 

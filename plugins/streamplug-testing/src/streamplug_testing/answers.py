@@ -1,4 +1,4 @@
-"""How a storage that speaks HTTP takes what servers answer, as tests for its author to subclass."""
+"""Conformance tests of how storages over HTTP map server responses to errors."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ ERRORS: Mapping[int, type[StorageError]] = {
 
 @dataclass
 class Recorder:
-    """A server that notes what it is asked, and answers as it is told.
+    """An HTTP server that records requests and sends configured responses.
 
     Attributes:
-        url: Where it is.
-        requests: Command, path and headers of each request.
-        answers: Status and body, the last of which is given ever after; the status 0 breaks the connection.
-        headers: Sent with each answer.
-        wait: Seconds before each answer.
-        missing: By how many bytes bodies are shorter than they were said to be.
+        url: Base URL.
+        requests: Method, path and headers of each request.
+        answers: Status and body of each response; the last one repeats. Status 0 drops the connection.
+        headers: Sent with each response.
+        wait: Delay before each response, in seconds.
+        missing: Bytes by which bodies are shorter than their Content-Length.
     """
 
     url: str = ""
@@ -65,7 +65,7 @@ class _Server(http.server.ThreadingHTTPServer):
     recorder: Recorder
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that give up are what some tests are about."""
+        """Ignore errors: some tests have clients that disconnect."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -103,7 +103,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Run a server that notes and answers during a block; after it, connections are refused."""
+    """Run a recording server during a block; after it, connections are refused."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -117,13 +117,13 @@ def recording() -> Iterator[Recorder]:
 
 
 class AnswerTests(ConformanceBase):
-    """Tests of the errors of a storage over HTTP; a subclass says how to make one.
+    """Tests of the errors of a storage over HTTP; subclasses implement `make_storage`.
 
     Attributes:
-        location: The start of its URLs, with which errors begin; the tests ask for the key ``k``.
-        first_request: Command and path of the only request that reading ``k`` makes.
-        operations: Which operations a server may refuse by status alone.
-        errors: The error that each status becomes.
+        location: Prefix of its URLs, with which error messages begin; the tests read the key ``k``.
+        first_request: Method and path of the only request that reading ``k`` makes.
+        operations: Operations that a server may refuse by status alone.
+        errors: Error type by HTTP status.
     """
 
     location: ClassVar[str]
@@ -139,22 +139,22 @@ class AnswerTests(ConformanceBase):
     errors: ClassVar[Mapping[int, type[StorageError]]] = ERRORS
 
     def make_storage(self, url: str, **options: Any) -> Storage:
-        """Return a new instance whose server has this URL, with some of its options: ``read_timeout``."""
+        """Return a new instance for the server at this URL; options may include ``read_timeout``."""
         raise NotImplementedError
 
     def body(self, status: int) -> bytes:
-        """Return what such a server sends with a status that is an error; it has to contain ``feedbeef``."""
+        """Return the response body for an error status; it must contain ``feedbeef``."""
         return b'{"message": "signature feedbeef of %d"}' % status
 
     @pytest.fixture
     def server(self) -> Iterator[Recorder]:
-        """A server that answers as the test tells it."""
+        """A server whose responses the test configures."""
         with recording() as recorder:
             yield recorder
 
     @pytest.fixture
     def storage(self, server: Recorder) -> Iterator[Storage]:
-        """A storage that asks that server."""
+        """A storage that uses that server."""
         storage = self.make_storage(server.url)
         yield storage
         storage.close()

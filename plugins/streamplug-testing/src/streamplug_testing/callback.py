@@ -1,4 +1,4 @@
-"""What every callback must do: subclass `CallbackTests` and name yours."""
+"""Conformance tests of callbacks, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ EVENTS: tuple[Event, ...] = (
     ShardEvicted("/cache/a.mds", 1000),
     EpochEnded(0, complete=True),
 )
-"""One of each kind."""
+"""One event of each type."""
 
 
 class _Unknown(Event):
-    """A kind of event that a later version may bring."""
+    """An event type that a later version may add."""
 
 
 class CallbackTests(ConformanceBase):
-    """The tests of one callback; see `ConformanceBase` for what it does not fulfil.
+    """Conformance tests of a callback; declare known failures in `deviations`.
 
     Attributes:
-        name: The name that it is registered under; without one, name the class.
-        cls: The class; without one, what `name` stands for.
+        name: Registered name; without one, set `cls`.
+        cls: The class; by default, the class registered as `name`.
     """
 
     name: ClassVar[str] = ""
     cls: ClassVar[type[Callback] | None] = None
 
     def make(self) -> Callback:
-        """Make one, as the bare name does; override it for one that needs more."""
+        """Return a new instance, as from the bare name; override it if more arguments are required."""
         cls = self.cls if self.cls is not None else resolve("callback", self.name)
         made: Callback = cls.from_spec(None)
         return made

@@ -1,4 +1,4 @@
-"""What every compression must do: subclass `CompressionTests` and name yours."""
+"""Conformance tests of compressions, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _thorough = settings(max_examples=60, deadline=None)
 _contents = st.binary(max_size=2000) | st.builds(
     lambda pattern, times: pattern * times, st.binary(max_size=50), st.integers(0, 1000)
 )
-"""A strategy for data, some of it compressible."""
+"""Strategy for data that is partly compressible."""
 
 
 def _sample(size: int) -> bytes:
-    """Return bytes of which a part compresses, always the same."""
+    """Return deterministic bytes that are partly compressible."""
     noise = random.Random(size).randbytes(min(size // 2, 3000))
     text = b"".join(b"line %d\n" % number for number in range(1000))
     block = noise + text
@@ -42,12 +42,12 @@ def _sample(size: int) -> bytes:
 
 
 class CompressionTests(ConformanceBase):
-    """The tests of one compression; see `ConformanceBase` for what it does not fulfil.
+    """Conformance tests of a compression; declare known failures in `deviations`.
 
     Attributes:
-        name: The name that it is registered under; without one, name the class.
-        cls: The class; without one, what `name` stands for.
-        sample_levels: The levels to try; without them, the first, the last and the default.
+        name: Registered name; without one, set `cls`.
+        cls: The class; by default, the class registered as `name`.
+        sample_levels: Levels to test; by default the first, the last and the default level.
         golden: Data by the hex digits of a compressed file that must decompress to it.
     """
 
@@ -63,7 +63,7 @@ class CompressionTests(ConformanceBase):
 
     @classmethod
     def at_sample_levels(cls) -> list[Compression]:
-        """Return the compression at each level to try."""
+        """Return an instance for each tested level."""
         kind = cls.compression_class()
         levels = {kind.default_level}
         if cls.sample_levels is not None:
@@ -324,7 +324,7 @@ def _there_and_back(compression: Compression, data: bytes) -> tuple[bytes, bytes
 
 
 def _do_no_harm(compression: Compression, garbage: bytes) -> None:
-    """Check that both ways of decompressing refuse some bytes or agree on what they mean."""
+    """Check that one-shot and streaming decompression both refuse the data or return the same bytes."""
     try:
         data = compression.decompress(garbage, max_size=10_000)
     except DecompressError:

@@ -1,4 +1,4 @@
-"""The rule that keeps a conformance test from being switched off without a word."""
+"""Base class of conformance tests, which requires a reason for each test that is disabled."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 
 
 class ConformanceBase:
-    """Base of the conformance classes: what a subclass does not fulfil, it names, with a reason.
+    """Base of the conformance classes: subclasses declare the tests that they fail, with a reason.
 
-    A test of a base that is named in `deviations` is expected to fail, and fails the run if it
-    does not. To put another test in its place, name it there and define it anew; defining it anew
-    without naming it is a `TypeError`, as is naming a test that no base has.
+    Inherited tests named in `deviations` are strict expected failures. To replace a test, name it there
+    and redefine it; redefining a test without naming it, or naming a test that does not exist, is a
+    `TypeError`.
 
     Attributes:
-        deviations: Reason by name of the test, for this very class; subclasses inherit its effect.
+        deviations: Reason by test name, for this class only; subclasses inherit the effect.
     """
 
     deviations: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Hold the class to the rule."""
+        """Check the declared deviations and mark the tests."""
         super().__init_subclass__(**kwargs)
         deviations: Mapping[str, str] = cls.__dict__.get("deviations", {})
         for name in cls.__dict__:

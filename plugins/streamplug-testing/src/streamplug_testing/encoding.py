@@ -1,4 +1,4 @@
-"""What every encoding must do: subclass `EncodingTests`, name yours and say what it takes."""
+"""Conformance tests of encodings, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _brief = settings(_thorough, max_examples=3)
 
 
 class EncodingTests(ConformanceBase):
-    """The tests of one encoding; see `ConformanceBase` for what it does not fulfil.
+    """Conformance tests of an encoding; declare known failures in `deviations`.
 
     Attributes:
-        spec: How a column names it, with its argument: ``"ndarray:uint16:8"``.
-        cls: The class, if it is under test without a name.
-        argument: With `cls`, what its `from_spec` is given.
-        bad_arguments: What its `from_spec` must refuse.
-        wrong: Values whose type it must refuse.
-        refused: Values of the right type that it must refuse nevertheless.
-        golden: Values, or functions that make them, by the hex digits of their stored forms.
+        spec: Name of the encoding with its argument: ``"ndarray:uint16:8"``.
+        cls: The class, to test one that is not registered.
+        argument: Argument of `from_spec`, with `cls`.
+        bad_arguments: Arguments that `from_spec` must refuse.
+        wrong: Values of a type that it must refuse.
+        refused: Values of the right type that it must refuse.
+        golden: Values, or functions that return them, by the hex digits of their encoded forms.
     """
 
     spec: ClassVar[str] = ""
@@ -52,15 +52,15 @@ class EncodingTests(ConformanceBase):
     golden: ClassVar[Sequence[tuple[object, str]]] = ()
 
     def values(self) -> st.SearchStrategy[Any]:
-        """Return a strategy for values that it takes."""
+        """Return a strategy for valid values."""
         raise NotImplementedError(f"{type(self).__name__} must say which values it tries")
 
     def decoded(self, value: Any) -> Any:
-        """Return what a value decodes to: itself, unless the stored form says less."""
+        """Return what a value decodes to; override it if encoding loses information."""
         return value
 
     def equal(self, a: Any, b: Any) -> bool:
-        """Say whether two decoded values are alike, their types included."""
+        """Return whether two decoded values are equal, including their types."""
         return same(a, b)
 
     def encoding(self) -> Encoding:
@@ -317,7 +317,7 @@ class EncodingTests(ConformanceBase):
 
 
 def _lay_out(stored: Sequence[bytes]) -> tuple[Bytes1D, Int64, Int64]:
-    """Put stored values into a buffer, with gaps, and say where they are."""
+    """Return a buffer of encoded values with gaps between them, their offsets and their sizes."""
     sizes = np.array([len(value) for value in stored], np.int64)
     starts = 3 + np.cumsum(sizes + 1) - sizes
     buffer = bytearray(b"\xcc\xcc\xcc" + b"".join(b"\xcc" + value for value in stored))
@@ -325,7 +325,7 @@ def _lay_out(stored: Sequence[bytes]) -> tuple[Bytes1D, Int64, Int64]:
 
 
 def _joined(encoding: Encoding, batch: list[bytes] | Bytes1D) -> list[bytes]:
-    """Return the single stored values of an encoded batch."""
+    """Return the encoded values of a batch as a list."""
     if isinstance(batch, list):
         assert {type(value) for value in batch} <= {bytes}
         return batch
@@ -341,7 +341,7 @@ def _there_and_back(encoding: Encoding, values: list[Any]) -> tuple[list[bytes],
 
 
 def _decode_garbage(encoding: Encoding, data: bytes) -> None:
-    """Check that decoding some bytes ends, in whatever way, and takes little memory for it."""
+    """Check that decoding invalid bytes terminates and allocates little memory."""
 
     def attempt() -> None:
         # Whatever an encoding raises is taken as DecodeError.

@@ -1,4 +1,4 @@
-"""What every engine must do: subclass `EngineTests` and name yours."""
+"""Conformance tests of engines, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from streamplug.write.part_task import PLAN_NAME
 from streamplug_testing.deviations import ConformanceBase
 
 _PATIENCE = 60.0
-"""Seconds that a call waits at most for another one, or for the test."""
+"""Timeout in seconds for one call to wait for another, or for the test."""
 
 
 class EngineTests(ConformanceBase):
-    """The tests of one engine, whose workers see this machine's files.
+    """Conformance tests of an engine whose workers see the file system of this machine.
 
     Attributes:
-        name: The name that it is registered under; without one, name the class.
-        cls: The class; without one, what `name` stands for.
-        mortal: Whether calls are made in processes that may be killed; else those tests are skipped.
-        deaths: How often a number may lose its worker, so that it is still done.
+        name: Registered name; without one, set `cls`.
+        cls: The class; by default, the class registered as `name`.
+        mortal: Whether tasks run in processes that may be killed; else those tests are skipped.
+        deaths: Worker deaths that a task survives.
     """
 
     name: ClassVar[str] = ""
@@ -42,15 +42,15 @@ class EngineTests(ConformanceBase):
     deaths: ClassVar[int] = 1
 
     def make(self) -> Engine:
-        """Make one, as the bare name does; override it for one that needs more."""
+        """Return a new instance, as from the bare name; override it if more arguments are required."""
         cls = self.cls if self.cls is not None else resolve("engine", self.name)
         made: Engine = cls.from_spec(None)
         return made
 
     def afar(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Return an empty place in an object store that the workers reach, and the settings of its storage.
+        """Return an empty location in an object store that workers reach, and its storage options.
 
-        None, as here, skips the tests that need one.
+        None (the default) skips the tests that need one.
         """
         return None
 
@@ -235,7 +235,7 @@ def _marking(folder: Path) -> Callable[[int], None]:
 
 
 def _writing(folder: Path) -> Callable[[Engine | str, Any], dict[str, bytes]]:
-    """Return what writes a data set with an engine, and returns the files of it."""
+    """Return a function that writes a data set with an engine and returns its files."""
 
     def write(engine: Engine | str, make: Any) -> dict[str, bytes]:
         out = folder / f"set-{engine if isinstance(engine, str) else 'theirs'}"

@@ -1,4 +1,4 @@
-"""Equality as tests of encodings need it: with types, NaN and arrays."""
+"""Strict equality for tests of encodings: types, NaN and arrays."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def same(a: object, b: object) -> bool:
-    """Say whether two values are of one type and alike in every part.
+    """Return whether two values have the same type and are equal in every part.
 
-    NaN is like NaN and 0.0 is not like -0.0; arrays must agree in dtype, shape and all bits.
+    NaN equals NaN, and 0.0 differs from -0.0; arrays must agree in dtype, shape and all bits.
     """
     if type(a) is not type(b):
         return False

@@ -1,4 +1,4 @@
-"""Storages that wrap another one to make it slow, unreliable, or observed."""
+"""Storage wrappers that add latency or failures, or count operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Wrapper(Storage):
-    """Passes every operation on to another storage, through `_around`."""
+    """Forwards every operation to another storage, through `_around`."""
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner.url)
@@ -78,14 +78,14 @@ class _Wrapper(Storage):
 
 
 class LatencyStorage(_Wrapper):
-    """A storage each of whose operations starts with a wait, as over a slow network."""
+    """A storage with a latency per operation, as over a slow network."""
 
     def __init__(self, inner: Storage, seconds: float) -> None:
         """Wrap a storage.
 
         Args:
             inner: The storage.
-            seconds: How long each operation waits; several ranges read at once wait once.
+            seconds: Latency of each operation; ranges that are read together wait once.
         """
         super().__init__(inner)
         self.seconds = seconds
@@ -96,7 +96,7 @@ class LatencyStorage(_Wrapper):
 
 
 class FlakyStorage(_Wrapper):
-    """A storage some of whose operations fail before they do anything."""
+    """A storage in which some operations fail before they start."""
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class FlakyStorage(_Wrapper):
         Args:
             inner: The storage.
             fail_every: Fail the n-th, 2n-th, … operation; 0 for none.
-            fail: Says whether an operation fails, from its name and its key.
-            error: What it raises then.
+            fail: Returns whether an operation fails, given its name and key.
+            error: The error type to raise.
         """
         super().__init__(inner)
         self.fail_every = fail_every
@@ -130,13 +130,13 @@ class FlakyStorage(_Wrapper):
 
 
 class CountingStorage(_Wrapper):
-    """A storage that counts what is asked of it, also what then fails.
+    """A storage that counts operations, including those that fail.
 
     Attributes:
-        counts: Number of calls by name of the operation.
-        keys: Number of calls by name of the operation and key.
-        bytes_read: Bytes that reads and downloads gave.
-        bytes_written: Bytes that writes and uploads took.
+        counts: Calls by operation.
+        keys: Calls by operation and key.
+        bytes_read: Bytes returned by reads and downloads.
+        bytes_written: Bytes passed to writes and uploads.
     """
 
     def __init__(self, inner: Storage) -> None:

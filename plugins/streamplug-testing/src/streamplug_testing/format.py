@@ -1,4 +1,4 @@
-"""What every shard format must do: subclass `FormatTests` and name yours."""
+"""Conformance tests of shard formats, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ _thorough = settings(max_examples=40, deadline=None, suppress_health_check=[Heal
 
 
 class FormatTests(ConformanceBase):
-    """The tests of one shard format; see `ConformanceBase` for what it does not fulfil.
+    """Conformance tests of a shard format; declare known failures in `deviations`.
 
     Attributes:
-        name: The name that it is registered under; without one, name the class.
-        cls: The class; without one, what `name` stands for.
-        columns: Encoding by name of the columns to try. A format that cannot hold them all takes
-            away some; values are known for the encodings of the default, ``bytes``, ``json`` and
-            ``float64``.
+        name: Registered name; without one, set `cls`.
+        cls: The class; by default, the class registered as `name`.
+        columns: Encoding by column name. A format that cannot store all of them removes some; values are
+            known for the encodings of the default, ``bytes``, ``json`` and ``float64``.
     """
 
     name: ClassVar[str] = ""
@@ -73,7 +72,7 @@ class FormatTests(ConformanceBase):
         return st.lists(row, min_size=min_size, max_size=8)
 
     def some_rows(self, count: int = 7) -> list[Row]:
-        """Return some samples, always the same."""
+        """Return deterministic samples."""
         return [
             {name: EXAMPLES[spec](i) for name, spec in self.columns.items()}
             for i in range(1, count + 1)
@@ -82,7 +81,7 @@ class FormatTests(ConformanceBase):
     # -- there and back -------------------------------------------------------
 
     def writer(self, compression: str | None = None) -> ShardWriter:
-        """Return a writer of the columns to try."""
+        """Return a writer of `columns`."""
         own = self.format_class().encodings
         columns = [Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.columns.items()]
         format_ = self.format()
@@ -96,7 +95,7 @@ class FormatTests(ConformanceBase):
     def open(
         self, shard: Shard, *, format_: Format | None = None, broken: Sequence[str] = ()
     ) -> tuple[ShardReader, list[Column]]:
-        """Open a shard; decoding a column named in `broken` fails."""
+        """Open a shard; decoding the columns named in `broken` fails."""
         format_ = format_ or self.format()
         columns = [
             replace(c, encoding=Broken(c.encoding)) if c.name in broken else c
@@ -107,10 +106,10 @@ class FormatTests(ConformanceBase):
         return format_.open(info, content, columns), columns
 
     def read(self, shard: Shard) -> list[Row]:
-        """Read a shard sample by sample, and again all at once; both must tell the same.
+        """Read a shard sample by sample and as one batch; both must agree.
 
         Raises:
-            DataError: If both ways find the shard damaged.
+            DataError: If both report a damaged shard.
         """
         reader, columns = self.open(shard)
         try:
@@ -380,7 +379,7 @@ class FormatTests(ConformanceBase):
 
 
 def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:
-    """Take samples all at once, and return them one by one."""
+    """Read samples as one batch and return them as rows."""
     values = reader.take(np.array(rows, np.int64), columns)
     assert [len(found) for found in values] == [len(rows)] * len(columns)
     split = [column.encoding.unbatch(found) for column, found in zip(columns, values, strict=True)]
@@ -389,5 +388,5 @@ def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) 
 
 
 def _sorted(rows: Sequence[Row]) -> list[Row]:
-    """Return samples with their columns in one order, for equality that minds it."""
+    """Return samples with sorted columns, for comparisons that depend on their order."""
     return [dict(sorted(row.items())) for row in rows]

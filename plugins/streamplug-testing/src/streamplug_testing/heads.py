@@ -1,4 +1,4 @@
-"""What formats must do that can be read by ranges, or many shards at once; part of `FormatTests`."""
+"""Checks of formats that support range reads or multi-shard reads; part of `FormatTests`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streamplug_testing.equality import same
 
 
 def info_of(samples: int, files: Mapping[str, bytes]) -> ShardInfo:
-    """Return what an index says of a shard in memory."""
+    """Return the index entry of a shard in memory."""
     raw = {role: FileInfo(role, len(data), {}) for role, data in files.items()}
     return ShardInfo(0, samples, {role: ShardFile(raw[role], None) for role in raw})
 
@@ -32,7 +32,7 @@ def info_of(samples: int, files: Mapping[str, bytes]) -> ShardInfo:
 def head_of(
     format_: Format, info: ShardInfo, files: Mapping[str, bytes], columns: Sequence[Column]
 ) -> ShardHeader:
-    """Open the head of a shard; the test is skipped if the format has none."""
+    """Open a shard header; skip the test if the format has none."""
     format_ = range_readable(format_)
     wanted = format_.header_range(info)
     if wanted is None:
@@ -44,7 +44,7 @@ def head_of(
 
 
 def range_readable(format_: Format) -> RangeReadableFormat:
-    """Return the format; the test is skipped if it cannot be read by ranges."""
+    """Return the format; skip the test if it does not support range reads."""
     if not isinstance(format_, RangeReadableFormat):
         pytest.skip("it is read by whole shards")
     return format_
@@ -53,7 +53,7 @@ def range_readable(format_: Format) -> RangeReadableFormat:
 def check_head(
     format_: Format, files: Mapping[str, bytes], reader: ShardReader, columns: Sequence[Column]
 ) -> None:
-    """Check that samples read by ranges are those of the whole shard, which has seven."""
+    """Check that range reads return the same samples as the reader of the whole shard, of seven samples."""
     info = info_of(len(reader), files)
     head, format_ = head_of(format_, info, files, columns), range_readable(format_)
     for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
@@ -69,7 +69,7 @@ def check_head(
 def take_by_ranges(
     head: ShardHeader, data: bytes, rows: Sequence[int], columns: Sequence[Column]
 ) -> list[ColumnValues]:
-    """Take samples from a buffer that has their bytes alone, in an order of its own."""
+    """Read samples from a buffer that holds only their byte ranges, in reverse order."""
     wanted = np.array(rows, np.int64)
     ranges = head.byte_ranges(wanted)
     assert ranges.shape == (len(rows), 2)
@@ -86,7 +86,7 @@ def take_by_ranges(
 def check_damaged_heads(
     format_: Format, samples: int, files: Mapping[str, bytes], columns: Sequence[Column]
 ) -> None:
-    """Check that a wrong head is refused, or says nothing that leads out of the file unnoticed."""
+    """Check that every truncated header is refused, and every bit flip either refused or harmless."""
     format_ = range_readable(format_)
     info, data = info_of(samples, files), files[format_.header_role]
     start, stop = format_.header_range(info) or (0, 0)
@@ -106,7 +106,7 @@ def check_damaged_heads(
 def check_layout(
     format_: Format, shards: Sequence[tuple[bytes, ShardReader]], columns: Sequence[Column]
 ) -> None:
-    """Check that samples read of many shards at once are those of each shard."""
+    """Check that multi-shard reads return the same samples as the reader of each shard."""
     layout = format_.multi_shard_reader(columns)
     if layout is None:
         pytest.skip("its shards are read one by one")

@@ -1,4 +1,4 @@
-"""An HTTP server for tests: serves the files of a directory, counts, waits, and lies when told to."""
+"""HTTP file server for tests, with range requests, request counts, delays and corrupt responses."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from urllib.parse import unquote, urlsplit
 
 _CHUNK = 1 << 16
 _PATIENCE = 600
-"""Seconds; longer than a test may take, so that one that goes on did not wait for it."""
+"""Timeout in seconds; longer than any test, so that a test that completes did not wait for it."""
 
 
 class FileServer(http.server.ThreadingHTTPServer):
-    """Serves files, with ranges.
+    """Serves the files of a directory, with range requests.
 
     Attributes:
-        url: Its address.
-        root: The directory that it serves.
-        bytes_sent: Bytes of content that it has sent.
+        url: Base URL.
+        root: The served directory.
+        bytes_sent: Bytes of content sent so far.
         requests: Method, path and range (start, stop) or None of every request.
-        seconds: How long it waits before each answer.
-        ranges: Whether it serves parts; else it sends whole files.
-        lie: Called with path, range and the content about to be sent; returns what is sent instead, or
-            None to answer with status 416.
-        holds: Says of a path whether answers stop half-way, until `gate` is set.
-        gate: Lets them go on.
+        seconds: Delay before each response.
+        ranges: Whether range requests are supported; else it sends whole files.
+        lie: Called with path, range and content; returns the content to send instead, or None for
+            status 416.
+        holds: Returns whether responses for a path pause half-way until `gate` is set.
+        gate: Resumes paused responses.
     """
 
     daemon_threads = True
@@ -49,7 +49,7 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that leave early are what tests are about."""
+        """Ignore errors: some tests have clients that disconnect."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A piece of a test in which only the plugins exist that the test names."""
+"""Isolation of tests from the installed plugins."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _VARIABLES = ("STREAMPLUG_PLUGINS", "STREAMPLUG_DISABLE_PLUGINS", "STREAMPLUG_ST
 
 @contextmanager
 def isolated_plugins(*plugins: object) -> Iterator[None]:
-    """Hide the installed plugins and this process's registrations, and use the given ones.
+    """Replace the installed plugins and this process's registrations with the given ones during a block.
 
-    All is as before at the end. Processes that are started inside see the installed plugins.
+    Processes that are started inside the block see the installed plugins.
 
     Args:
         *plugins: Modules, or other objects, that implement the hook; the distribution is named after the
@@ -48,19 +48,19 @@ def isolated_plugins(*plugins: object) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Point:
-    """Stands for the entry point of an installed distribution."""
+    """Fake entry point of an installed distribution."""
 
     name: str
     plugin: object
 
     @property
     def dist(self) -> SimpleNamespace:
-        """The distribution: its name and version."""
+        """Name and version of the distribution."""
         return SimpleNamespace(name=self.name, version="0")
 
     @property
     def value(self) -> str:
-        """What the entry point names."""
+        """Target of the entry point."""
         return repr(self.plugin)
 
     def load(self) -> object:

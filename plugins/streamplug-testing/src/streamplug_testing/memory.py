@@ -1,4 +1,4 @@
-"""How much memory something takes, measured so that nothing else counts."""
+"""Peak memory checks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def takes_less(limit: int, act: Callable[[], object]) -> bool:
-    """Say whether something takes less than so many bytes at once, of what Python allocates.
+    """Return whether the peak of Python's allocations in a call is below `limit` bytes.
 
-    It is done a second time if it takes more: a first attempt may import modules and fill caches.
+    A call above the limit is repeated once: the first may import modules and fill caches.
     """
     return _traced(act) < limit or _traced(act) < limit
 

@@ -1,4 +1,4 @@
-"""Reads parts of several objects as tests like to have them."""
+"""Reading of several byte ranges, with errors raised instead of returned."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from streamplug.interfaces import Storage
 
 
 def parts_of(storage: Storage, *parts: tuple[str, int, int]) -> list[bytes]:
-    """Return what `read_many` does.
+    """Return the results of `read_many`.
 
     Raises:
-        StorageError: The first that stands in place of a part.
+        StorageError: The first error among the results.
     """
     found = []
     for part in storage.read_many(parts):

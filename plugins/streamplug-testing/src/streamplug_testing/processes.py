@@ -1,4 +1,4 @@
-"""Other processes for tests, which end by themselves."""
+"""Worker processes for tests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from multiprocessing.pool import Pool
 
 @contextmanager
 def other_process(method: str) -> Iterator[Pool]:
-    """Give a pool of one process that was started by ``"fork"`` or ``"spawn"``.
+    """Yield a pool of one process that was started by ``"fork"`` or ``"spawn"``.
 
-    A process that is spawned has nothing of this one, and takes a second to start: it is kept for whoever
-    asks next, unless something went wrong.
+    A spawned process takes a second to start and inherits nothing, so it is reused unless a test failed.
     """
     pool = _spawned() if method == "spawn" else _started(method)
     try:

@@ -1,4 +1,4 @@
-"""Values to try formats with, by the encoding that takes them, and how their rows are compared."""
+"""Test values by encoding, and test encodings and rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     ),
     "str": st.text(max_size=9),
 }
-"""A strategy for values that decode to themselves."""
+"""Strategies for values that decode to themselves."""
 
 EXAMPLES: Mapping[str, Callable[[int], Any]] = {
     "bytes": lambda i: bytes([i]) * i,
@@ -33,11 +33,11 @@ EXAMPLES: Mapping[str, Callable[[int], Any]] = {
     "ndarray:float32:2": lambda i: np.array([i, -i], np.float32),
     "str": lambda i: f"sample {i}",
 }
-"""A value by number, always the same."""
+"""Functions from a number to a deterministic value."""
 
 
 class Broken(Encoding):
-    """Stored like another encoding, but cannot decode."""
+    """An encoding that cannot decode, with the size of another one."""
 
     def __init__(self, inner: Encoding) -> None:
         self.size = inner.size
@@ -50,7 +50,7 @@ class Broken(Encoding):
 
 
 def pieces_of(rows: EncodedRows) -> list[RowPiece]:
-    """Return all pieces of stored rows."""
+    """Return all pieces of encoded rows."""
     if isinstance(rows, (bytes, bytearray, memoryview)):
         return [rows]
     return list(chain.from_iterable(rows)) if isinstance(rows, list) else [rows[:]]

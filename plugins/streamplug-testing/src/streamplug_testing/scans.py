@@ -1,4 +1,4 @@
-"""Shards in memory, and what formats must do that look through files; part of `FormatTests`."""
+"""Shards in memory, and checks of formats that scan files; part of `FormatTests`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streamplug.interfaces import Format, ScannableFormat, ScanResult, ScanSourc
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard in memory, as a test wrote it.
+    """A shard in memory.
 
     Attributes:
-        entry: The format's keys in the index, as a reader of the index finds them.
+        entry: The format's keys in the index entry, after a JSON round trip.
         files: Content of its raw files by role.
-        samples: How many samples it holds.
+        samples: Number of samples.
     """
 
     entry: Mapping[str, Any]
@@ -40,7 +40,7 @@ class MemoryFile(ScanSource):
 
 
 def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> ScanResult:
-    """Look through a file, and through what is left of it after damage; skipped if the format does not."""
+    """Scan a file and damaged copies of it; skip the test if the format does not scan files."""
     if not isinstance(format_, ScannableFormat):
         pytest.skip("its files cannot be read without an index")
     found = format_.scan(MemoryFile(data))

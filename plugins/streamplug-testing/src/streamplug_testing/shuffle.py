@@ -1,4 +1,4 @@
-"""What every shuffle algorithm must do: subclass `ShuffleTests` and name yours."""
+"""Conformance tests of shuffle algorithms, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ CASES: Mapping[str, tuple[tuple[int, ...], dict[str, int]]] = {
         {"canonical_nodes": 2, "seed": 9176, "epoch": 1, "block_size": 1 << 18},
     ),
 }
-"""Epochs whose digests `ShuffleTests.golden` may hold: sizes of the shards and arguments."""
+"""Epochs whose digests `ShuffleTests.golden` may hold: shard sizes and arguments."""
 
 
 class ShuffleTests(ConformanceBase):
-    """The tests of one shuffle algorithm; see `ConformanceBase` for what it does not fulfil.
+    """Conformance tests of a shuffle algorithm; declare known failures in `deviations`.
 
     Attributes:
-        name: The name that it is registered under; without one, name the class.
-        cls: The class; without one, what `name` stands for.
+        name: Registered name; without one, set `cls`.
+        cls: The class; by default, the class registered as `name`.
         shuffles: Whether seed and epoch change the order.
-        eager: Whether it computes an epoch whole, so that far positions cost memory and time.
-        golden: Digest by name of one of `CASES`, as `digest` gives it. An order must never change
-            once it was released: a saved state is a place in it.
+        eager: Whether it computes whole epochs, so that far positions cost memory and time.
+        golden: Digest by name of one of `CASES`, as `digest` returns it. A released order must never
+            change: saved states are positions in it.
     """
 
     name: ClassVar[str] = ""
@@ -80,7 +80,7 @@ class ShuffleTests(ConformanceBase):
         return self.shuffle_class().from_spec(None)
 
     def canonical_nodes(self, sizes: object, **arguments: int) -> list[Int64]:
-        """Return the ids of each canonical node of an epoch, by a new instance."""
+        """Return the ids of each canonical node of an epoch, computed by a new instance."""
         return _canonical_nodes(self.algorithm(), sizes, arguments)
 
     # -- what it declares -----------------------------------------------------
@@ -223,13 +223,13 @@ class ShuffleTests(ConformanceBase):
 
 
 def digest(algorithm: ShuffleAlgorithm, sizes: object, arguments: Mapping[str, int]) -> str:
-    """Return a digest of an epoch's order: of the ids of all canonical nodes, as little-endian int64."""
+    """Return a digest of an epoch's order: the ids of all canonical nodes, as little-endian int64."""
     ids = np.concatenate(_canonical_nodes(algorithm, sizes, arguments))
     return hashlib.blake2s(ids.astype("<i8").tobytes(), digest_size=8).hexdigest()
 
 
 def digests(algorithm: ShuffleAlgorithm) -> dict[str, str]:
-    """Return the digest of each of `CASES`, to be kept in `ShuffleTests.golden`."""
+    """Return the digest of each of `CASES`, for `ShuffleTests.golden`."""
     return {name: digest(algorithm, *case) for name, case in CASES.items()}
 
 

@@ -1,4 +1,4 @@
-"""What every storage must do, as tests for its author to subclass."""
+"""Conformance tests of storages, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ WRITES: dict[str, Callable[[Storage, str, Path], None]] = {
 
 
 class StorageTests(ConformanceBase):
-    """Tests of a storage; a subclass says how to make one, and how to get round it.
+    """Conformance tests of a storage; subclasses create it and access its objects without it.
 
-    Each test has a location of its own, empty at its start: let a fixture of the subclass with
-    ``autouse=True`` choose it, and the three methods below use it.
+    Each test has its own location, empty at the start: an ``autouse=True`` fixture of the subclass
+    chooses it, and the three methods below use it.
 
     Attributes:
-        secret: A string that `make_storage` passes as an option (a password, say); it must show up
-            in no repr and no error. Empty if the storage has no such option.
-        many: How many objects to list: more than the service gives in one answer.
+        secret: A string that `make_storage` passes as an option (a password, say); it must not appear
+            in any repr or error. Empty if the storage has no such option.
+        many: Number of objects to list: more than one page of the service.
     """
 
     secret: ClassVar[str] = ""
@@ -73,16 +73,16 @@ class StorageTests(ConformanceBase):
         raise NotImplementedError
 
     def put_raw(self, key: str, data: bytes) -> None:
-        """Create an object without the storage under test."""
+        """Create an object without using the storage under test."""
         raise NotImplementedError
 
     def get_raw(self, key: str) -> bytes:
-        """Return an object's content without the storage under test."""
+        """Return an object's content without using the storage under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def storage(self) -> Iterator[Storage]:
-        """A storage of the test's location."""
+        """A storage for the test's location."""
         storage = self.make_storage()
         yield storage
         storage.close()

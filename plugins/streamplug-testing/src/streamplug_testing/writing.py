@@ -1,4 +1,4 @@
-"""What a writer makes of samples, however they are given to it."""
+"""Checks that a writer makes the same shard from batches and from single samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamplug_testing.scans import Shard
 
 
 def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Check that a batch becomes what its samples become one by one."""
+    """Check that a batch is encoded like its samples one by one."""
     data, sizes = writer.encode_batch({name: [row[name] for row in rows] for name in rows[0]})
     parts, counted = zip(*map(writer.encode_pieces, rows))
     assert sizes.tolist() == list(counted)
@@ -28,7 +28,7 @@ def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def check_mixed(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Check that a batch among single samples, of seven, makes the shard that all make one by one."""
+    """Check that seven samples, some of them in a batch, make the same shard as seven single samples."""
     data, sizes = writer.encode_batch({name: [row[name] for row in rows[2:5]] for name in rows[0]})
     parts, counted = zip(*map(writer.encode_pieces, rows))
     runs = [pieces_of([*parts[:2]]), pieces_of(data), pieces_of([*parts[5:]])]
@@ -46,7 +46,7 @@ def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> Shard:
 def assembled(
     writer: ShardWriter, pieces: Sequence[RowPiece], sizes: Sequence[int], *, pack: bool = True
 ) -> Shard:
-    """Make a shard of pieces of rows."""
+    """Assemble a shard from pieces of rows."""
     packed = writer.pack(pieces) if pack and pieces else pieces
     content = writer.assemble(packed, np.array(sizes, np.int64))
     files = {role: b"".join(buffers) for role, buffers in content.items()}
@@ -54,5 +54,5 @@ def assembled(
 
 
 def as_json(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry as a reader of the index finds it."""
+    """Return an entry after a JSON round trip."""
     return json.loads(json.dumps(entry))  # type: ignore[no-any-return]  # a dict went in
