@@ -111,12 +111,12 @@ class Reversed(Encoding):
         return bytes(data).decode()[::-1]
 
 
-@register_storage("mine")
-class Nowhere:  # type: ignore[type-var]
+class Nowhere:
     """No storage."""
 
 
 def registering() -> None:
+    register_storage("mine", Nowhere)  # type: ignore[call-overload]
     assert_type(Reversed().decode(memoryview(b"")), str)  # the decorator leaves it what it is
     register_encoding("again", Reversed, replace=True)
     register_encoding("wrong", dict)  # type: ignore[arg-type]
