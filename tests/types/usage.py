@@ -116,7 +116,7 @@ class Nowhere:
 
 
 def registering() -> None:
-    register_storage("mine", Nowhere)  # type: ignore[call-overload]
+    register_storage("mine", Nowhere)  # type: ignore[arg-type]
     assert_type(Reversed().decode(memoryview(b"")), str)  # the decorator leaves it what it is
     register_encoding("again", Reversed, replace=True)
     register_encoding("wrong", dict)  # type: ignore[arg-type]
