@@ -1,6 +1,6 @@
-"""The exceptions that streamplug raises; each also derives from the natural built-in one.
+"""Exceptions of streamplug; each also derives from the corresponding built-in one.
 
-Every message names the value at fault, says what was expected and what to do about it.
+Every message gives the offending value, what was expected and what to do.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ class StreamplugError(Exception):
 
 
 class ConfigError(StreamplugError, ValueError):
-    """An argument, a config key or an environment variable has no valid meaning."""
+    """An argument, a config key or an environment variable is invalid."""
 
 
 class UnknownKeywordError(ConfigError, TypeError):
-    """A constructor was given a keyword argument that it does not have."""
+    """A constructor received an unknown keyword argument."""
 
 
 # -- plugins ------------------------------------------------------------------
@@ -26,7 +26,7 @@ class PluginError(StreamplugError):
 
 
 class UnknownNameError(PluginError, LookupError):
-    """No built-in, plugin or registration answers to a name."""
+    """No built-in, plugin or registration has the name."""
 
 
 class AmbiguousNameError(PluginError, LookupError):
@@ -34,11 +34,11 @@ class AmbiguousNameError(PluginError, LookupError):
 
 
 class BrokenPluginError(PluginError, ImportError):
-    """A plugin that provides a name cannot be imported, or provides the wrong thing."""
+    """A plugin cannot be imported, or provides the wrong type."""
 
 
 class NameTakenError(PluginError, ValueError):
-    """A registration asks for a name that is already in use."""
+    """A registration uses a name that is already in use."""
 
 
 # -- storage ------------------------------------------------------------------
@@ -59,14 +59,14 @@ class NotFound(StorageError, FileNotFoundError):
 
 
 class AccessDenied(StorageError, PermissionError):
-    """The credentials in use do not allow the operation."""
+    """The credentials do not permit the operation."""
 
 
 class Transient(StorageError, ConnectionError):
-    """The operation failed in a way that may pass: it is worth retrying.
+    """The operation failed with an error that is worth a retry.
 
     Attributes:
-        retry_after: Seconds before which the server does not want to be asked again.
+        retry_after: Minimum seconds until the retry, as requested by the server.
     """
 
     retry_after: float = 0.0
@@ -76,15 +76,15 @@ class Transient(StorageError, ConnectionError):
 
 
 class DataError(StreamplugError, ValueError):
-    """Base of errors about stored data that is damaged or not what it claims to be."""
+    """Base of errors about invalid stored data."""
 
 
 class InvalidIndexError(DataError):
-    """An index.json cannot be used: damaged, hostile, or of an unknown version."""
+    """An index.json is damaged, malicious, or of an unknown version."""
 
 
 class CorruptShardError(DataError):
-    """A shard file is not what the index says."""
+    """A shard file contradicts the index."""
 
 
 class HashMismatchError(CorruptShardError):
@@ -92,15 +92,15 @@ class HashMismatchError(CorruptShardError):
 
 
 class DecompressError(DataError):
-    """Compressed data is damaged, or expands beyond the size that was announced."""
+    """Compressed data is damaged, or larger than announced."""
 
 
 class DecodeError(DataError):
-    """Stored bytes of a value cannot be decoded."""
+    """A stored value cannot be decoded."""
 
 
 class UnsafeTypeError(StreamplugError, ValueError):
-    """A column uses an encoding that can run code, and this was not allowed."""
+    """A column uses an encoding that can execute code, and this was not allowed."""
 
 
 # -- writing ------------------------------------------------------------------
@@ -115,19 +115,19 @@ class EncodeTypeError(EncodeError, TypeError):
 
 
 class WriterError(StreamplugError, ValueError):
-    """A writer was used in a way that would give a damaged or ambiguous data set."""
+    """A writer was used in a way that would produce a damaged or ambiguous data set."""
 
 
 class OutputExistsError(WriterError, FileExistsError):
-    """The output directory already holds something."""
+    """The output directory is not empty."""
 
 
 # -- running ------------------------------------------------------------------
 
 
 class StateError(StreamplugError, ValueError):
-    """A saved state does not fit the data set that should load it."""
+    """A saved state does not fit the data set."""
 
 
 class CacheConflictError(StreamplugError, FileExistsError):
-    """A local directory already serves as the cache of another data set."""
+    """A local directory is already the cache of another data set."""

@@ -1,4 +1,4 @@
-"""Value types that several layers share."""
+"""Types shared by several layers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from streamplug.errors import ConfigError
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
-"""Bytes in memory, as compressions and storages take them."""
+"""Bytes in memory, as compressions and storages accept them."""
 
 Bytes1D: TypeAlias = NDArray[np.uint8]
-"""A buffer seen as a one-dimensional array of uint8."""
+"""A one-dimensional array of uint8."""
 
 Int64: TypeAlias = NDArray[np.int64]
 """A one-dimensional array of int64: ids, positions, sizes."""
@@ -29,10 +29,10 @@ Sample: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One file of a shard as the index describes it.
+    """A file of a shard in the index.
 
     Attributes:
-        basename: Path relative to the directory of the index; always inside it.
+        basename: Path relative to the directory of the index, always inside it.
         bytes: Size of the file.
         hashes: Hex digest by name of the hash algorithm.
     """
@@ -47,9 +47,9 @@ class ObjectInfo:
     """An object in a storage.
 
     Attributes:
-        key: Relative to the storage's root.
-        size: In bytes.
-        version: Text that differs when its content does, such as an ETag or a time; empty if unknown.
+        key: Path relative to the storage's URL.
+        size: Size in bytes.
+        version: Text that changes with the content, such as an ETag or a time; empty if unknown.
     """
 
     key: str
@@ -59,17 +59,17 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where this process stands among all that consume one data set.
+    """The position of this process among all that read one data set.
 
     Attributes:
         nodes: Number of machines.
         ranks_per_node: Number of ranks (one per accelerator) on each machine.
         workers_per_rank: Number of loader workers of each rank, at least 1.
         rank: Global rank of this process, in ``[0, nodes * ranks_per_node)``.
-        worker: Which of its rank's workers this process is.
+        worker: Number of this loader worker in its rank.
 
     Raises:
-        ConfigError: If a count is below 1, or rank or worker is outside its range.
+        ConfigError: If a count is below 1, or rank or worker is out of range.
     """
 
     nodes: int = 1
@@ -96,26 +96,27 @@ class World:
 
     @property
     def node(self) -> int:
-        """The machine that this rank runs on."""
+        """Number of the machine of this rank."""
         return self.rank // self.ranks_per_node
 
     @property
     def rank_of_node(self) -> int:
-        """Place of this rank among those of its machine."""
+        """Local rank: position of this rank on its machine."""
         return self.rank % self.ranks_per_node
 
     def replicated(self, by: int, *, keep_nodes: bool = False) -> World:
-        """Return the world in which groups of so many ranks in a row count as one rank.
+        """Return the world in which groups of `by` consecutive ranks count as one rank.
 
         Args:
-            by: Ranks of a group.
-            keep_nodes: Whether a group stays on its node, or on nodes of its own, where it can, so that
-                each node goes on reading its own part of the data; all nodes become one where it cannot.
-                Otherwise nodes are counted as mosaicml-streaming does: each has as many groups as it had
-                ranks, and there is one node if the groups do not fill nodes so.
+            by: Ranks per group.
+            keep_nodes: Whether groups stay within nodes, or cover whole nodes, if possible, so that each
+                node
+                keeps reading its own part of the data; all nodes become one if not. Otherwise nodes are
+                counted as in mosaicml-streaming: each has as many groups as it had ranks, and there is one
+                node if the groups do not fill nodes that way.
 
         Raises:
-            ConfigError: If the ranks cannot be grouped so.
+            ConfigError: If `by` does not divide the number of ranks.
         """
         if self.ranks % by:
             raise ConfigError(f"replication={by}: the {self.ranks} ranks are not groups of {by}")
@@ -123,6 +124,6 @@ class World:
         nodes = groups // local if groups % local == 0 else 1
         if keep_nodes:
             nodes = self.nodes if local % by == 0 else 1
-            if by % local == 0:  # a group is some nodes
+            if by % local == 0:  # a group is a number of whole nodes
                 nodes = groups
         return World(nodes, groups // nodes, self.workers_per_rank, self.rank // by, self.worker)

@@ -13,23 +13,23 @@ from streamplug.types import World
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What has happened since a data set was made, in all processes of one rank.
+    """Counters of one data set since its creation, over all processes of one rank.
 
     Attributes:
-        samples: Samples that iteration handed out: to the loop, or by a loader worker to the loader.
-        batches: Batches that these were; every sample is one where there is no batch size.
-        downloads: Files that were downloaded.
-        downloaded_bytes: Their sizes, as they were stored.
-        download_seconds: How long the downloads took, with all attempts; they run side by side.
-        cache_hits: Files that were in the cache, or that another process brought, when they were opened.
-        range_requests: Parts of files that ``access="range"`` asked for.
-        ranged_bytes: Their sizes.
-        retries: Attempts that failed and were made again.
-        evictions: Files that were removed from the cache to make room.
-        evicted_bytes: Their sizes.
-        repairs: Damaged files that were removed from the cache, to be downloaded again.
-        wait_seconds: How long iteration waited for bytes that were not there yet: the loop itself, or
-            the loader workers, added up, which need not have held up the loop.
+        samples: Samples yielded to the training loop, or by a loader worker to the loader.
+        batches: Batches yielded; every sample counts as one without a batch size.
+        downloads: Downloaded files.
+        downloaded_bytes: Their stored size.
+        download_seconds: Sum of the download times, including retries; downloads overlap.
+        cache_hits: Files that were in the cache when opened, or that another process downloaded.
+        range_requests: Ranges requested by ``access="range"``.
+        range_bytes: Bytes of these ranges.
+        retries: Failed attempts that were retried.
+        evictions: Files evicted from the cache.
+        evicted_bytes: Bytes of these files.
+        repairs: Damaged files removed from the cache to be downloaded again.
+        wait_seconds: Time that iteration waited for data, in the loop or summed over the loader workers
+            (which need not have delayed the loop).
     """
 
     samples: int = 0
@@ -47,19 +47,16 @@ class Stats:
     wait_seconds: float = 0.0
 
     def as_dict(self) -> dict[str, int | float]:
-        """Return it as plain JSON values, by name."""
+        """Return the counters by name, as JSON values."""
         return asdict(self)
-
-
-# -- events ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; its fields are plain values, and hold no credentials."""
+    """An event of reading; its fields are JSON values without credentials."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its fields as plain JSON values, and its kind as ``event``."""
+        """Return the fields as JSON values, and the class name as ``event``."""
         return {"event": type(self).__name__, **asdict(self)}
 
 
@@ -68,11 +65,11 @@ class ShardDownloaded(Event):
     """A file was downloaded.
 
     Attributes:
-        url: Which.
-        bytes: Its size, as it is stored.
-        seconds: How long that took, with all attempts and the pauses between them.
-        attempts: How many requests it took beyond those that a client repeats by itself; for a file that
-            comes in parts, 1 and those that were made again.
+        url: URL of the file.
+        bytes: Its stored size.
+        seconds: Duration, including retries and the pauses before them.
+        attempts: Number of requests, without those that the client retries itself; for a file downloaded in
+            parts, 1 plus the number of retried requests.
     """
 
     url: str
@@ -83,10 +80,10 @@ class ShardDownloaded(Event):
 
 @dataclass(frozen=True, slots=True)
 class CacheHit(Event):
-    """A file was there already when it was opened.
+    """A file was already in the cache when it was opened.
 
     Attributes:
-        path: Which.
+        path: Path of the file.
         bytes: Its size.
     """
 
@@ -96,13 +93,13 @@ class CacheHit(Event):
 
 @dataclass(frozen=True, slots=True)
 class RangesRead(Event):
-    """Parts of a file were fetched, by ``access="range"``.
+    """Ranges of a file were downloaded by ``access="range"``.
 
     Attributes:
-        url: Which file.
-        requests: How many parts.
-        bytes: Their sizes together.
-        seconds: How long that took, with all attempts and the pauses between them.
+        url: URL of the file.
+        requests: Number of ranges.
+        bytes: Sum of their sizes.
+        seconds: Duration, including retries and the pauses before them.
     """
 
     url: str
@@ -113,11 +110,11 @@ class RangesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestRetried(Event):
-    """An attempt failed in passing, and will be made again.
+    """An attempt failed with a transient error and will be retried.
 
     Attributes:
-        url: Which file, or where the data set lies if it is about its index.
-        cause: What went wrong.
+        url: URL of the file, or of the data set if its index failed.
+        cause: Description of the error.
         pause: Seconds until the next attempt.
     """
 
@@ -128,10 +125,10 @@ class RequestRetried(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShardEvicted(Event):
-    """A file was removed from the cache to make room.
+    """A file was evicted from the cache.
 
     Attributes:
-        path: Which.
+        path: Path of the file.
         bytes: Its size.
     """
 
@@ -141,10 +138,10 @@ class ShardEvicted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShardRepaired(Event):
-    """A damaged file was removed from the cache, so that it comes anew.
+    """A damaged file was removed from the cache, to be downloaded again.
 
     Attributes:
-        path: Which.
+        path: Path of the file.
     """
 
     path: str
@@ -152,12 +149,12 @@ class ShardRepaired(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stalled(Event):
-    """Iteration waited for bytes that were not there yet.
+    """Iteration waited for data.
 
     Attributes:
-        shard: Of which shard, by its number over all streams.
-        file: The name of that shard's first file.
-        seconds: How long.
+        shard: Number of the shard over all streams.
+        file: Name of the shard's first file.
+        seconds: Duration of the wait.
     """
 
     shard: int
@@ -167,11 +164,11 @@ class Stalled(Event):
 
 @dataclass(frozen=True, slots=True)
 class EpochStarted(Event):
-    """A loop over the data set began, or a loader worker's part of one.
+    """Iteration over the data set started, in the loop or in one loader worker.
 
     Attributes:
-        epoch: Which epoch.
-        step: Its first step here: 0 unless it was resumed.
+        epoch: Number of the epoch.
+        step: First step; 0 unless the epoch was resumed.
     """
 
     epoch: int
@@ -180,61 +177,60 @@ class EpochStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded(Event):
-    """That loop ended.
+    """Iteration over the data set ended.
 
     Attributes:
-        epoch: Which epoch.
-        complete: Whether it came to its end, rather than being left.
+        epoch: Number of the epoch.
+        complete: Whether the epoch was read to its end.
     """
 
     epoch: int
     complete: bool
 
 
-# -- who is told ------------------------------------------------------------------
-
-
 class Callback(ABC):
-    """Is told of events, in the process and the thread in which they happen.
+    """A receiver of events, called in the process and thread in which they happen.
 
-    It travels to loader workers with the data set, so it must pickle (cloudpickle counts), and several
-    threads may call it at once. It should be quick, and must not read the data set: locks of the cache
-    may be held. An exception that it raises is logged, once for each of its kinds, and reading goes on.
+    Callbacks are sent to loader workers, so they must pickle (with cloudpickle if need be), and several
+    threads may call
+    one at once. They must be quick and must not read the data set: locks of the cache may be held. An
+    exception is logged once per type, and reading goes on.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
+        api_version: Version of the interface that a subclass implements.
     """
 
     api_version: ClassVar[int] = 1
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Callback:
-        """Make the callback for what follows its name: None for the bare name.
+        """Return the callback for the argument after its name, None for the bare name.
 
         Raises:
-            ConfigError: If the argument has no meaning.
+            ConfigError: If the argument is invalid.
         """
         if argument is not None:
             raise ConfigError(f"{cls.__name__} takes no argument, got {argument!r}")
         return cls()
 
-    def on_attach(  # noqa: B027 - to be told of events is enough for most
+    def on_attach(  # noqa: B027 - optional
         self, stats: Callable[[], Stats], urls: Sequence[str], place: World
     ) -> None:
-        """Be told of the data set, once, in the process that makes it and before all events.
+        """Handle the creation of a data set; called once, in its process, before all events.
 
         Args:
-            stats: Returns the statistics of the rank, its loader workers' included; it keeps neither
-                files nor the data set.
-            urls: Where the streams lie, without credentials.
-            place: Where the rank stands.
+            stats: Returns the statistics of the rank, including its loader workers; keeps neither files nor
+                the
+                data set alive.
+            urls: Locations of the streams, without credentials.
+            place: Rank and world size.
         """
 
     @abstractmethod
     def on_event(self, event: Event, place: World) -> None:
-        """Be told of an event.
+        """Handle an event.
 
         Args:
-            event: What happened, an object of one of the subclasses of `Event`.
-            place: Where: the rank, and the loader worker if it is one.
+            event: Instance of a subclass of `Event`.
+            place: Rank and loader worker in which it happened.
         """

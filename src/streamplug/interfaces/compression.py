@@ -10,15 +10,15 @@ from streamplug.types import Buffer
 
 
 class Compression(ABC):
-    """A whole-file compression, with or without levels.
+    """A compression of whole files, with or without levels.
 
-    An instance may be used by several threads at once, pickles, and holds no open resources.
+    Instances are thread-safe, pickle, and hold no open resources.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
-        suffix: Ending of a compressed file's name, without a dot; empty if nothing is compressed.
-        levels: The levels it takes, from fastest to smallest; None when it has none.
-        default_level: The level of the bare name.
+        api_version: Version of the interface that a subclass implements.
+        suffix: File name suffix without a dot; empty for no compression.
+        levels: Valid levels, from fastest to smallest; None if there are none.
+        default_level: Level if none is given.
     """
 
     api_version: ClassVar[int] = 1
@@ -27,10 +27,10 @@ class Compression(ABC):
     default_level: ClassVar[int | None] = None
 
     def __init__(self, level: int | None = None) -> None:
-        """Choose a level.
+        """Set the level.
 
         Raises:
-            ConfigError: If the level is not one of `levels`.
+            ConfigError: If the level is not in `levels`.
         """
         if level is not None and (self.levels is None or level not in self.levels):
             raise self._refused(level)
@@ -38,14 +38,14 @@ class Compression(ABC):
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Compression:
-        """Make the compression for what follows its name: ``"11"`` for ``"zstd:11"``.
+        """Return the compression for the argument after its name: ``"11"`` for ``"zstd:11"``.
 
         Raises:
-            ConfigError: If the argument is not one of `levels`.
+            ConfigError: If the argument is not in `levels`.
         """
         if argument is None:
             return cls()
-        # No codec has levels of four digits, and int() balks at very long ones.
+        # No codec has levels of four digits, and int() raises for very long ones.
         if not (argument.isascii() and argument.isdigit() and len(argument) < 4):
             raise cls._refused(argument)
         return cls(int(argument))
@@ -57,34 +57,34 @@ class Compression(ABC):
 
     @abstractmethod
     def compress(self, data: Buffer) -> bytes:
-        """Return `data` compressed; the same input and level give the same bytes each time."""
+        """Return the compressed data; deterministic for a given level."""
 
     @abstractmethod
     def decompress(self, data: Buffer, *, max_size: int) -> bytes:
-        """Return the original bytes, stopping as soon as they exceed `max_size`.
+        """Return the decompressed data, stopping as soon as it exceeds `max_size`.
 
         Raises:
-            DecompressError: If the data is damaged, ends early, has bytes after its end, or
-                expands beyond `max_size`. The bound holds while decompressing: memory in use stays
-                in the order of `max_size` whatever the data claims.
+            DecompressError: If the data is damaged, truncated, followed by other bytes, or larger than
+                `max_size`
+                when decompressed. Memory in use stays in the order of `max_size` whatever the header says.
         """
 
     def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:
         """Decompress from one open, seekable file to another; return the number of bytes written.
 
-        The default goes through memory; codecs that can should do it piece by piece.
+        The default holds everything in memory; codecs that can should decompress in chunks.
 
         Raises:
-            DecompressError: As `decompress` does; `target` may then hold a part.
+            DecompressError: As for `decompress`; `target` may then hold a part.
         """
         return target.write(self.decompress(source.read(), max_size=max_size))
 
 
 def too_large_error(suffix: str, max_size: int) -> DecompressError:
-    """Return the error for data that expands beyond its bound."""
+    """Return the error for data that decompresses to more than `max_size` bytes."""
     return DecompressError(f"'{suffix}' data expands beyond the {max_size} bytes announced for it")
 
 
 def damaged(suffix: str, reason: object) -> DecompressError:
-    """Return the error for data that is not a whole compressed file."""
+    """Return the error for damaged or truncated data."""
     return DecompressError(f"'{suffix}' data is damaged: {reason}")

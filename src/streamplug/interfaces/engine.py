@@ -1,4 +1,4 @@
-"""Engines, which run the tasks that write the parts of a data set."""
+"""Engines that run the tasks of a parallel write."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import ClassVar
 from streamplug.errors import ConfigError, WriterError
 
 Task = Callable[[int], object]
-"""What an engine is given: called with a number, it does what has that number."""
+"""A function of a part's number that writes the part."""
 
 
 class Engine(ABC):
-    """Calls a task for numbers, several at once, in processes that may be on other machines.
+    """Runs a task for many numbers, in parallel processes that may be on other machines.
 
-    Where a worker is lost, the engine calls the task again elsewhere. So it may happen that a number is
-    called twice, even at the same time; the tasks of this library stand that.
+    An engine calls the task again elsewhere if a worker is lost. So a number may be processed twice, even
+    concurrently; the tasks of this library permit that.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
+        api_version: Version of the interface that a subclass implements.
     """
 
     api_version: ClassVar[int] = 1
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Engine:
-        """Make the engine for what follows its name, such as an address: None for the bare name.
+        """Return the engine for the argument after its name, such as an address; None for the bare name.
 
         Raises:
-            ConfigError: If the argument has no meaning.
+            ConfigError: If the argument is invalid.
         """
         if argument is not None:
             raise ConfigError(f"engine {cls.__name__} takes no argument, got {argument!r}")
@@ -39,26 +39,27 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
-        """Call a task once for each number; yield those that are done, in the order in which they end.
+        """Call a task for each number; yield the numbers as they complete.
 
-        Leaving the iterator gives up the calls that have not begun.
+        Closing the iterator cancels the calls that have not started.
 
         Args:
-            task: What to call. `pack_task` makes bytes of it, and `run_packed_task` calls it in the worker.
-            numbers: What with.
+            task: The task, which `pack_task` pickles and `run_packed_task` calls in the worker.
+            numbers: Numbers to call it with.
 
         Raises:
-            ConfigError: If the task cannot travel, or the engine cannot be used.
-            WriterError: If a call raises; the text is that of its error. Or if workers are lost over a
-                number again and again.
+            ConfigError: If the task cannot be pickled, or the engine cannot be used.
+            WriterError: If a call raises (with the text of its error), or if workers are lost repeatedly
+                for one
+                number.
         """
 
 
 def pack_task(task: Task) -> bytes:
-    """Return a task as bytes that other processes understand; functions of scripts go along by value.
+    """Pickle a task for other processes; functions of scripts are pickled by value.
 
     Raises:
-        ConfigError: If it holds what cannot travel.
+        ConfigError: If it cannot be pickled.
     """
     import cloudpickle
 
@@ -73,26 +74,26 @@ def pack_task(task: Task) -> bytes:
 
 
 def run_packed_task(number: int, task: bytes) -> str | None:
-    """Call a task that was packed with a number; return what went wrong, or None.
+    """Call a pickled task with a number; return an error message, or None.
 
-    Errors come back as values, so that an engine that calls again what raises does not do so in vain.
+    Errors are returned, not raised, so that an engine does not retry a task that fails deterministically.
     """
     try:
         call = _unpacked(task)
-    except Exception as error:  # noqa: BLE001 - whatever a module raises that the worker has to import
+    except Exception as error:  # noqa: BLE001 - imports of the task can raise anything
         return (
             f"part {number}: a worker cannot load what it shall call: {type(error).__name__}: {error}; "
             "modules that it uses must be installed on all workers"
         )
     try:
         call(number)
-    except Exception as error:  # noqa: BLE001 - it is for who runs the engine to raise
+    except Exception as error:  # noqa: BLE001 - the caller of the engine raises it
         return describe_task_error(number, error)
     return None
 
 
 def describe_task_error(number: int, error: Exception) -> str:
-    """Return what to say of an error that a task raised, which may have said it already."""
+    """Return the message for an exception that a task raised."""
     if isinstance(error, WriterError):
         return str(error)
     return f"part {number}: {type(error).__name__}: {error}"
@@ -100,5 +101,5 @@ def describe_task_error(number: int, error: Exception) -> str:
 
 @lru_cache(maxsize=1)
 def _unpacked(task: bytes) -> Task:
-    loaded: Task = pickle.loads(task)  # noqa: S301 - packed by the process that asks for it
+    loaded: Task = pickle.loads(task)  # noqa: S301 - pickled by the parent process
     return loaded

@@ -1,4 +1,4 @@
-"""Formats of shards: reading, and the roles that a format may add."""
+"""Shard formats: reading, and optional roles such as writing and scanning."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from streamplug.types import Bytes1D, Int64
 
 
 class Format(ABC):
-    """A layout of shards: reads their entries in the index, and opens them.
+    """A shard format: parses the shard entries of an index, and opens shards.
 
-    A format that can do more than read whole shards is one of the subclasses below as well, such as
-    ``class MyFormat(WritableFormat, RangeReadableFormat)``. An instance pickles.
+    A format that does more than read whole shards also subclasses classes below, such as ``class
+    MyFormat(WritableFormat, RangeReadableFormat)``. Instances pickle.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
-        suffix: Ending of a raw data file's name, without a dot.
-        roles: The files of a shard. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
-        encodings: The only encodings that its columns can have, by spec; empty for a format that takes those
-            that are registered.
-        key: Name of the column that every data set of this format has, a unique ``str``; None if it needs
-            none.
+        api_version: Version of the interface that a subclass implements.
+        suffix: File name suffix of a raw data file, without a dot.
+        roles: Roles of a shard's files. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
+        encodings: Valid encodings by spec; empty if all registered encodings are.
+        key: Name of the ``str`` column with unique values that every data set of this format has; None if
+            there is none.
     """
 
     api_version: ClassVar[int] = 1
@@ -45,7 +44,7 @@ class Format(ABC):
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Format:
-        """Make the format for what follows its name after a colon; the default takes no argument.
+        """Return the format for the argument after its name; the default accepts none.
 
         Raises:
             ConfigError: If the argument is invalid.
@@ -61,15 +60,15 @@ class Format(ABC):
         """Return the columns of a shard.
 
         Args:
-            entry: The shard's entry in the index, as parsed from JSON and not yet checked.
-            make_encoding: Makes the encoding of (column name, spec); its errors need no handling.
+            entry: The shard's entry in the index, parsed from JSON but not validated.
+            make_encoding: Returns the encoding of (column name, spec); let its errors propagate.
 
         Raises:
-            InvalidIndexError: If the entry is not one of this format.
+            InvalidIndexError: If the entry is not valid in this format.
         """
 
     def check(self, samples: int, role: str, size: int) -> None:  # noqa: B027 - optional
-        """Check that a raw file of `size` bytes can hold so many samples; the default accepts any.
+        """Check that a raw file of `size` bytes can hold this number of samples; the default accepts any.
 
         Raises:
             InvalidIndexError: If it cannot.
@@ -82,19 +81,19 @@ class Format(ABC):
         """Open a shard for reading.
 
         Args:
-            shard: What the index says of it.
-            files: Content of its raw files by role; memory-mapped, read only.
-            columns: All of its columns, as `columns` returned them.
+            shard: The shard's metadata from the index.
+            files: Memory maps of its raw files by role; read only.
+            columns: All of its columns, as returned by `columns`.
 
         Raises:
-            CorruptShardError: If the files are not what the index says.
+            CorruptShardError: If the files contradict the index.
         """
 
     def multi_shard_reader(self, columns: Sequence[Column]) -> MultiShardReader | None:
-        """Return a reader of samples of many shards at once; None to read them shard by shard.
+        """Return a reader for samples of many shards at once; None to read shard by shard.
 
         Args:
-            columns: All columns of the shards, as `columns` returned them.
+            columns: All columns of the shards, as returned by `columns`.
         """
         return None
 
@@ -103,7 +102,7 @@ class WritableFormat(Format):
     """A format that shards can be written in.
 
     Attributes:
-        takes_arrow: Whether its writer takes Arrow arrays as the columns of a batch.
+        takes_arrow: Whether its writer accepts Arrow arrays as the columns of a batch.
     """
 
     takes_arrow: ClassVar[bool] = False
@@ -113,24 +112,24 @@ class WritableFormat(Format):
         """Return a writer of shards with these columns."""
 
     def infer_encoding(self, values: Any) -> str | None:
-        """Return the spec that suits the values of a column; None to infer it from their Python types."""
+        """Return the spec for the values of a column; None to infer it from their Python types."""
         return None
 
 
 class RangeReadableFormat(Format):
-    """A format whose samples can be fetched one by one, each a contiguous part of the file ``data``.
+    """A format whose samples can be read by range, each being contiguous in the file ``data``.
 
     Attributes:
-        header_role: The file that `header_range` is a part of.
+        header_role: Role of the file with the header.
     """
 
     header_role: ClassVar[str] = "data"
 
     @abstractmethod
     def header_range(self, shard: ShardInfo) -> tuple[int, int] | None:
-        """Return the bytes ``(start, stop)`` of the file `header_role` that tell where samples lie.
+        """Return the bytes ``(start, stop)`` of the header that locates the samples.
 
-        None if this shard can be read only as a whole.
+        None if this shard can only be read as a whole.
         """
 
     @abstractmethod
@@ -140,38 +139,39 @@ class RangeReadableFormat(Format):
         """Open a shard of which only the header was read.
 
         Args:
-            shard: What the index says of it.
+            shard: The shard's metadata from the index.
             head: The bytes of `header_range`; read only.
-            columns: All of its columns, as `columns` returned them.
+            columns: All of its columns, as returned by `columns`.
 
         Raises:
-            CorruptShardError: If the header is not what the index says.
+            CorruptShardError: If the header contradicts the index.
         """
 
     def estimate_ranges(
         self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]
     ) -> Int64 | None:
-        """Estimate from the index where samples lie, to fetch them together with the header.
+        """Estimate the byte ranges of samples from the index, to download them together with the header.
 
-        A sample that lies elsewhere is fetched again. Called only if the header is in the file ``data``.
+        A sample outside its estimate is downloaded again. Called only if the header is in the file
+        ``data``.
 
         Args:
-            shard: What the index says of it.
-            rows: Which samples, shape ``[n]``.
-            columns: All of its columns, as `columns` returned them.
+            shard: The shard's metadata from the index.
+            rows: Sample numbers, shape ``[n]``.
+            columns: All of its columns, as returned by `columns`.
 
         Returns:
-            Likely begin and end of each in the file, int64, shape ``[n, 2]``; None for no estimate.
+            Estimated start and end in the file, int64, shape ``[n, 2]``; None for no estimate.
         """
         return None
 
 
 class ScannableFormat(Format):
-    """A format whose data files can be read without an index, by scanning them once."""
+    """A format whose data files can be read without an index, after one scan."""
 
     @classmethod
     def file_suffixes(cls) -> tuple[str, ...]:
-        """Return how the names of such files end, uncompressed and without a dot."""
+        """Return the file name suffixes of such files, uncompressed and without a dot."""
         return (cls.suffix,)
 
     @abstractmethod
@@ -179,16 +179,16 @@ class ScannableFormat(Format):
         """Scan a data file for its samples.
 
         Raises:
-            CorruptShardError: If the file is damaged; the message names the place.
+            CorruptShardError: If the file is damaged; the message gives the position.
         """
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the entry that all files of one data set get, from those that `scan` returned.
+        """Return the common index entry of a data set's files, from the entries that `scan` returned.
 
         The default requires them to be equal.
 
         Raises:
-            InvalidIndexError: If they cannot be one data set.
+            InvalidIndexError: If the files do not form one data set.
         """
         if any(entry != entries[0] for entry in entries):
             raise InvalidIndexError("the files do not all have the same columns")
@@ -196,7 +196,7 @@ class ScannableFormat(Format):
 
 
 class MultiFileFormat(Format):
-    """A format whose samples are files of their own, which the core groups into shards.
+    """A format that stores each sample in its own file; the core groups these into shards.
 
     Its `roles` are ``("data", streamplug.plugin_kit.manifest.MANIFEST_ROLE)``.
     """
@@ -209,51 +209,51 @@ class MultiFileFormat(Format):
             names: All paths below the root, sorted.
 
         Raises:
-            DataError: If they cannot be a data set; the message names one of them.
+            DataError: If they do not form a data set; the message names one of them.
         """
 
 
 class FileListFormat(Format):
-    """A format whose data files may be named by a list file of another library."""
+    """A format whose data files may be listed in a file of another library."""
 
     @abstractmethod
     def is_file_list(self, name: str) -> bool:
-        """Say whether a location of this name is a list of files for `parse_file_list`."""
+        """Return whether a location of this name is a file for `parse_file_list`."""
 
     @abstractmethod
     def parse_file_list(self, name: str, content: bytes) -> Sequence[FileListEntry] | None:
-        """Return the files that a list names, in their order; None if it is no such list.
+        """Return the files of a list in order; None if it is not such a list.
 
         The sizes and sample counts are checked against the files.
 
         Args:
-            name: Name of the list.
-            content: Its bytes, not yet checked.
+            name: File name of the list.
+            content: Its content, not validated.
 
         Raises:
             InvalidIndexError: If it is damaged, or of an unknown version.
         """
 
     def file_list_names(self) -> Sequence[str]:
-        """Return the names to look for in a directory without an index.json; the first that exists counts."""
+        """Return the names to look for in a directory without index.json; the first existing file is used."""
         return ()
 
 
 class IndexImportFormat(Format):
-    """A format that understands the index.json of another library."""
+    """A format that can import the index.json of another library."""
 
     @abstractmethod
     def import_index(self, index: Any, files: DatasetFiles) -> Sequence[Mapping[str, Any]] | None:
-        """Return the shard entries that an index.json of another library stands for.
+        """Convert an index.json of another library to shard entries.
 
         Args:
-            index: The document, as parsed from JSON and not yet checked.
-            files: The files of the data set, for what the index does not say.
+            index: The document, parsed from JSON but not validated.
+            files: The files of the data set, for what is missing from the index.
 
         Returns:
-            Entries as in an index.json of this library; None if the document is not a known one.
+            Entries as in an index.json of this library; None if the document is of an unknown kind.
 
         Raises:
-            ConfigError: If the data set has something that cannot be read.
+            ConfigError: If the data set uses an unsupported feature.
             InvalidIndexError: If the document is damaged.
         """

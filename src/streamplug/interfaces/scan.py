@@ -1,4 +1,4 @@
-"""What a format tells of files for which there is no index, or one of another library."""
+"""Sources and results of scans of data files without an index, and of indexes of other libraries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class ScanSource(ABC):
-    """A data file, raw, that is looked through for its samples.
+    """A raw data file to scan for samples.
 
     Attributes:
-        name: What errors call it.
-        size: How many bytes it has.
+        name: Name in error messages.
+        size: Size in bytes.
     """
 
     name: str
@@ -21,62 +21,62 @@ class ScanSource(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes from one place to another, fewer only at the end of the file.
+        """Return the bytes ``[start, stop)``, fewer only at the end of the file.
 
-        Reading forwards is cheap, and so is leaving out much at a time; a file may be far away.
+        The file may be remote; reading forwards and skipping large parts are cheap.
 
         Raises:
-            StorageError: If they cannot be had.
+            StorageError: If they cannot be read.
         """
 
     def read_blocks(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
-        """Return so many bytes from each of some places on, fewer only at the end of the file.
+        """Return `size` bytes from each of several offsets, fewer only at the end of the file.
 
-        Places far from each other are read at once where that is possible.
+        Distant offsets are read concurrently where possible.
 
         Raises:
-            StorageError: If they cannot be had.
+            StorageError: If they cannot be read.
         """
         return [self.read(start, start + size) for start in starts]
 
     def read_sibling(self, name: str) -> bytes | None:
-        """Return the content of a small file in the same directory; None if there is none.
+        """Return the content of a small file in the same directory; None if it does not exist.
 
         Raises:
-            StorageError: If it cannot be had.
+            StorageError: If it cannot be read.
         """
         return None
 
 
 class DatasetFiles(ABC):
-    """The files of a data set, for what the index.json of another library does not say of them."""
+    """The files of a data set, for what is missing from the index.json of another library."""
 
     @abstractmethod
     def sizes(self, names: Sequence[str]) -> Mapping[str, int]:
-        """Return how many bytes files have, by their names.
+        """Return the sizes of files in bytes, by name.
 
         Raises:
-            StorageError: If one does not exist, or the storage does not say.
+            StorageError: If a file does not exist, or the storage does not report sizes.
         """
 
     @abstractmethod
     def read(self, name: str, start: int, stop: int) -> bytes:
-        """Return a part of a file, fewer bytes only at its end.
+        """Return the bytes ``[start, stop)`` of a file, fewer only at its end.
 
         Raises:
-            StorageError: If it cannot be had.
+            StorageError: If they cannot be read.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What was found in a data file.
+    """The result of scanning a data file.
 
     Attributes:
-        samples: How many samples it has.
-        entry: The keys that the format adds to its entry in the index.
-        files: The content of its further files by role: of all roles of the format but ``data``.
-        notes: What whoever reads the data set should be told, each with an example.
+        samples: Number of samples.
+        entry: Keys that the format adds to the file's index entry.
+        files: Content of its further files by role: all roles of the format but ``data``.
+        notes: Warnings for the reader of the data set, each with an example.
     """
 
     samples: int
@@ -87,12 +87,12 @@ class ScanResult:
 
 @dataclass(frozen=True, slots=True)
 class FileListEntry:
-    """What a list of another library says of a data file.
+    """A data file in a file list of another library.
 
     Attributes:
-        name: Its path below the directory of the list, or an absolute one, or its URL.
-        samples: How many samples it has.
-        size: How many bytes it has, as it is stored; None where the list does not say.
+        name: Path relative to the directory of the list, absolute path, or URL.
+        samples: Number of samples.
+        size: Stored size in bytes; None if the list does not say.
     """
 
     name: str
@@ -102,13 +102,13 @@ class FileListEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileSelection:
-    """Which of some files are the samples of a data set.
+    """The files that are the samples of a data set.
 
     Attributes:
-        numbers: Which, in the order of the data set.
-        entry: The keys that the format adds to the entries of its shards in the index.
-        labels: A number for each of `numbers`, if files have labels.
-        notes: What whoever reads the data set should be told, each with an example.
+        numbers: Numbers of the files, in the order of the data set.
+        entry: Keys that the format adds to the index entries of its shards.
+        labels: A label for each of `numbers`, if files have labels.
+        notes: Warnings for the reader of the data set, each with an example.
     """
 
     numbers: Sequence[int]

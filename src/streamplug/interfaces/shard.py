@@ -1,4 +1,4 @@
-"""Columns, shards and the settings of writers."""
+"""Columns, shard metadata and writer settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamplug.types import FileInfo
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a data set: its name, its encoding as spelt in the index, and the encoding."""
+    """A column of a data set: its name, its encoding's spec in the index, and the encoding."""
 
     name: str
     spec: str
@@ -20,7 +20,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One file of a shard: as it is read, and as it is stored when that is compressed."""
+    """A file of a shard: uncompressed, and compressed if it is stored so."""
 
     raw: FileInfo
     zip: FileInfo | None
@@ -28,12 +28,12 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """What the index says of one shard.
+    """Metadata of one shard from the index.
 
     Attributes:
         number: Position among the shards of its stream, from 0.
-        samples: How many samples it holds; may be 0.
-        files: Its files by role; most formats have the one role ``"data"``.
+        samples: Number of samples; may be 0.
+        files: Its files by role; most formats have only ``"data"``.
     """
 
     number: int
@@ -43,7 +43,7 @@ class ShardInfo:
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """What a format may repeat inside its files, as the writer's user gave it."""
+    """Settings of the writer that a format may repeat in its files."""
 
     compression: str | None
     hashes: tuple[str, ...]

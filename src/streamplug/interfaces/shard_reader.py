@@ -14,8 +14,7 @@ from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 class ShardReader(ABC):
     """Reads the samples of one shard from its local files.
 
-    May be used by several threads at once. `columns` select and order what is decoded: the bytes of
-    others are not touched.
+    Thread-safe. `columns` select and order what is decoded; the bytes of other columns are not read.
     """
 
     @abstractmethod
@@ -27,25 +26,25 @@ class ShardReader(ABC):
         """Decode one sample.
 
         Args:
-            index: Which, in ``[0, len(self))``.
-            columns: Which of the shard's columns.
+            index: Number of the sample in ``[0, len(self))``.
+            columns: Columns to decode.
 
         Raises:
-            CorruptShardError: If the shard's structure is damaged at this sample.
+            CorruptShardError: If the shard is structurally damaged at this sample.
             DecodeError: If a value cannot be decoded; the message names sample and column.
         """
 
     def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
-        """Return `row` for some columns, to be called often; the default has nothing prepared."""
+        """Return `row` for fixed columns, to be called often; the default precomputes nothing."""
         return partial(self.row, columns=columns)
 
     @abstractmethod
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
-        """Decode many samples, in the order asked for.
+        """Decode many samples, in the given order.
 
         Args:
-            rows: Which, each in ``[0, len(self))``; repeats are allowed.
-            columns: Which of the shard's columns.
+            rows: Numbers in ``[0, len(self))``, shape ``[n]``; repeats are allowed.
+            columns: Columns to decode.
 
         Returns:
             The values of each column, in the order of `columns`.
@@ -56,35 +55,32 @@ class ShardReader(ABC):
         """
 
     def byte_range(self, index: int) -> tuple[int, int] | None:
-        """Return where in the data file one sample lies, or None if it is not one piece."""
+        """Return the byte range of a sample in the data file, or None if it is not contiguous."""
         return None
 
 
 class ShardHeader(ABC):
-    """Where the samples of one shard lie, known from a part of one of its files.
-
-    May be used by several threads at once.
-    """
+    """Locations of the samples of one shard, read from its header. Thread-safe."""
 
     @abstractmethod
     def byte_ranges(self, rows: Int64) -> Int64:
-        """Return where in the data file samples begin and end: int64, shape ``[n, 2]``.
+        """Return start and end of samples in the data file: int64, shape ``[n, 2]``.
 
         Args:
-            rows: Which, shape ``[n]``.
+            rows: Sample numbers, shape ``[n]``.
         """
 
     @abstractmethod
     def take(
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        """Decode samples of which the bytes were read, as `ShardReader.take` does.
+        """Decode samples whose bytes were read, as `ShardReader.take` does.
 
         Args:
-            rows: Which, shape ``[n]``.
-            data: Holds the bytes of these samples, and perhaps of others; read only.
-            starts: Where in it each begins, shape ``[n]``.
-            columns: Which of the shard's columns.
+            rows: Sample numbers, shape ``[n]``.
+            data: Buffer with the bytes of at least these samples; read only.
+            starts: Offset of each sample in it, shape ``[n]``.
+            columns: Columns to decode.
 
         Raises:
             CorruptShardError: As for `ShardReader.take`.
@@ -92,18 +88,15 @@ class ShardHeader(ABC):
         """
 
     def sizes(self, column: Column) -> Int64 | None:
-        """Return the bytes of each sample's encoded value of one column, shape ``[samples]``.
+        """Return the encoded size of each sample's value of a column, shape ``[samples]``.
 
-        The default is None: the samples themselves have to be read for that.
+        None, the default, if the samples themselves must be read for that.
         """
         return None
 
 
 class MultiShardReader(ABC):
-    """How samples lie in whole shards of one schema, to read those of many shards at once.
-
-    May be used by several threads at once.
-    """
+    """Reads samples of many shards of one schema at once. Thread-safe."""
 
     @abstractmethod
     def take(
@@ -114,21 +107,23 @@ class MultiShardReader(ABC):
         rows: Int64,
         columns: Sequence[Column],
     ) -> list[ColumnValues]:
-        """Decode samples of several shards, in the order asked for.
+        """Decode samples of several shards, in the given order.
 
         Args:
-            data: The data files of all shards, each opened before without an error. Their content may have
-                changed since.
-            shards: Where in it the file of each sample begins, shape ``[n]``.
-            sizes: How many bytes that file has, shape ``[n]``.
-            rows: Which sample of that file, shape ``[n]``.
-            columns: Which of the shards' columns.
+            data: Data files of all shards, each opened before without an error; their content may have
+                changed
+                since.
+            shards: Offset in `data` of each sample's file, shape ``[n]``.
+            sizes: Size of that file in bytes, shape ``[n]``.
+            rows: Number of the sample in that file, shape ``[n]``.
+            columns: Columns to decode.
 
         Returns:
             The values of each column, in the order of `columns`.
 
         Raises:
-            Exception: Any, if a sample is damaged. Who called asks `ShardReader.take` which one.
+            Exception: Any, if a sample is damaged. The caller then calls `ShardReader.take` to find out
+                which.
         """
 
     def take_parts(
@@ -141,23 +136,23 @@ class MultiShardReader(ABC):
         *,
         parts: Sequence[slice],
     ) -> Iterator[list[ColumnValues]]:
-        """Decode samples as `take` does, but some at a time, each part when it is asked for.
+        """Decode samples lazily in parts, else as `take`.
 
-        The default takes each part by itself. Who finds all samples at once saves time.
+        The default calls `take` for each part; locating all samples at once is faster.
 
         Args:
-            data: As for `take`, as all that is not named here.
-            shards: One for each sample.
-            sizes: One for each sample.
-            rows: One for each sample.
-            columns: Which of the shards' columns.
-            parts: Which samples to decode together: one part after the other, none of them empty.
+            data: As for `take`.
+            shards: As for `take`.
+            sizes: As for `take`.
+            rows: As for `take`.
+            columns: As for `take`.
+            parts: Consecutive, non-empty slices of the samples to decode together.
 
         Yields:
             The values of each column, for each part.
 
         Raises:
-            Exception: As `take`; the other parts may be whole, but need not come.
+            Exception: As for `take`; other parts, though undamaged, need not be yielded.
         """
         for part in parts:
             yield self.take(data, shards[part], sizes[part], rows[part], columns)
@@ -165,8 +160,8 @@ class MultiShardReader(ABC):
     def values(
         self, data: GatherBuffer, shards: Int64, sizes: Int64, rows: Int64, column: Column
     ) -> tuple[Int64, Int64] | None:
-        """Return where the encoded values of one column begin, and their sizes, each of shape ``[n]``.
+        """Return start and size of the encoded values of one column, each of shape ``[n]``.
 
-        The default is None: they do not lie in one piece each. Arguments and errors are those of `take`.
+        None, the default, if they are not contiguous. Arguments and errors are those of `take`.
         """
         return None

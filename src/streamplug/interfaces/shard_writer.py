@@ -1,4 +1,4 @@
-"""Writer of the bytes of shards."""
+"""Writers of shards."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Any, Protocol, TypeAlias
 from streamplug.types import Buffer, Int64
 
 RowPiece: TypeAlias = Any
-"""A part of the rows that a writer collects: bytes; in a format that stores by column, what it likes."""
+"""A part of the buffered rows: bytes, or any object in a columnar format."""
 
 EncodedRows: TypeAlias = "Buffer | list[Sequence[RowPiece]] | ColumnarRows"
-"""Stored rows, which nobody may change later: back to back in a buffer, each in pieces, or by column."""
+"""Immutable encoded rows: back to back in a buffer, each in pieces, or columnar."""
 
 
 class ColumnarRows(Protocol):
-    """Rows by column, such as a table of Arrow: a slice of them is a piece."""
+    """Columnar rows, such as an Arrow table; a slice of them is a piece."""
 
     def __getitem__(self, rows: slice, /) -> RowPiece:
-        """Return some of the rows."""
+        """Return a slice of the rows."""
 
 
 class ShardWriter(ABC):
-    """Lays out the samples of one data set, one shard at a time, as bytes.
+    """Lays out the samples of a data set as bytes, one shard at a time.
 
-    Samples become rows, which are collected until a shard is full. A format that stores values by column can
-    have rows that are no bytes: what `encode` and `encode_batch` give, it gets back in `pack` and `assemble`.
+    Samples are encoded as rows and buffered until a shard is full. A columnar format may use rows that are
+    not
+    bytes: it gets the results of `encode` and `encode_batch` back in `pack` and `assemble`.
 
     Attributes:
-        base_size: Bytes that each shard has besides its rows, as counted against the size limit.
-        row_overhead: The same for each row.
-        max_size: Bytes that a shard's file can address; None without a bound.
+        base_size: Bytes of a shard besides its rows, counted against the size limit.
+        row_overhead: Bytes of a row besides its content, counted likewise.
+        max_size: Largest file size that a shard can address in bytes; None if unlimited.
     """
 
     base_size: int
@@ -40,17 +41,17 @@ class ShardWriter(ABC):
 
     @abstractmethod
     def encode(self, sample: Mapping[str, Any]) -> RowPiece:
-        """Return the stored row of a sample, in one piece.
+        """Return the encoded row of a sample, in one piece.
 
         Raises:
             EncodeError: If columns are missing or unknown, or a value cannot be stored; the message
-                names the column, what it takes, and what it got.
+                names the column, what it accepts, and what it got.
         """
 
     def encode_pieces(self, sample: Mapping[str, Any]) -> tuple[Sequence[RowPiece], int]:
-        """Return the same in pieces, which nobody may change later, and its size.
+        """Return the encoded row of a sample in immutable pieces, and its size.
 
-        So that large values need not be copied to one place. The default has a single piece.
+        Pieces avoid copies of large values. The default returns one piece.
 
         Raises:
             EncodeError: As for `encode`.
@@ -60,29 +61,29 @@ class ShardWriter(ABC):
 
     @abstractmethod
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
-        """Return the stored rows of many samples, and the size of each row.
+        """Return the encoded rows of many samples, and the size of each row.
 
         Raises:
             EncodeError: As for `encode`, or if the columns differ in length.
         """
 
     def pack(self, pieces: Sequence[RowPiece]) -> Sequence[RowPiece]:
-        """Return some rows in fewer pieces, or in pieces that take less room; the default leaves them.
+        """Return rows in fewer or smaller pieces; the default returns them unchanged.
 
-        All rows come here before `assemble`, a few thousand pieces at a time: of single samples, or of
+        Called for all rows before `assemble`, with a few thousand pieces at a time, of samples or of
         batches.
         """
         return pieces
 
     @abstractmethod
     def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
-        """Return the content of a shard's files by role, as buffers to be written one by one.
+        """Return the content of a shard's files by role, as buffers to be written in order.
 
         Args:
-            parts: The rows back to back, in any number of pieces, as `pack` gave them.
+            parts: The rows back to back, in any number of pieces, as returned by `pack`.
             sizes: Bytes of each row, shape ``[samples]``.
         """
 
     @abstractmethod
     def entry(self) -> dict[str, Any]:
-        """Return the keys that this format adds to a shard's entry in the index."""
+        """Return the keys that this format adds to a shard's index entry."""

@@ -1,4 +1,4 @@
-"""The interface of shuffle algorithms."""
+"""Shuffle algorithms, and the order of an epoch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ from streamplug.types import Int64
 
 
 def canonical_node_bounds(total: int, canonical_nodes: int) -> Int64:
-    """Split ``[0, total)`` evenly into C canonical nodes.
-
-    Returns:
-        The bounds ``total * c // C``, shape ``[C + 1]``.
-    """
+    """Split ``[0, total)`` evenly into C canonical nodes: ``total * c // C``, shape ``[C + 1]``."""
     return np.array([total * c // canonical_nodes for c in range(canonical_nodes + 1)], np.int64)
 
 
 def locate_entry(bounds: Int64, entry: int) -> tuple[int, int]:
-    """Return the canonical node that an entry is in, and its position there.
+    """Return the canonical node of a position, and the offset in it.
 
     Args:
-        bounds: Bounds of the canonical nodes, as `canonical_node_bounds` returns them.
+        bounds: Bounds of the canonical nodes, as returned by `canonical_node_bounds`.
         entry: A position in the concatenation of the canonical nodes.
     """
     canonical_node = int(np.searchsorted(bounds, entry, side="right")) - 1
@@ -34,17 +30,15 @@ def locate_entry(bounds: Int64, entry: int) -> tuple[int, int]:
 class Order(ABC):
     """The order of one epoch: a sequence of ids for each of C canonical nodes.
 
-    Ids are positions in the concatenation of the shards that the order was made from. Over all canonical
-    nodes each id occurs exactly once. Canonical node ``c`` has ``total * (c + 1) // C - total * c // C``
-    positions.
+    Ids are positions in the concatenation of the shards. Each id occurs exactly once over all canonical
+    nodes. Canonical node ``c`` has ``total * (c + 1) // C - total * c // C`` positions.
     """
 
     @abstractmethod
     def at(self, canonical_node: int, positions: Int64) -> Int64:
-        """Return the ids at some positions of a canonical node.
+        """Return the ids at positions of a canonical node.
 
-        The cost depends on the number of positions and on their spread, not on where they lie nor on the
-        length of the epoch.
+        The cost depends on the number and spread of the positions, not on the length of the epoch.
 
         Args:
             canonical_node: In ``[0, C)``.
@@ -57,27 +51,24 @@ class Order(ABC):
 
     @abstractmethod
     def find(self, sample: int) -> tuple[int, int]:
-        """Return the canonical node of an id and its position there.
-
-        The cost is bounded as for `at`.
-        """
+        """Return the canonical node of an id and its position there; the cost is bounded as for `at`."""
 
 
 class ShuffleAlgorithm(ABC):
-    """A named way to order an epoch; a pure function of its arguments.
+    """A shuffle algorithm; a pure function of its arguments.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
+        api_version: Version of the interface that a subclass implements.
     """
 
     api_version: ClassVar[int] = 1
 
     @classmethod
     def from_spec(cls, argument: str | None) -> ShuffleAlgorithm:
-        """Make the algorithm; the default takes nothing after its name.
+        """Return the algorithm for the argument after its name; the default accepts none.
 
         Raises:
-            ConfigError: If the argument has no meaning here.
+            ConfigError: If the argument is invalid.
         """
         if argument is not None:
             raise ConfigError(f"shuffle {cls.__name__} takes no argument, got {argument!r}")
@@ -98,12 +89,12 @@ class ShuffleAlgorithm(ABC):
         """Return the order of one epoch.
 
         Args:
-            starts: First id of each shard, and the total behind the last, shape ``[shards + 1]``;
-                a shard may be empty. Often mapped from a file and long: look at no more of it than
-                needed.
+            starts: First id of each shard, then the total, shape ``[shards + 1]``; shards may be empty.
+                Often a
+                large memory map: read no more of it than needed.
             canonical_nodes: Number of canonical nodes, at least 1.
-            seed: The run's seed; canonical nodes keep their shards from epoch to epoch.
-            epoch: Which epoch, from 0.
+            seed: Seed of the run; canonical nodes keep their shards in all epochs.
+            epoch: Number of the epoch, from 0.
             block_size: Distance in samples over which samples are mixed, at least 1.
         """
 
@@ -111,11 +102,11 @@ class ShuffleAlgorithm(ABC):
 class ArrayOrder(Order):
     """An order held as an array of all ids, for algorithms that compute an epoch at once.
 
-    Takes 8 bytes per sample of the epoch, and as many again after the first `find`.
+    It takes 8 bytes per sample, and 16 after the first `find`.
     """
 
     def __init__(self, ids: Int64, canonical_nodes: int) -> None:
-        """Hold the ids of an epoch, one canonical node after the other."""
+        """Store the ids of an epoch, one canonical node after the other."""
         self._ids = ids
         self._positions: Int64 | None = None
         self._bounds = canonical_node_bounds(len(ids), canonical_nodes)

@@ -1,4 +1,4 @@
-"""Storages, which are locations that hold files."""
+"""Storages of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def public_url(url: str) -> str:
-    """Return a URL without user name, password and query, fit for logs and errors.
+    """Return a URL without user name, password and query, safe for logs and errors.
 
     >>> public_url("https://me:secret@host/set?token=1")
     'https://host/set'
@@ -28,7 +28,7 @@ def public_url(url: str) -> str:
 
 def _without_user(match: re.Match[str]) -> str:
     scheme, user = match.groups()
-    # Some clouds write container@account, bucket@namespace: that is no user name.
+    # In container@account and bucket@namespace of some clouds, this is not a user name.
     if scheme.lower() in _BEFORE_ACCOUNT and ":" not in user:
         return match[0]
     return f"{scheme}://"
@@ -37,25 +37,25 @@ def _without_user(match: re.Match[str]) -> str:
 class Storage(ABC):
     """The files below one URL, such as ``s3://bucket/prefix``.
 
-    Keys are paths relative to that URL, with ``/`` between parts, none of them ``..``; any other
-    character stands for itself, also ``%``, ``#`` and ``?``. Every error is one of ours
-    (`NotFound`, `AccessDenied`, `Transient`, else `StorageError`) and names the URL of the object.
-    An instance may be used by several threads at once, survives fork, and pickles. Neither its
-    repr nor its errors show credentials.
+    Keys are paths relative to that URL, separated by ``/`` and without ``..``; all other characters, such
+    as
+    ``%``, ``#`` and ``?``, are literal. Every error is a `NotFound`, `AccessDenied`, `Transient` or other
+    `StorageError` that names the URL of the object. Instances are thread-safe, survive fork, and pickle.
+    Neither repr nor errors contain credentials.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
+        api_version: Version of the interface that a subclass implements.
         url: The location, without credentials.
     """
 
     api_version: ClassVar[int] = 1
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location; nothing is opened before the first operation.
+        """Store location and options; nothing is opened before the first operation.
 
         Args:
-            url: The location.
-            **options: The storage's own settings, as in a data set's ``storage_options``.
+            url: URL or path of the location.
+            **options: Options of the storage, as in a data set's ``storage_options``.
         """
         self.url = _SLASHES.sub("", public_url(url))
         self._location = url
@@ -73,15 +73,15 @@ class Storage(ABC):
         """Return a whole object.
 
         Raises:
-            StorageError: `NotFound` if it does not exist, and as stated for the class.
+            StorageError: `NotFound` if it does not exist; see the class for others.
         """
 
     @abstractmethod
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        """Return the bytes ``[start, stop)`` of an object, fewer only where the object ends.
+        """Return the bytes ``[start, stop)`` of an object, fewer only at its end.
 
         Raises:
-            StorageError: `NotFound` if it does not exist, and as stated for the class.
+            StorageError: `NotFound` if it does not exist; see the class for others.
         """
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
@@ -90,14 +90,13 @@ class Storage(ABC):
 
     @property
     def supports_read_many(self) -> bool:
-        """Whether `read_many` asks for all at once, as clients with an event loop do on one thread."""
+        """Whether `read_many` is concurrent on one thread, as with clients that have an event loop."""
         return False
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        """Return parts ``(key, start, stop)`` of several objects, none of them empty.
+        """Return non-empty parts ``(key, start, stop)`` of several objects.
 
-        An error stands in place of a part that cannot be had. The default asks for one object after the
-        other.
+        A part that cannot be read is replaced by its error. The default reads the objects one by one.
         """
         found: dict[int, Buffer | StorageError] = {}
         for key in dict.fromkeys(key for key, _, _ in parts):
@@ -110,24 +109,24 @@ class Storage(ABC):
         return [found[place] for place in range(len(parts))]
 
     def serves_ranges(self, key: str) -> bool:
-        """Say whether reading a part of an object transfers that part alone; may ask the server."""
+        """Return whether a range request of an object transfers that range alone; may ask the server."""
         return True
 
     @abstractmethod
     def download(self, key: str, path: Path) -> None:
-        """Copy an object to a local file, whose directory exists; a failure may leave a part."""
+        """Copy an object to a local file in an existing directory; a failure may leave a partial file."""
 
     @abstractmethod
     def write(self, key: str, data: Buffer) -> None:
-        """Create or replace an object; readers see the old one or the new one, never a part."""
+        """Create or replace an object atomically."""
 
     @abstractmethod
     def upload(self, path: Path, key: str) -> None:
-        """Create or replace an object with the content of a local file, as `write` does."""
+        """Create or replace an object atomically with the content of a local file."""
 
     @abstractmethod
     def stat(self, key: str) -> ObjectInfo:
-        """Return what is known of an object.
+        """Return the metadata of an object.
 
         Raises:
             StorageError: `NotFound` if it does not exist.
@@ -139,15 +138,15 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object; one that does not exist is not an error."""
+        """Delete an object, if it exists."""
 
     def exists(self, key: str) -> bool:
-        """Say whether an object exists."""
+        """Return whether an object exists."""
         try:
             self.stat(key)
         except NotFound:
             return False
         return True
 
-    def close(self) -> None:  # noqa: B027 - most storages hold nothing
-        """Release connections; the next operation opens new ones. May be called twice."""
+    def close(self) -> None:  # noqa: B027 - optional
+        """Close connections; the next operation opens new ones. May be called twice."""

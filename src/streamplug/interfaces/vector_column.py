@@ -1,4 +1,4 @@
-"""Encodings of vectors: the items of a one-dimensional array that end each encoded value."""
+"""Columns of vectors, whose encoded values end with the items of a one-dimensional array."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from streamplug.types import Int64
 
 
 class VectorColumn(ABC):
-    """A part of an `Encoding` whose values end with the items of an array, in order, back to back.
+    """A mixin of encodings whose values end with the items of a one-dimensional array.
 
-    Who knows where a value lies can then count its items without reading it, and read some of them.
+    Their items can be counted and partly read without reading the whole value.
 
     Attributes:
-        item: The dtype of the items where all values have one, else None; their reader then says.
+        item: Dtype of the items if it is fixed, else None; the reader then specifies it.
     """
 
     item: np.dtype[Any] | None = None
 
     @abstractmethod
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
-        """Return how many items values of some sizes hold, if they are vectors.
+        """Return the number of items of values, from their sizes.
 
         Args:
             sizes: Bytes of each encoded value, shape ``[n]``.
-            dtype: Of the items.
+            dtype: Dtype of the items.
 
         Returns:
             Items of each, shape ``[n]``; -1 where no vector has that size.
@@ -38,12 +38,12 @@ class VectorColumn(ABC):
     def are_vectors(
         self, buffer: EncodedBytes, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
     ) -> NDArray[np.bool_]:
-        """Say of each value whether it is a vector of so many items; the default is that all are.
+        """Return whether each value is a vector of the given length; the default is True for all.
 
         Args:
-            buffer: Holds the values, each of a size from which `lengths` told how many items it has.
-            starts: Where each begins, shape ``[n]``.
-            lengths: Items of each, shape ``[n]``.
-            dtype: Of the items.
+            buffer: Buffer of the values.
+            starts: Offset of each value, shape ``[n]``.
+            lengths: Items of each value, as `lengths` returned them, shape ``[n]``.
+            dtype: Dtype of the items.
         """
         return np.ones(len(starts), bool)
