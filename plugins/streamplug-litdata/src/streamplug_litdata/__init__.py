@@ -1,1 +1,1 @@
-"""Chunks of LitData for streamplug."""
+"""LitData chunks for streamplug."""

@@ -1,4 +1,4 @@
-"""Reads the index.json of LitData, trusting nothing in it."""
+"""Import of LitData's index.json, with validation of every field."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from streamplug_litdata.sizes import whole_sizes
 from streamplug_litdata.specs import FILES, IMAGES, Spec, Stored
 
 SINGLE, TOKENS = "value", "tokens"
-"""Names of the column of a set whose samples are single values, and of one of tokens."""
+"""Column names of data sets whose samples are single values, and of those of tokens."""
 
 _VECTORS = ("no_header_numpy", "no_header_tensor")
 _NOT_IN_ROWS = FILES | IMAGES | {"pil", "jpeg_array", "graph", "numpy", "tensor", "text", *_VECTORS}
 _ROW_KINDS = frozenset(["str", "int", "float", "bool", "bytes", "null", "list", "map", "struct"])
 _UNSURE_CODE = 11
-"""The code of a dtype from which on the first versions had others."""
+"""The first dtype code that had another meaning in the first versions."""
 
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 _LISTS = {"builtins.list": "list", "builtins.tuple": "tuple", "collections.deque": "list"}
 
 
 class Config(NamedTuple):
-    """What an index.json says of all chunks.
+    """Settings of an index.json that all chunks share.
 
     Attributes:
-        layout: How items lie in a chunk: ``"items"``, ``"frames"``, ``"packed"`` or ``"tokens"``.
-        compression: Of whole files, or None.
-        columns: What is known of each column, by name.
+        layout: Layout of items in a chunk: ``"items"``, ``"frames"``, ``"packed"`` or ``"tokens"``.
+        compression: Compression of whole files, or None.
+        columns: Column specs by name.
     """
 
     layout: str
@@ -39,23 +39,23 @@ class Config(NamedTuple):
 
 
 def is_index(index: Any) -> bool:
-    """Say whether a parsed index.json is one of LitData."""
+    """Return whether a parsed index.json is LitData's."""
     return isinstance(index, dict) and "chunks" in index and isinstance(index.get("config"), dict)
 
 
 def entries_of(
     index: Any, spec: str, block: int | None, files: DatasetFiles
 ) -> list[dict[str, Any]]:
-    """Return the entries of an index.json of ours.
+    """Convert an index.json of LitData to index entries.
 
     Args:
-        index: That of LitData, parsed.
-        spec: The format of the entries, up to the layout.
-        block: Tokens of a sample, where items of tokens are read in blocks.
-        files: Those of the set.
+        index: The parsed index.json.
+        spec: Format of the entries, without the layout.
+        block: Tokens per sample, if tokens are read in blocks.
+        files: Files of the data set.
 
     Raises:
-        ConfigError: If the set cannot be read.
+        ConfigError: If the data set cannot be read.
         InvalidIndexError: If the index.json is damaged.
     """
     chunks = index["chunks"]
@@ -73,7 +73,7 @@ def entries_of(
     packed = f".{config.compression}.bin"
     stored: Mapping[str, int] = {}
     if config.compression is not None:
-        # What the index.json says is their size before.
+        # The index.json has only their decompressed sizes.
         stored = files.sizes([c["filename"] for c in chunks if c["filename"].endswith(packed)])
     entries = []
     for chunk, size in zip(chunks, whole_sizes(chunks, packed, files)):
@@ -112,7 +112,7 @@ def _config(config: Mapping[str, Any], chunks: Sequence[Any], block: int | None)
     kinds, loader = config.get("data_format"), config.get("item_loader")
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
         raise InvalidIndexError(f"data_format must be a list of names, got {kinds!r:.60}")
-    # The first versions do not say by which loader; only those of tokens count them.
+    # The first versions do not store the loader; only token data sets have counts.
     counted = bool(chunks) and chunks[0].get("dim") is not None
     tokens = loader == "TokensLoader" or (loader is None and counted)
     if loader not in (None, "PyTreeLoader", "TokensLoader"):
@@ -136,7 +136,7 @@ def _tokens(kinds: Sequence[str], layout: str, compression: str | None) -> Confi
 
 
 def _layout(config: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return how items lie in a chunk, and what whole files are compressed by."""
+    """Return the layout of items in a chunk, and the compression of whole files."""
     compression, level = config.get("compression"), config.get("compression_level")
     if compression is None:
         return "items", None
@@ -171,13 +171,13 @@ def _columns(config: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Spec]
     found = {}
     for name in {**stored, **rows}:
         tree = stored.get(name)
-        # Other leaves say themselves what they are.
+        # Only pickled and missing leaves need the kind of the Arrow rows.
         found[name] = Spec(tree, rows.get(name, "null") if tree in (None, "pickle") else None)
     return found
 
 
 def _tree(text: Any, left: list[str]) -> Stored:
-    """Return the leaves of a sample from the text in which PyTorch describes it."""
+    """Return the leaves of a sample, parsed from PyTorch's serialized tree spec."""
     try:
         version, spec = json.loads(text)
         if version != 1:
@@ -206,7 +206,7 @@ def _node(spec: Mapping[str, Any], left: list[str]) -> Stored:
 
 
 def _top(tree: Stored) -> dict[str, Stored]:
-    """Return the columns of samples of some kind."""
+    """Return the columns of samples of a tree."""
     if not isinstance(tree, dict):
         return {SINGLE: tree}
     ((kind, inside),) = tree.items()
@@ -217,7 +217,7 @@ def _top(tree: Stored) -> dict[str, Stored]:
 
 
 def _row_kinds(types: Any, kinds: Sequence[str]) -> dict[str, str] | None:
-    """Return what columns are in chunks of rows in Arrow; None if the set has none of these."""
+    """Return the columns of chunks of Arrow rows; None if the data set has no such chunks."""
     safe = all(kind.partition(":")[0] not in _NOT_IN_ROWS for kind in kinds)
     if not isinstance(types, dict) or not types or not safe:
         return None

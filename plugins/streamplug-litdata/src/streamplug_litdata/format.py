@@ -1,4 +1,4 @@
-"""The format: reads the index of a set, and opens its chunks."""
+"""The LitData shard format."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from streamplug_litdata.values import Vector
 
 _LAYOUTS = ("items", "frames", "packed", "tokens")
 _LARGEST = 1 << 26
-"""Tokens of the largest block: NumPy has no items of 2 GiB, and a token takes up to 16 bytes."""
+"""Maximum tokens of a block: NumPy has no items of 2 GiB, and a token has up to 16 bytes."""
 _DIGITS = 20
 
 
 class LitData(IndexImportFormat, RangeReadableFormat):
     """``litdata``: the chunks that LitData's `optimize` writes, with its index.json.
 
-    After a colon, options with commas between them: ``pil`` reads columns of JPEG and other image files as
-    images of Pillow (which needs streamplug-image), ``raw`` reads what LitData had from a serializer of the
-    user's own as bytes, and ``block=N`` reads tokens in blocks of N. In indexes the layout of the chunks
-    follows: ``items``, ``frames``, ``packed`` or ``tokens``.
+    After a colon, options separated by commas: ``pil`` decodes columns of JPEG and other image files to
+    Pillow images (requires streamplug-image), ``raw`` returns values of custom serializers as bytes, and
+    ``block=N`` reads tokens in blocks of N. In indexes the layout of the chunks follows: ``items``,
+    ``frames``, ``packed`` or ``tokens``.
     """
 
     suffix = "bin"
@@ -47,7 +47,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
     def __init__(
         self, *, pil: bool = False, raw: bool = False, block: int | None = None, layout: str = ""
     ) -> None:
-        """Read chunks of a layout; without one, only the index.json of LitData."""
+        """Set the layout of the chunks; without one, only LitData's index.json can be read."""
         self._options, self._block, self._layout = Options(pil, raw), block, layout
         said = {"pil": pil, "raw": raw, f"block={block}": block is not None}
         self._spec = "".join(f"{option}," for option, given in said.items() if given)
@@ -133,7 +133,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
     def _blocks_head(
         self, head: Bytes1D, blocks: int, size: int, columns: Sequence[Column]
     ) -> BlocksHead:
-        # A decoder of the user's may have taken the place of the encoding.
+        # A custom decoder may have replaced the encoding.
         encoding = Spec.parse(columns[0].spec).encoding(columns[0].name, self._options, _none)
         if not isinstance(encoding, Vector):
             raise InvalidIndexError("blocks are of tokens")
@@ -149,11 +149,11 @@ def _is_pair(pair: Any) -> bool:
 
 
 def _offsets(head: Bytes1D, items: int, size: int, *, rows: bool = False) -> Any:
-    """Return where items begin in a chunk of `size` bytes.
+    """Return the offsets of items in a chunk of `size` bytes.
 
     Raises:
-        ConfigError: If it has rows in Arrow, which cannot be read one by one.
-        CorruptShardError: If the head is not that of such a chunk.
+        ConfigError: If the chunk has Arrow rows, which do not support range reads.
+        CorruptShardError: If the header does not match the chunk.
     """
     offsets = offsets_of(head, items)
     if items and rows and np.all(offsets == offsets[0]) and size > offsets[0]:

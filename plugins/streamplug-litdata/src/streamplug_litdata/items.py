@@ -1,9 +1,9 @@
-"""Chunks of items: where each begins, and in each the sizes of its leaves and their bytes.
+"""Chunks of items: the offset of each item, and per item the sizes of its leaves and their bytes.
 
 All integers little-endian::
 
     uint32            N, the number of items
-    uint32[N + 1]     where each item begins; the end of the last
+    uint32[N + 1]     offset of each item; the end of the last
     items             uint32[leaves], the size of each leaf; the leaves
 """
 
@@ -29,19 +29,19 @@ U32 = np.dtype("<u4")
 
 
 def head_size(items: int) -> int:
-    """Return how many bytes of a chunk say where its items lie."""
+    """Return the bytes of a chunk's header."""
     return 4 * (items + 2)
 
 
 class Place(NamedTuple):
-    """Which leaves a column is of.
+    """The leaves of a column.
 
     Attributes:
-        first: The first of them.
-        many: How many there are.
-        one: Whether it is a leaf, rather than several.
-        stored: Whether items have it.
-        refused: Whether it is stored in another way than in rows.
+        first: Number of the first leaf.
+        many: Number of leaves.
+        one: Whether the column is a single leaf.
+        stored: Whether items have the column.
+        refused: Whether the column can be read only from Arrow rows.
     """
 
     first: int
@@ -52,14 +52,14 @@ class Place(NamedTuple):
 
 
 class Leaves:
-    """How items are divided among columns.
+    """Assignment of the leaves of items to columns.
 
     Attributes:
         count: Leaves of an item.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        """Take all columns, in stored order."""
+        """Set all columns, in stored order."""
         self._places: dict[str, Place] = {}
         self.count = 0
         for column in columns:
@@ -76,27 +76,27 @@ class Leaves:
         self._only = columns[0].name if self.count == 1 else None
 
     def place(self, name: str) -> Place:
-        """Return which leaves a column is of."""
+        """Return the leaves of a column."""
         return self._places[name]
 
     def is_only(self, column: Column) -> bool:
-        """Say whether a column is the one leaf that items have."""
+        """Return whether a column is the only leaf of items."""
         return self._only == column.name and self.count == 1
 
     def bounds(self, data: Bytes1D, rows: Int64, starts: Int64, sizes: Int64) -> Int64:
-        """Return where the leaves of items begin in a buffer, and where the last ends.
+        """Return the offsets of the leaves of items in a buffer, and the end of the last.
 
         Args:
             data: The buffer.
-            rows: Which items, for errors.
-            starts: Where each begins, shape ``[n]``.
-            sizes: How many bytes each has, shape ``[n]``.
+            rows: Numbers of the items, for errors.
+            starts: Offset of each item, shape ``[n]``.
+            sizes: Bytes of each item, shape ``[n]``.
 
         Returns:
             Shape ``[leaves + 1, n]``.
 
         Raises:
-            CorruptShardError: If they are not as long as their leaves.
+            CorruptShardError: If the sizes of an item and its leaves differ.
         """
         short = sizes < 4 * self.count
         if short.any():
@@ -119,10 +119,10 @@ class Leaves:
     def take(
         self, data: Bytes1D, rows: Int64, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        """Decode items that lie in a buffer; arguments as for `bounds`.
+        """Decode items in a buffer; arguments as for `bounds`.
 
         Raises:
-            CorruptShardError: As for `bounds`, and if a leaf has a size that it cannot have.
+            CorruptShardError: As for `bounds`, and if a leaf has an invalid size.
             DecodeError: If a value cannot be decoded.
         """
         bounds = self.bounds(data, rows, starts, sizes)
@@ -144,7 +144,7 @@ class Leaves:
 
 
 def _with_sizes(data: Bytes1D, bounds: Int64, place: Place) -> tuple[Bytes1D, Int64, Int64]:
-    """Put the sizes of a column's leaves in front of them."""
+    """Return the leaves of a column, prefixed by their sizes."""
     part = bounds[place.first : place.first + place.many + 1]
     sizes = np.ascontiguousarray(np.diff(part, axis=0).T.astype(U32))
     pieces = []
@@ -160,8 +160,8 @@ def decoded(
     """Decode the values of a column; errors name the item.
 
     Raises:
-        CorruptShardError: If one has not the size that all have.
-        DecodeError: If one cannot be decoded.
+        CorruptShardError: If a value does not have the fixed size of the encoding.
+        DecodeError: If a value cannot be decoded.
     """
     fixed = column.encoding.size
     if fixed is not None and (wrong := sizes != fixed).any():
@@ -177,15 +177,15 @@ def _corrupt(row: int, how: str) -> CorruptShardError:
 
 
 def offsets_of(head: Bytes1D, items: int, least: int = 0) -> NDArray[np.uint32]:
-    """Return where the items of a chunk begin, and the end of the last, shape ``[items + 1]``.
+    """Return the offsets of the items of a chunk, and the end of the last, shape ``[items + 1]``.
 
     Args:
         head: The chunk, or at least its first `head_size` bytes.
-        items: How many the index says that it has.
-        least: Bytes that every item has.
+        items: Number of items according to the index.
+        least: Minimum bytes of an item.
 
     Raises:
-        CorruptShardError: If the head is not what the index says.
+        CorruptShardError: If the header does not match the index.
     """
     size = head_size(items)
     if len(head) < size:
@@ -202,10 +202,10 @@ def offsets_of(head: Bytes1D, items: int, least: int = 0) -> NDArray[np.uint32]:
 
 
 class ItemsHead(ShardHeader):
-    """Knows where the items of one chunk lie."""
+    """Offsets of the items of one chunk."""
 
     def __init__(self, offsets: NDArray[Any], columns: Sequence[Column]) -> None:
-        """Take where they begin, and all columns."""
+        """Set the offsets and all columns."""
         self.offsets = offsets
         self.leaves = Leaves(columns)
 
@@ -215,10 +215,10 @@ class ItemsHead(ShardHeader):
     def single(
         self, columns: Sequence[Column]
     ) -> tuple[int, list[tuple[str, int, int | None, Callable[[memoryview], Any]]]] | None:
-        """Return how items are read one by one: how many leaves they have, and those of some columns.
+        """Return how to read single items: their number of leaves, and the leaves of some columns.
 
         Returns:
-            Of each column its name, its leaf, the size that has and what decodes it; None if that is not all.
+            Name, leaf, fixed size and decoder of each column; None if one is not a single leaf.
         """
         places = [self.leaves.place(column.name) for column in columns]
         if not all(place.one and not place.refused for place in places):
@@ -246,7 +246,7 @@ class ItemsReader(ShardReader):
     """Reads the items of one chunk."""
 
     def __init__(self, data: Bytes1D, head: ItemsHead) -> None:
-        """Read from `data`, in which items lie where `head` says."""
+        """Read items in `data` at the offsets of `head`."""
         self._data, self._head = data, head
         self._bounds = memoryview(np.ascontiguousarray(head.offsets))  # type: ignore[arg-type]  # an array is a buffer
 
@@ -281,7 +281,7 @@ class ItemsReader(ShardReader):
                     if size is not None and size != end - begin:
                         return with_care(index)
                     sample[name] = decode(view[begin:end])
-            except Exception:  # noqa: BLE001 - it says what is wrong
+            except Exception:  # noqa: BLE001 - the fallback raises the precise error
                 return with_care(index)
             return sample
 

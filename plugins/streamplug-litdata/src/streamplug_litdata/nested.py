@@ -1,4 +1,4 @@
-"""Values that have values inside: ``json`` leaves, and columns of which several leaves are a part."""
+"""Nested values: ``json`` leaves, and columns of several leaves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from streamplug.interfaces import Encoding
 from streamplug.interfaces.encoding import wrong_type_error
 
 _TEXT_FROM = 0x21
-"""The first byte from which on a value is JSON; below, it says what kind of value follows."""
+"""The lowest first byte of JSON text; lower ones are type tags of the binary form."""
 
 _MAX_DEPTH = 100
 
 
 class Json(Encoding):
-    """``json``: lists and dicts, tagged and in binary, or as JSON; written as JSON."""
+    """``json``: lists and dicts in a tagged binary form or as JSON; written as JSON."""
 
     def encode(self, value: Any) -> bytes:
         try:
@@ -43,7 +43,7 @@ class Json(Encoding):
 
 
 def _tagged(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """Return the value at a place, and where it ends."""
+    """Return the value at an offset, and its end."""
     if depth > _MAX_DEPTH:
         raise DecodeError("values are nested too deeply")
     tag, at = data[at], at + 1
@@ -108,7 +108,7 @@ def _bools(data: bytes, at: int, count: int) -> tuple[list[bool], int]:
 
 
 def _records(data: bytes, at: int, count: int) -> tuple[list[dict[str, Any]], int]:
-    """Read dicts that have the same keys and plain values."""
+    """Read dicts with the same keys and plain values."""
     (width,) = struct.unpack_from("<I", data, at)
     keys, at = _texts(data, at + 4, min(width, len(data)))
     found = []
@@ -141,14 +141,14 @@ _MANY: Mapping[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
 _FIELDS = {0x10: 11, 0x11: 7, 0x12: 8, 0x13: 9, 0x14: 10}
 
 Branch: TypeAlias = "Encoding | dict[str, Branch] | list[Branch] | tuple[Branch, ...]"
-"""How a column is made of leaves."""
+"""Structure of a column of several leaves."""
 
 
 class Tree(Encoding):
     """A dict, list or tuple of leaves, stored as in a chunk: the size of each as uint32, then their bytes."""
 
     def __init__(self, branch: Branch) -> None:
-        """Make values as `branch` has them."""
+        """Set the structure of values."""
         self._branch = branch
         self._leaves = list(_leaves(branch))
         self._names = list(_names(branch, ""))

@@ -1,13 +1,13 @@
-"""Chunks that are compressed inside: items each by itself, or some hundred at a time.
+"""Chunks with internal compression: per item, or in frames of several hundred items.
 
-The latter begin, all integers little-endian, with::
+Chunks of frames begin, all integers little-endian, with::
 
     8 bytes           LDFZ01 and two zeros
-    uint16 * 2        version, 1; nothing, 0
-    uint32 * 3        N, the number of items; items of a frame; F, the number of frames
-    uint32[N + 1]     where each item begins in what the frames hold, back to back; the end of the last
-    frames            F times: uint32 * 2, the first item and how many; uint64, where the frame begins in the
-                      file; uint32 * 2, how many bytes it has, and how many it holds
+    uint16 * 2        version, 1; flags, 0
+    uint32 * 3        N, the number of items; items per frame; F, the number of frames
+    uint32[N + 1]     offset of each item in the decompressed frames, concatenated; the end of the last
+    frames            F times: uint32 * 2, first item and number of items; uint64, offset of the frame in
+                      the file; uint32 * 2, compressed and decompressed bytes
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAGIC = b"LDFZ01\0\0"
 _HEAD = np.dtype([("magic", "S8"), ("version", "<u2"), ("flags", "<u2"), ("counts", "<u4", (3,))])
 _FRAME = np.dtype([("items", "<u4", (2,)), ("begin", "<u8"), ("sizes", "<u4", (2,))])
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
-"""How much larger than in its chunk an item may be, and what it may be in any case; nothing says its size."""
+"""Maximum ratio of an item's size to its compressed size; bytes that are always permitted."""
 
 
 def _zstd() -> Compression:
@@ -39,7 +39,7 @@ def _zstd() -> Compression:
 
 
 class PackedHead(ItemsHead):
-    """Knows where items lie that are compressed each by itself."""
+    """Offsets of items that are compressed one by one."""
 
     def single(self, columns: Sequence[Column]) -> None:
         return None
@@ -64,13 +64,13 @@ class PackedHead(ItemsHead):
 
 
 class FramesReader(ItemsReader):
-    """Reads a chunk of frames, which stay decompressed once something of them was read."""
+    """Reads a chunk of frames; frames stay decompressed after the first read."""
 
     def __init__(self, data: Bytes1D, items: int, columns: Sequence[Column]) -> None:
-        """Check the directory of the frames.
+        """Check the frame directory.
 
         Raises:
-            CorruptShardError: If it does not fit the index, the file or itself.
+            CorruptShardError: If it does not match the index or the file, or is inconsistent.
         """
         if len(data) < _HEAD.itemsize:
             raise CorruptShardError(f"{len(data)} bytes cannot hold the {items} items of the index")
@@ -90,12 +90,12 @@ class FramesReader(ItemsReader):
         self._file = data
         self._done = np.zeros(frames, bool)
         self._lock = Lock()
-        # Pages of it take memory when they are written to.
+        # Allocated lazily: pages take memory only once they are written.
         plain = np.empty(int(offsets[-1]), np.uint8)
         super().__init__(plain, ItemsHead(offsets, columns))
         self._plain = plain
 
-    def byte_range(self, index: int) -> None:  # type: ignore[override]  # it is not one piece
+    def byte_range(self, index: int) -> None:  # type: ignore[override]  # an item is not contiguous in the file
         return None
 
     def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
@@ -130,7 +130,7 @@ def _checked(frames: Any, offsets: Any, stop: int, size: int) -> Int64:
     """Return the first item of each frame.
 
     Raises:
-        CorruptShardError: If the frames are not one after the other, all of the items, and in the file.
+        CorruptShardError: If the frames are not contiguous, miss items, or exceed the file.
     """
     firsts, counts = frames["items"].astype(np.int64).T
     ends = firsts + counts

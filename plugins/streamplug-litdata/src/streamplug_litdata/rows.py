@@ -1,4 +1,4 @@
-"""Chunks of rows: a head as if of items that have no bytes, then a file of Arrow, its size, and a mark."""
+"""Chunks of rows: a header of empty items, then an Arrow file, its size, and a magic number."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from streamplug_litdata.specs import Options, Spec
 
 MARK = b"LDARW01\0"
 _END = 12
-"""Bytes of the size and the mark."""
+"""Bytes of the size and the magic number."""
 
 _NUMBERS, _TEXTS = 1, 2
-"""Buffers of a column in Arrow: numbers, or where texts begin; texts."""
+"""Buffers of an Arrow column: numbers or text offsets; text."""
 
 _FILE = b"ARROW1"
 
 
 def has_rows(data: Bytes1D) -> bool:
-    """Say whether a chunk has rows in Arrow."""
+    """Return whether a chunk has Arrow rows."""
     return data[-len(MARK) :].tobytes() == MARK
 
 
 class _Values(NamedTuple):
-    """The values of a column, as leaves of a chunk of items would hold them.
+    """Values of a column, encoded as leaves of a chunk of items.
 
     Attributes:
         data: A buffer.
-        begins: Where in it each begins, shape ``[rows]``.
-        sizes: How many bytes each has, of the same shape.
+        begins: Offset of each value, shape ``[rows]``.
+        sizes: Bytes of each value, shape ``[rows]``.
     """
 
     data: Bytes1D
@@ -47,12 +47,12 @@ class _Values(NamedTuple):
 
 
 class _Column:
-    """A column in Arrow.
+    """An Arrow column.
 
     Attributes:
-        array: Its values.
-        there: Which of them are not None, or None if all are.
-        values: The same, if leaves of its kind are stored as Arrow stores them; else None.
+        array: The Arrow array.
+        there: Mask of values that are not None, or None if all are.
+        values: Zero-copy view of the values as leaves, or None if Arrow stores them differently.
     """
 
     def __init__(self, array: Any, kind: str | None) -> None:
@@ -60,7 +60,7 @@ class _Column:
         self.there = np.asarray(array.is_valid()) if array.null_count else None
         self.values = _values(array, kind)
         if self.values is None:
-            array.validate(full=True)  # damaged ones would lead beyond their memory
+            array.validate(full=True)  # damaged offsets would point outside the buffers
 
 
 def _values(array: Any, kind: str | None) -> _Values | None:
@@ -93,22 +93,22 @@ def _values(array: Any, kind: str | None) -> _Values | None:
 
 
 class RowsReader(ShardReader):
-    """Reads a chunk of rows; a column stays in memory, decompressed, once some of it was read."""
+    """Reads a chunk of rows; columns stay decompressed in memory after the first read."""
 
     def __init__(self, data: Bytes1D, rows: int, specs: Mapping[str, Spec]) -> None:
-        """Open the file of Arrow at the end of a chunk.
+        """Open the Arrow file at the end of a chunk.
 
         Args:
             data: The chunk.
-            rows: How many the index says that it has.
-            specs: What is known of each column.
+            rows: Number of rows according to the index.
+            specs: Column specs by name.
 
         Raises:
             ConfigError: If pyarrow is not installed.
-            CorruptShardError: If it is damaged, or has not the rows of the index.
+            CorruptShardError: If the chunk is damaged or does not match the index.
         """
         try:
-            import pyarrow.ipc as _  # noqa: F401 - it is used further down
+            import pyarrow.ipc as _  # noqa: F401 - used below
         except ImportError:
             raise ConfigError(
                 "the rows of this set are in Arrow: pip install 'streamplug-litdata[arrow]'"
@@ -147,7 +147,7 @@ class RowsReader(ShardReader):
                 for name, data, begins, sizes, decode in plan:
                     begin = begins[index]
                     sample[name] = decode(data[begin : begin + sizes[index]])
-            except Exception:  # noqa: BLE001 - it says what is wrong
+            except Exception:  # noqa: BLE001 - the fallback raises the precise error
                 return with_care(index)
             return sample
 
@@ -169,7 +169,7 @@ class RowsReader(ShardReader):
         return values
 
     def _there(self, rows: Int64, column: Column, known: _Column) -> ColumnValues:
-        """Decode values none of which is None."""
+        """Decode values, none of which is None."""
         if known.values is not None:
             data, begins, sizes = known.values
             return decoded(column, rows, data, begins[rows], sizes[rows])
@@ -180,7 +180,7 @@ class RowsReader(ShardReader):
         if type(column.encoding) is type(own):
             return values
         found = []
-        for row, value in zip(rows.tolist(), values):  # it is decoded in the user's own way
+        for row, value in zip(rows.tolist(), values):  # custom decoder
             try:
                 found.append(column.encoding.decode(memoryview(own.encode(value))))
             except Exception as error:
@@ -209,7 +209,7 @@ class RowsReader(ShardReader):
             chunks = self._opened(self._names.index(name)).read_all().column(0)
             if len(chunks) != self._rows:
                 raise CorruptShardError(f"{len(chunks)} rows, the index says {self._rows}")
-            # Even putting the chunks together would go beyond the memory of damaged ones.
+            # Before combining, which reads out of bounds if chunks are damaged.
             chunks.validate(full=not _is_flat(chunks.type))
             return _Column(chunks.combine_chunks(), self._specs[name].kind)
         except CorruptShardError as error:
@@ -218,7 +218,7 @@ class RowsReader(ShardReader):
             raise CorruptShardError(f"column {name!r} cannot be read: {error}") from error
 
     def _opened(self, field: int | None) -> Any:
-        """Open the file of Arrow for one of its columns."""
+        """Open the Arrow file, to read one column if `field` is not None."""
         import pyarrow as pa
 
         options = pa.ipc.IpcReadOptions(included_fields=None if field is None else [field])
@@ -233,7 +233,7 @@ class RowsReader(ShardReader):
 
 
 def _is_flat(type_: Any) -> bool:
-    """Say whether values of a type of Arrow lie in memory that checks of sizes alone show to be whole."""
+    """Return whether Arrow's quick validation suffices for values of a type."""
     import pyarrow as pa
 
     is_texts = type_ in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())

@@ -1,7 +1,7 @@
-"""How many bytes chunks have.
+"""Sizes of chunks in bytes.
 
-Versions of LitData before 0.2.40 left the head of a chunk out of what its index.json says, and nothing else
-tells them apart: so one of the chunks is looked at.
+LitData before 0.2.40 excluded the chunk header from the sizes in index.json. No field tells the versions
+apart, so the size of one chunk is compared.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _FRAME_HEAD = 18
 
 
 def whole_sizes(chunks: Sequence[Mapping[str, Any]], packed: str, files: DatasetFiles) -> list[int]:
-    """Return the bytes of chunks, with their heads, before they were compressed.
+    """Return the bytes of decompressed chunks, including their headers.
 
     Args:
-        chunks: What the index.json says of them.
-        packed: What the names of compressed ones end with.
-        files: Those of the set.
+        chunks: Entries of the index.json.
+        packed: File name suffix of compressed chunks.
+        files: Files of the data set.
     """
     said = [chunk["chunk_bytes"] for chunk in chunks]
     if not chunks:
@@ -42,7 +42,7 @@ def _head(chunk: Mapping[str, Any]) -> int:
 
 
 def _content_size(frame: bytes) -> int | None:
-    """Return the size of the content that the head of a frame of Zstandard states (RFC 8878, 3.1.1.1)."""
+    """Return the content size in the header of a Zstandard frame (RFC 8878, 3.1.1.1)."""
     if len(frame) < _FRAME_HEAD or not frame.startswith(_ZSTD):
         return None
     flags = frame[4]

@@ -1,4 +1,4 @@
-"""What an entry of the index says of columns: which leaves they are of, and of what kind those are."""
+"""Column specs of index entries: the leaves of a column and their kinds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from streamplug_litdata.nested import Branch, Json, Tree
 from streamplug_litdata.values import NUMPY, TORCH, Array, Bool, Float, Tensor, Vector, dtype_of
 
 Stored: TypeAlias = "str | dict[str, Any] | None"
-"""A leaf, by the name of its kind; ``{"dict": {…}}``, ``{"list": […]}``, ``{"tuple": […]}``; or nothing."""
+"""The kind of a leaf; ``{"dict": {…}}``, ``{"list": […]}``, ``{"tuple": […]}``; or None."""
 
 MakeEncoding = Callable[[str, str], Encoding]
 
 PLAIN = {"str": "str", "text": "str", "bytes": "bytes", "int": "int", "pil": "pil"}
-"""Those of the kinds that are as an encoding of the core, or of another plugin, has them."""
+"""Kinds with an encoding in the core or in another plugin, by that encoding."""
 
 FILES = frozenset(["file", "tif", "tiff", "tifffile", "pdf", "video", "audio", "nifti", "mesh"])
 IMAGES = frozenset(("image", "jpeg"))
@@ -27,11 +27,11 @@ _OF_ROWS = {"str": "str", "int": "int", "float": "float", "bool": "bool", "bytes
 
 @dataclass(frozen=True)
 class Spec:
-    """What is known of a column.
+    """Spec of a column.
 
     Attributes:
-        stored: The leaves that it is of, in chunks whose items are leaves.
-        row: What its values are, in chunks of rows in Arrow; None if the set has none of those.
+        stored: Its leaves in chunks of items.
+        row: Its kind in chunks of Arrow rows; None if the data set has no such chunks.
     """
 
     stored: Stored
@@ -39,10 +39,10 @@ class Spec:
 
     @classmethod
     def parse(cls, text: str) -> Spec:
-        """Return what a text says that `str` made.
+        """Parse the result of `str`.
 
         Raises:
-            InvalidIndexError: If nothing.
+            InvalidIndexError: If it is not a spec.
         """
         if not text.startswith("{"):
             return cls(text)
@@ -51,7 +51,7 @@ class Spec:
             spec = cls(said["stored"], said["row"])
         except (ValueError, KeyError, RecursionError):
             raise InvalidIndexError(f"{text!r:.60} says nothing of a column") from None
-        list(leaves(spec.stored))  # refuses what is no tree
+        list(leaves(spec.stored))  # raises if the tree is invalid
         if not isinstance(spec.row, (str, type(None))):
             raise InvalidIndexError(f"{text!r:.60} says nothing of a column")
         return spec
@@ -63,7 +63,7 @@ class Spec:
 
     @property
     def kind(self) -> str | None:
-        """The kind of leaf that it is read as; None for several leaves."""
+        """Kind of the leaf that the column is read as; None for several leaves."""
         if self.row is not None and self.stored in (None, "pickle"):
             return _OF_ROWS.get(self.row, "json")
         return self.stored if isinstance(self.stored, str) else None
@@ -72,8 +72,8 @@ class Spec:
         """Return the encoding of the column.
 
         Raises:
-            ConfigError: If it cannot be read.
-            InvalidIndexError: If there is no such.
+            ConfigError: If the column cannot be read.
+            InvalidIndexError: If there is no such encoding.
         """
         if self.kind is not None:
             return _leaf(name, self.kind, options, make)
@@ -84,11 +84,11 @@ class Spec:
 
 @dataclass(frozen=True)
 class Options:
-    """How values are given.
+    """Options for decoding.
 
     Attributes:
-        pil: Images as those of Pillow rather than as the bytes of their files.
-        raw: What LitData had from a serializer of the user's own, as bytes.
+        pil: Decode images to Pillow images rather than to the bytes of their files.
+        raw: Return values of custom serializers as bytes.
     """
 
     pil: bool = False
@@ -96,10 +96,10 @@ class Options:
 
 
 def leaves(stored: Stored) -> Iterator[str]:
-    """Yield the kinds of the leaves that a column is of, in order.
+    """Yield the kinds of the leaves of a column, in order.
 
     Raises:
-        InvalidIndexError: If this is no tree.
+        InvalidIndexError: If the tree is invalid.
     """
     if isinstance(stored, str):
         yield stored

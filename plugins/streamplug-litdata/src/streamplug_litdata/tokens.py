@@ -1,4 +1,4 @@
-"""Chunks of tokens: items that are nothing but their tokens, back to back; read as they are, or in blocks."""
+"""Chunks of tokens without leaf sizes, read as stored or in blocks of fixed length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamplug_litdata.values import Vector
 
 
 class TokensHead(ItemsHead):
-    """Knows where items lie that are nothing but tokens."""
+    """Offsets of items that consist only of tokens."""
 
     def single(self, columns: Sequence[Column]) -> None:
         return None
@@ -32,10 +32,10 @@ class TokensHead(ItemsHead):
 
 
 class Block(Vector):
-    """A vector of so many items."""
+    """A vector of fixed length."""
 
     def __init__(self, dtype: np.dtype[Any], length: int) -> None:
-        """Take `length` items of a dtype."""
+        """Set the dtype and the number of items."""
         super().__init__(dtype)
         self.dtype = np.dtype((dtype, (length,)))
         self.size = self.dtype.itemsize
@@ -45,19 +45,19 @@ class Block(Vector):
 
 
 class BlocksHead(ShardHeader):
-    """Knows where blocks of tokens lie: one after the other, from the first item on."""
+    """Offsets of blocks of tokens, which are contiguous from the first item on."""
 
     def __init__(self, head: Bytes1D, blocks: int, size: int, step: int) -> None:
-        """Take the first bytes of a chunk.
+        """Parse the header of a chunk.
 
         Args:
-            head: They, four or more.
-            blocks: How many the index says that it has.
+            head: The first four or more bytes of the chunk.
+            blocks: Number of blocks according to the index.
             size: Bytes of the chunk.
             step: Bytes of a block.
 
         Raises:
-            CorruptShardError: If it cannot have so many.
+            CorruptShardError: If the chunk is too small for the blocks.
         """
         items = int(head[:4].view(U32)[0]) if len(head) >= 4 else 0
         self._first, self._step = head_size(items), step
@@ -71,7 +71,7 @@ class BlocksHead(ShardHeader):
         return np.stack([starts, starts + self._step], axis=1)
 
     def sizes(self, column: Column) -> None:
-        return None  # all have one, which its encoding tells
+        return None  # the encoding has a fixed size
 
     def take(
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
@@ -84,7 +84,7 @@ class BlocksReader(ShardReader):
     """Reads the blocks of one chunk."""
 
     def __init__(self, data: Bytes1D, blocks: int, head: BlocksHead) -> None:
-        """Read from `data`, in which so many blocks lie where `head` says."""
+        """Read blocks in `data` at the offsets of `head`."""
         self._data, self._blocks, self._head = data, blocks, head
 
     def __len__(self) -> int:

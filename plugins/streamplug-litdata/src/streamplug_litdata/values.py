@@ -1,4 +1,4 @@
-"""How single values stand in a chunk: each kind under the name that LitData has for it."""
+"""Encodings of single values, by LitData's names."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from streamplug.types import ColumnValues, Int64
 NUMPY = dict(
     enumerate(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "?"])
 )
-"""Dtypes by their codes in values of NumPy; those beyond are of Python objects and texts."""
+"""NumPy dtypes by their codes; higher codes are Python objects and text."""
 
 TORCH = dict(enumerate(["f4", "f4", "f8", "f8", "c8", "c8", "c16", "c16", "f2", "f2"])) | dict(
     enumerate(["u1", "i1", "i2", "i2", "i4", "i4", "i8", "i8", "?", "u2"], 11)
 )
-"""The same in tensors; 10 is bfloat16, which LitData cannot write."""
+"""Tensor dtypes by their codes; 10 is bfloat16, which LitData cannot write."""
 
 _MAX_NDIM = 32
 
@@ -51,7 +51,7 @@ class Float(Encoding):
 
 
 class Bool(Encoding):
-    """A bool, as a byte that is 0 or not."""
+    """A bool, as one byte; nonzero is True."""
 
     size = 1
 
@@ -74,10 +74,10 @@ class Bool(Encoding):
 
 
 class Vector(Encoding, VectorColumn):
-    """``no_header_numpy:CODE``, ``no_header_tensor:CODE``: a one-dimensional array, and nothing else."""
+    """``no_header_numpy:CODE``, ``no_header_tensor:CODE``: a one-dimensional array without a header."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
-        """Take items of a dtype, little-endian."""
+        """Set the dtype, which is little-endian."""
         self.item: np.dtype[Any] = dtype
 
     def encode(self, value: Any) -> bytes:
@@ -108,7 +108,7 @@ class Vector(Encoding, VectorColumn):
 
 
 class Array(Encoding):
-    """``numpy``: an array, behind uint32: the code of its dtype, how many dimensions, each of them."""
+    """``numpy``: an array with a header of uint32: dtype code, number of dimensions, and each dimension."""
 
     codes = NUMPY
     _orders: tuple[str, ...] = ("<",)
@@ -148,7 +148,7 @@ class Array(Encoding):
 
 
 class Tensor(Array):
-    """``tensor``: a tensor, given as an array; the head is big-endian, in older chunks little-endian."""
+    """``tensor``: a tensor, decoded to an array; the header is big-endian, in older chunks little-endian."""
 
     codes = TORCH
     _orders = (">", "<")
@@ -158,7 +158,7 @@ def dtype_of(codes: dict[int, str], code: str) -> np.dtype[Any]:
     """Return the dtype with a code.
 
     Raises:
-        InvalidIndexError: If there is none, or it is one of Python objects.
+        InvalidIndexError: If the code is unknown or denotes Python objects.
     """
     name = {str(number): name for number, name in codes.items()}.get(code)
     if name is None:

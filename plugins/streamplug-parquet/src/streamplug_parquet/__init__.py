@@ -1,1 +1,1 @@
-"""Parquet files for streamplug: read as they are, and written."""
+"""Parquet files for streamplug: reading existing files and writing shards."""

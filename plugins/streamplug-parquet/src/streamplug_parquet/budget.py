@@ -1,4 +1,4 @@
-"""How much of what was decoded this process keeps."""
+"""Cache of decoded column chunks, shared by all readers of a process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ VARIABLE = "STREAMPLUG_PARQUET_MEMORY"
 _DEFAULT = "512mb"
 
 Key = tuple[int, int, str]
-"""Which reader, which row group of it, and which column."""
+"""Number of the reader, row group and column name."""
 
 
 class Budget:
-    """Decoded columns of row groups, as many as there is room for: those not used for long go first."""
+    """Cache of decoded column chunks with a byte limit and second-chance eviction."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """Keep as many bytes as `limit`; None for what the environment says."""
+        """Limit the cache to `limit` bytes; None reads the limit from the environment."""
         if limit is not None:
             self.limit = limit
         self.held = 0
@@ -33,18 +33,18 @@ class Budget:
 
     @cached_property
     def limit(self) -> int:
-        """Bytes that are kept at most, but for what is in use."""
+        """Byte limit of cached chunks."""
         return parse_bytes(os.environ.get(VARIABLE, _DEFAULT), VARIABLE)
 
     def get(self, key: Key) -> Chunk | None:
-        """Return a column of a row group, if it is there."""
+        """Return a cached chunk, or None."""
         found = self._chunks.get(key)
         if found is not None:
             self._used[key] = True
         return found
 
     def put(self, reader: int, group: int, chunks: Mapping[str, Chunk]) -> None:
-        """Keep columns of a row group, if there is room for them at all."""
+        """Cache chunks of a row group, except those larger than the limit, and evict others."""
         with self._lock:
             self._forget_gone()
             for name, chunk in chunks.items():
@@ -59,12 +59,12 @@ class Budget:
         key = next(iter(self._chunks))
         chunk = self._chunks.pop(key)
         if self._used.pop(key, False):
-            self._chunks[key] = chunk  # it was used since it was last passed over
+            self._chunks[key] = chunk  # second chance: used since the last pass
         else:
             self.held -= chunk.nbytes
 
     def forget(self, reader: int) -> None:
-        """Let go of all of a reader; may be called at any time, by the garbage collector too."""
+        """Schedule the eviction of a reader's chunks; safe to call from the garbage collector."""
         self._gone.append(reader)
 
     def _forget_gone(self) -> None:
@@ -78,7 +78,7 @@ class Budget:
             self._used.pop(key, None)
 
     def in_child(self) -> None:
-        """Begin anew in a fork: another thread may have been in the middle of it."""
+        """Reset after a fork, as another thread may have held the lock."""
         self._lock = Lock()
         self._chunks, self._used, self.held = {}, {}, 0
 

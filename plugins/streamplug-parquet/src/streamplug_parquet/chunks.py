@@ -1,4 +1,4 @@
-"""Columns of row groups, decoded, ready for single values to be taken out of them."""
+"""Decoded column chunks, from which single values are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Chunk(ABC):
     """The values of a column in one row group.
 
     Attributes:
-        nbytes: About how much memory it takes.
+        nbytes: Approximate size in memory.
     """
 
     nbytes: int
@@ -34,11 +34,11 @@ class Chunk(ABC):
 
     @abstractmethod
     def take(self, rows: Int64) -> Sequence[Any] | NDArray[Any]:
-        """Return some values: an array, if the values of the column always come so, or a list."""
+        """Return values of rows: an array if the column always yields arrays, else a list."""
 
 
 class Numbers(Chunk):
-    """Values of one size."""
+    """Values of fixed size."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         self._values, self.nbytes = values, values.nbytes
@@ -52,7 +52,7 @@ class Numbers(Chunk):
 
 
 class Pieces(Chunk):
-    """Bytes of various sizes: text, bytes, and what else decodes them."""
+    """Values of variable size in one buffer: text, bytes, or input of another encoding."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Pieces(Chunk):
 
 
 class Others(Chunk):
-    """Values that Arrow makes Python values of."""
+    """Values that Arrow converts to Python objects."""
 
     def __init__(self, array: pa.Array) -> None:
         self._array, self.nbytes = array, array.nbytes
@@ -96,7 +96,7 @@ class Others(Chunk):
 
 
 class Perhaps(Chunk):
-    """Times, of which some may be None."""
+    """Nullable temporal values."""
 
     def __init__(self, values: NDArray[Any], given: NDArray[np.bool_]) -> None:
         self._values, self._given = values, given
@@ -110,15 +110,15 @@ class Perhaps(Chunk):
 
 
 def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
-    """Return the values of a column.
+    """Return the chunk of a column.
 
     Args:
-        column: Which.
-        array: Its values, of the type.
-        type_: What the index says they are.
+        column: The column.
+        array: Its values, of type `type_`.
+        type_: Type according to the index.
 
     Raises:
-        DecodeError: If they cannot be had as the column is to be decoded.
+        DecodeError: If the column's encoding cannot decode the values.
     """
     encoding = column.encoding
     if not isinstance(encoding, Value):
@@ -141,10 +141,10 @@ def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
 
 
 def numbers_of(array: pa.Array, encoding: Fixed) -> NDArray[Any]:
-    """Return values of one size as an array of NumPy.
+    """Return values of fixed size as a NumPy array.
 
     Raises:
-        DecodeError: If some are missing, at any depth.
+        DecodeError: If there are nulls, at any depth.
     """
     count = len(array)
     for _ in encoding.shape:
@@ -162,7 +162,7 @@ def _text(data: memoryview) -> str:
 
 
 def _pieces(array: pa.Array, kind: Any) -> Pieces:
-    """Return text or bytes, from an array of them or from a dictionary of them."""
+    """Return text or bytes from a plain or dictionary array."""
     given = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     which = None
     if pa.types.is_dictionary(array.type):
@@ -181,7 +181,7 @@ def _pieces(array: pa.Array, kind: Any) -> Pieces:
         )
     starts, sizes = ends[:-1], np.diff(ends)
     if which is not None:
-        if not len(starts):  # all are missing
+        if not len(starts):  # all are null
             starts = sizes = np.zeros(1, np.int64)
         starts, sizes = starts[which], sizes[which]
     view = memoryview(b"") if data is None else memoryview(data)
@@ -193,7 +193,7 @@ def _pieces(array: pa.Array, kind: Any) -> Pieces:
 
 
 def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
-    """Return the bytes of values, for an encoding of somebody else."""
+    """Return the bytes of values, for an encoding that is not one of Parquet's."""
     if is_file(type_):
         given = array.is_valid()
         inner = (
@@ -222,7 +222,7 @@ def _kept(data: memoryview) -> memoryview:
 
 
 class Collected:
-    """The values of one column of some samples, while they come row group by row group."""
+    """The values of one column for a batch, filled row group by row group."""
 
     def __init__(self, column: Column, rows: Int64) -> None:
         self._column, self._rows = column, rows
@@ -235,7 +235,7 @@ class Collected:
             self._found = [None] * len(rows)
 
     def put(self, places: Int64 | slice, chunk: Chunk, rows: Int64) -> None:
-        """Take the values of some of the samples."""
+        """Fill in values of a row group."""
         values = chunk.take(rows)
         if self._numbers:
             self._found[places] = values
@@ -249,7 +249,7 @@ class Collected:
         """Return all values.
 
         Raises:
-            DecodeError: If one cannot be decoded.
+            DecodeError: If a value cannot be decoded.
         """
         if self._mine:
             return self._found  # type: ignore[no-any-return]  # a list or an array
@@ -257,10 +257,10 @@ class Collected:
 
 
 def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
-    """Decode values by an encoding of somebody else; None stays.
+    """Decode values with an encoding that is not one of Parquet's; None stays None.
 
     Raises:
-        DecodeError: If one cannot be decoded; names the sample and the column.
+        DecodeError: If a value cannot be decoded; names the sample and the column.
     """
     have = [place for place, value in enumerate(values) if value is not None]
     sizes = np.array([len(values[place]) for place in have], np.int64)
@@ -275,7 +275,7 @@ def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
 
 
 def decoded_one(column: Column, value: Any, row: int) -> Any:
-    """Decode one value by an encoding of somebody else; None stays.
+    """Decode one value with an encoding that is not one of Parquet's; None stays None.
 
     Raises:
         DecodeError: If it cannot be decoded.

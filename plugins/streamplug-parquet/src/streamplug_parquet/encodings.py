@@ -1,4 +1,4 @@
-"""The encodings of Parquet by their texts: types of Arrow, with a question mark where values may be None."""
+"""Encodings named by Arrow types, with a trailing question mark if values are nullable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SOME = (
 
 
 class ArrowTypes(Mapping[str, Encoding]):
-    """Every type of Arrow that can be read; a few stand for all of them where they are listed."""
+    """Encodings of all readable Arrow types; iteration yields only examples."""
 
     def __getitem__(self, spec: str) -> Encoding:
         try:
@@ -63,7 +63,7 @@ def _kind(type_: pa.DataType) -> type[kinds.Value]:
 
 
 def encoding_of(values: Any) -> str | None:
-    """Return the type of values, with a question mark if some are missing; None if Arrow has none."""
+    """Return the Arrow type of values, with a question mark if there are nulls; None if Arrow has none."""
     try:
         if isinstance(values, np.ndarray) and values.ndim > 1:
             type_ = pa.from_numpy_dtype(values.dtype)
@@ -71,7 +71,7 @@ def encoding_of(values: Any) -> str | None:
                 type_ = pa.list_(type_, size)
             return spec_of(type_)
         found = values if hasattr(values, "null_count") else arrow_array(values)
-        if not isinstance(found, (pa.Array, pa.ChunkedArray)):  # a series of Polars
+        if not isinstance(found, (pa.Array, pa.ChunkedArray)):  # a Polars series
             found = arrow_array(values.to_list())
         type_ = plain(found.type)
         if _kind(type_) is kinds.Nested or pa.types.is_null(type_):

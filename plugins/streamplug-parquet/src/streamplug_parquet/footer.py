@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says: its rows, its columns, and whether values are missing."""
+"""Footers of Parquet files: rows, columns and null counts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streamplug_parquet.types import plain, spec_of
 LEAST = 12
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _LIKELY = 1 << 16
-"""Bytes that footers mostly have fewer than; asked for at once."""
+"""Bytes of the first read, enough for most footers."""
 _NULL = "null"
 
 
 def scanned(file: ScanSource) -> ScanResult:
-    """Say what a file has, reading nothing but its footer.
+    """Scan a file; reads only its footer.
 
     Raises:
-        CorruptShardError: If it is damaged, or none.
-        InvalidIndexError: If it has columns that cannot be read.
+        CorruptShardError: If the file is damaged or is not a Parquet file.
+        InvalidIndexError: If a column cannot be read.
     """
     footer = _footer(file)
     metadata = parsed(footer)
@@ -49,7 +49,7 @@ def scanned(file: ScanSource) -> ScanResult:
 
 
 def _footer(file: ScanSource) -> bytes:
-    """Return the end of a file, from its footer on or before."""
+    """Return the end of a file, which includes its footer."""
     if file.size < LEAST:
         raise CorruptShardError(f"it has {file.size} bytes, too few for a Parquet file")
     data = file.read(max(file.size - _LIKELY, 0), file.size)
@@ -66,7 +66,7 @@ def _footer(file: ScanSource) -> bytes:
 
 
 def parsed(data: Any) -> pq.FileMetaData:
-    """Return what the footer says that a buffer ends with.
+    """Parse the footer at the end of a buffer.
 
     Raises:
         CorruptShardError: If it is damaged.
@@ -74,7 +74,7 @@ def parsed(data: Any) -> pq.FileMetaData:
     try:
         metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(data)))
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    except Exception as error:  # what Arrow raises for damage is not documented
+    except Exception as error:  # Arrow does not document its errors for damaged files
         raise CorruptShardError(f"its footer is damaged: {error}") from error
     if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
         raise CorruptShardError(f"its row groups have {sum(counts)} rows, it {metadata.num_rows}")
@@ -90,19 +90,19 @@ def schema_of(metadata: pq.FileMetaData) -> pa.Schema:
     try:
         schema = metadata.schema.to_arrow_schema()
         for field in schema:
-            plain(field.type)  # it may be one that Arrow itself would not make
+            plain(field.type)  # a damaged schema may have types that Arrow never makes
         return schema
     except Exception as error:
         raise CorruptShardError(f"its schema is damaged, or unknown: {error}") from error
 
 
 def _missing(chunks: Sequence[Sequence[Chunk]]) -> set[str]:
-    """Return of which columns values are missing, or may be, as nothing says that they are not."""
+    """Return the columns that have nulls or no null count."""
     return {chunk.name for group in chunks for chunk in group if chunk.missing}
 
 
 def _all_given(field: pa.Field) -> bool:
-    """Say whether a column can have nothing missing, at any depth."""
+    """Return whether a column is declared non-nullable at every depth."""
     if field.nullable:
         return False
     type_ = field.type
@@ -112,10 +112,10 @@ def _all_given(field: pa.Field) -> bool:
 
 
 def merge_entries(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the entry of a set, whose files must have the same columns.
+    """Return the entry of a data set from those of its files, which must have the same columns.
 
     Raises:
-        InvalidIndexError: If they have not; says what differs.
+        InvalidIndexError: If the columns differ.
     """
     specs: dict[str, str] = dict(entries[0]["columns"])
     for entry in entries[1:]:

@@ -1,4 +1,4 @@
-"""The format: reads its entries in the index, opens Parquet files and writes them."""
+"""The Parquet shard format."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from streamplug_parquet.writer import ParquetWriter, WriteOptions
 
 
 class Parquet(WritableFormat, ScannableFormat):
-    """``parquet``: Parquet files, a sample being a row.
+    """``parquet``: Parquet files, with a row per sample.
 
-    For writing, options may follow a colon, with commas between them: the most rows of a row group,
+    For writing, comma-separated options may follow a colon: the maximum rows of a row group,
     ``parquet:1000``; its size before compression, ``size=4mb``; and the compression within files,
-    ``compression=zstd:9``. What is read says itself how it was written.
+    ``compression=zstd:9``. Reading needs no options.
     """
 
     suffix = "parquet"
@@ -38,7 +38,7 @@ class Parquet(WritableFormat, ScannableFormat):
     encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
 
     def __init__(self, options: WriteOptions | None = None) -> None:
-        """Write files as `options` say."""
+        """Set the options for writing."""
         self._options = options or WriteOptions()
 
     @classmethod

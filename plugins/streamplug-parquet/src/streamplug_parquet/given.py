@@ -1,4 +1,4 @@
-"""What writers are given, as arrays of Arrow: of the type asked for, and no value bent to fit it."""
+"""Conversion of written values to Arrow arrays, without implicit casts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamplug.errors import EncodeError, EncodeTypeError
 
 MOST = (1 << 31) - 1
-"""Bytes, or items, that an array of Arrow has at most."""
+"""Maximum bytes, or items, of an Arrow array with 32-bit offsets."""
 
 _TAKEN = {
     "bool": {"bool"},
@@ -38,24 +38,24 @@ _INSTANCES: dict[str, tuple[type, ...]] = {
     "timestamp": (date, np.datetime64),
     "duration": (timedelta, np.timedelta64),
 }
-"""What is taken as values of a family of types, in arrays of Arrow and one by one."""
+"""Types accepted for each family of types, in Arrow arrays and as single values."""
 
 
 def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
-    """Return values of a type that has no others in it.
+    """Return values as an array of a type; refuse values of other types.
 
-    Arrow by itself takes 1.0 for an integer, and bytes for text.
+    Arrow itself would convert 1.0 to an integer, and bytes to text.
 
     Args:
-        values: A list, an array of NumPy with one axis, or an array of Arrow.
-        type_: What to make of them.
-        nullable: Whether some may be None.
+        values: A list, a one-dimensional NumPy array, or an Arrow array.
+        type_: Type of the result.
+        nullable: Whether values may be None.
 
     Returns:
-        An array, in chunks if it is of 2 GiB or more; it shares memory only with arrays of Arrow.
+        An array, chunked if it has 2 GiB or more; it shares memory only with Arrow arrays.
 
     Raises:
-        EncodeError: If they are others.
+        EncodeError: If a value has another type.
     """
     try:
         if isinstance(values, (list, tuple)):
@@ -74,7 +74,7 @@ def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
 
 
 def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError:
-    """Return the error that names the first value which is not of a type."""
+    """Return an error that names the first value of another type."""
     for value in values if isinstance(values, (list, tuple)) else ():
         try:
             pa.array([value], type_)
@@ -108,15 +108,15 @@ def _of_array(found: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def arrow_array(values: Any) -> pa.Array:
-    """Return values as one array of Arrow, of the type that they have."""
+    """Return values as one Arrow array with the type that Arrow infers."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = values.tolist()
     if isinstance(values, np.ndarray):
-        values = values.copy()  # it is kept, and who gave the values may change them
+        values = values.copy()  # the caller may modify the values later
     found = values if isinstance(values, pa.Array) else pa.array(values)
-    if isinstance(found, pa.ChunkedArray):  # of text beyond 2 GiB
+    if isinstance(found, pa.ChunkedArray):  # text of more than 2 GiB
         found = pa.concat_arrays(found.chunks)
     while isinstance(found, pa.ExtensionArray):
         found = found.storage
@@ -124,10 +124,10 @@ def arrow_array(values: Any) -> pa.Array:
 
 
 def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return arrays of one shape as one array.
+    """Stack arrays of one shape.
 
     Raises:
-        EncodeError: If they have others.
+        EncodeError: If an array has another shape.
     """
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         values = _flat(arrow_array(values), shape)
@@ -141,7 +141,7 @@ def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 
 def _flat(array: pa.Array, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the numbers in lists of one size."""
+    """Return the numbers of fixed-size lists."""
     count = len(array)
     for size in shape:
         if array.null_count:
@@ -158,7 +158,7 @@ def _flat(array: pa.Array, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 
 def present(values: Any) -> np.ndarray[Any, Any]:
-    """Return which of some values are not None: bool, shape ``[n]``."""
+    """Return the mask of values that are not None: bool, shape ``[n]``."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow has no types
     if isinstance(values, np.ndarray) and values.dtype != object:
@@ -167,7 +167,7 @@ def present(values: Any) -> np.ndarray[Any, Any]:
 
 
 def only(values: Any, which: np.ndarray[Any, Any]) -> Any:
-    """Return some of the values, those that a mask says."""
+    """Return the values that a mask selects."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values.filter(pa.array(which))
     if isinstance(values, np.ndarray):

@@ -1,4 +1,4 @@
-"""Lists and structs of anything: what may be in them, and how a single one is kept."""
+"""Nested lists and structs: types that can be written, and copies of single values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streamplug_parquet.sizes import HEAD, width_of
 from streamplug_parquet.types import spec_of
 
 Keep: TypeAlias = "Callable[[Any], tuple[Any, int]]"
-"""Copies a value, and says what it counts."""
+"""Copies a value and returns its size in bytes."""
 
 
 def is_file(type_: pa.DataType) -> bool:
-    """Say whether a type is that of files: bytes, and perhaps a path."""
+    """Return whether a type is a file: a struct of bytes and an optional path."""
     if not pa.types.is_struct(type_):
         return False
     fields = {field.name: field.type for field in type_}
@@ -25,10 +25,10 @@ def is_file(type_: pa.DataType) -> bool:
 
 
 def writable(type_: pa.DataType) -> None:
-    """Refuse types of lists and structs that cannot be written.
+    """Refuse nested types that cannot be written.
 
     Raises:
-        ConfigError: If it is one.
+        ConfigError: If the type cannot be written.
     """
     of = pa.types
     if of.is_struct(type_):
@@ -47,10 +47,10 @@ def writable(type_: pa.DataType) -> None:
 
 
 def check_fields(value: Any, type_: pa.DataType) -> None:
-    """Refuse fields that a struct does not have, which Arrow would drop.
+    """Refuse values with fields that the struct does not have, as Arrow would drop them.
 
     Raises:
-        EncodeError: If there are some.
+        EncodeError: If there are such fields.
     """
     if isinstance(value, dict) and pa.types.is_struct(type_):
         fields = {field.name: field.type for field in type_}
@@ -69,9 +69,9 @@ def _has_nested(type_: pa.DataType) -> bool:
 
 
 def keeper(type_: pa.DataType) -> Keep:
-    """Return what copies a nested value as Arrow takes it, and says what it counts.
+    """Return a function that copies a nested value for Arrow and returns its size in bytes.
 
-    It takes plain values of Python alone, and raises anything for others. Structs become tuples.
+    The function accepts only plain Python values and raises any exception for others. Structs become tuples.
     """
     of = pa.types
     if of.is_struct(type_):

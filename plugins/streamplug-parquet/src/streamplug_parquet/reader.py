@@ -1,4 +1,4 @@
-"""Reads rows of one Parquet file, row group by row group."""
+"""Reader of Parquet files, by row group."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.values import Value
 
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 30
-"""How much larger than in its file a column of a row group may be, and what it may be in any case."""
+"""Maximum ratio of decompressed to stored bytes of a column chunk; bytes that are always permitted."""
 
 _REPEATED = 1 << 33
-"""Bytes that text might become, if all of it were repeated, up to which it is made that."""
+"""Bytes of expanded text above which a column with repeated values stays a dictionary."""
 
 _numbers = count()
 
@@ -35,14 +35,14 @@ _numbers = count()
 class ParquetReader(ShardReader):
     """Reads the rows of one file.
 
-    What was decoded of a row group is kept for the next rows of it, within the budget of the process.
+    Decoded column chunks are cached for later rows of the row group, within the limit of the process.
     """
 
     def __init__(self, data: Bytes1D, columns: Sequence[Column]) -> None:
-        """Read from `data`, which has these columns.
+        """Open the file in `data`.
 
         Raises:
-            CorruptShardError: If the file is damaged, or has others.
+            CorruptShardError: If the file is damaged or its columns differ from the index.
         """
         self._buffer = pa.py_buffer(data)
         self._metadata = parsed(data)
@@ -97,7 +97,7 @@ class ParquetReader(ShardReader):
         return [values.finish() for values in found]
 
     def _by_group(self, rows: Int64) -> Iterator[tuple[int, Int64 | slice]]:
-        """Yield each row group that some rows are in, and which of these."""
+        """Yield each row group with the positions in `rows` of its rows."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         if not len(rows):
             return
@@ -113,7 +113,7 @@ class ParquetReader(ShardReader):
     def _blame(
         self, column: Column, chunk: Chunk, inside: Int64, rows: Int64, error: Exception
     ) -> DecodeError:
-        """Find the sample of which a value cannot be had."""
+        """Return an error that names the sample whose value cannot be decoded."""
         for row, index in zip(inside.tolist(), rows.tolist()):
             try:
                 chunk.one(row)
@@ -124,7 +124,7 @@ class ParquetReader(ShardReader):
     # -- row groups -------------------------------------------------------------------
 
     def _chunks(self, group: int, columns: Sequence[Column]) -> Mapping[str, Chunk]:
-        """Return columns of a row group, decoding those that are not at hand."""
+        """Return columns of a row group; decode those that are not cached."""
         found: dict[str, Chunk] = {}
         missing = []
         for column in columns:
@@ -143,12 +143,12 @@ class ParquetReader(ShardReader):
         """Decode columns of a row group.
 
         Raises:
-            CorruptShardError: If the file is damaged there; names the row group, and the column.
+            CorruptShardError: If the data is damaged; names the row group and the column.
         """
         names = [column.name for column in columns]
         try:
             table = self._read(group, names)
-        except Exception as error:  # what Arrow raises for damage is not documented
+        except Exception as error:  # Arrow does not document its errors for damaged files
             if len(columns) == 1:
                 where = f"row group {group}, column {names[0]!r}"
                 raise CorruptShardError(f"{where}: it is damaged: {error}") from error
@@ -158,7 +158,7 @@ class ParquetReader(ShardReader):
 
     def _read(self, group: int, names: Sequence[str]) -> pa.Table:
         dictionaries = self._check_sizes(group, names)
-        # One for each call: others may be reading at the same time.
+        # One per call, as other threads may be reading.
         file = pq.ParquetFile(
             pa.BufferReader(self._buffer),
             metadata=self._metadata,
@@ -170,18 +170,17 @@ class ParquetReader(ShardReader):
 
     @cached_property
     def _said(self) -> Sequence[Sequence[Part]]:
-        """What the footer says of the columns of each row group."""
+        """Footer metadata of the column chunks of each row group."""
         size = int.from_bytes(memoryview(self._buffer)[-8:-4], "little") + 8
         return chunks_of(bytes(memoryview(self._buffer)[-size:]))
 
     def _check_sizes(self, group: int, names: Sequence[str]) -> list[str]:
-        """Check that columns are not far larger than they lie in the file.
+        """Refuse columns with an implausible expansion; return those to read as dictionaries.
 
-        Returns:
-            Those that are left as dictionaries, since, values repeating, they might become so.
+        Dictionaries avoid the expansion of repeated values.
 
         Raises:
-            CorruptShardError: If they are.
+            CorruptShardError: If the expansion is implausible.
         """
         rows, dictionaries = self._bounds[group + 1] - self._bounds[group], []
         for name in names:
@@ -216,7 +215,7 @@ class ParquetReader(ShardReader):
 
 
 def _width(type_: pa.DataType) -> int:
-    """Return how many bytes a value takes at least."""
+    """Return the minimum bytes of a value."""
     try:
         return max(int(type_.bit_width) // 8, 1)
     except ValueError:
@@ -235,7 +234,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _as_stored(array: pa.DictionaryArray, type_: pa.DataType) -> pa.Array:
-    """Leave text and bytes as a dictionary of them, others not."""
+    """Return text and bytes as the dictionary array, other types decoded."""
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return array
     return array.dictionary_decode().cast(type_)

@@ -1,4 +1,4 @@
-"""Makes what keeps a sample until there are many: a function that is written for its columns."""
+"""Code generation of functions that copy single samples, specialized for their columns."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class _Cell(NamedTuple):
     """The code for one column.
 
     Attributes:
-        check: What must be so; empty if anything is tried.
-        made: What is kept and what it counts, where that is not the value itself; else empty.
-        size: What it counts, apart from `constant`; empty if nothing.
-        constant: What all of them count.
+        check: Condition for the fast path; empty if there is none.
+        made: Expression for the copied value and its size; empty if the value is kept unchanged.
+        size: Expression for the size, without `constant`; empty if there is none.
+        constant: Constant part of the size, in bytes.
     """
 
     check: str
@@ -48,11 +48,11 @@ class _Cell(NamedTuple):
 def row_function(
     columns: Sequence[tuple[str, Value]], with_care: Callable[[Mapping[str, Any]], Kept]
 ) -> Callable[[Mapping[str, Any]], Kept]:
-    """Return what keeps a sample: a tuple that nobody can change later, and what it counts.
+    """Return a function that copies a sample to an immutable tuple and returns its size in bytes.
 
     Args:
-        columns: Their names and encodings.
-        with_care: Keeps a sample that is out of the ordinary, or says what is wrong with it.
+        columns: Names and encodings.
+        with_care: Fallback for unusual samples; raises the error for invalid ones.
     """
     cells = [_cell(number, value) for number, (_, value) in enumerate(columns)]
     names = [name for name, _ in columns]

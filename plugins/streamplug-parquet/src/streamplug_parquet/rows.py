@@ -1,4 +1,4 @@
-"""Samples as columns: of single ones, what is kept until there are many; of batches, tables of Arrow."""
+"""Conversion of samples to Arrow tables, one by one or in batches."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from streamplug_parquet.sizes import sizes_of
 from streamplug_parquet.values import Value
 
 _MANY = 1000
-"""Rows of a table that is left by itself."""
+"""Average rows per table from which tables are not combined."""
 
 
 class Collector:
-    """How samples of some columns are collected.
+    """Collects samples for tables.
 
     Attributes:
-        kept: Returns what is kept of a sample, one for each column, and what all of it counts; raises
+        kept: Copies a sample; returns its values in column order and its size in bytes. Raises
             `EncodeError`.
     """
 
     def __init__(self, columns: Sequence[Column], schema: pa.Schema) -> None:
-        """Collect samples of these columns for files that have the schema."""
+        """Collect samples of these columns, for files with the schema."""
         self._columns = [(column.name, value_of(column)) for column in columns]
         self._names = {name for name, _ in self._columns}
         self._schema = schema
         self.kept = row_function(self._columns, self._with_care)
 
     def _with_care(self, sample: Mapping[str, Any]) -> Kept:
-        """Do what `kept` does, whatever the sample is.
+        """Copy any sample: the fallback of `kept`.
 
         Raises:
-            EncodeError: If it has other columns, or a value cannot be stored.
+            EncodeError: If the sample has other columns, or a value cannot be stored.
         """
         check_names(sample, self._names)
         row, total = [], 0
@@ -54,13 +54,13 @@ class Collector:
         return tuple(row), total
 
     def gathered(self, kept: Sequence[Any]) -> pa.Table:
-        """Return a table of what was kept of samples, one after the other."""
+        """Return a table of copied samples, whose values are concatenated."""
         count = len(self._columns)
         arrays = [value.gathered(kept[n::count]) for n, (_, value) in enumerate(self._columns)]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def batch(self, columns: Mapping[str, Any]) -> tuple[pa.Table, Int64]:
-        """Return a table of many samples, and what each counts: int64, shape ``[n]``.
+        """Return a table of samples and the bytes of each: int64, shape ``[n]``.
 
         Raises:
             EncodeError: As for `kept`, or if the columns differ in length.
@@ -78,7 +78,7 @@ class Collector:
         return pa.Table.from_arrays(arrays, schema=self._schema), sizes
 
     def packed(self, pieces: Sequence[Any]) -> Sequence[pa.Table]:
-        """Return tables of what was kept of samples, or of tables, which may be small."""
+        """Return tables of copied samples, or of tables, combining small ones."""
         if not isinstance(pieces[0], pa.Table):
             return [self.gathered(pieces)]
         if sum(map(len, pieces)) >= _MANY * len(pieces):
@@ -87,7 +87,7 @@ class Collector:
 
 
 def groups_of(sizes: Int64, rows: int, size: int) -> Iterator[slice]:
-    """Yield which samples belong together: at most so many, and of so many bytes if they are several."""
+    """Yield the samples of each row group: at most `rows`, and `size` bytes unless it is a single sample."""
     ends, first = np.cumsum(sizes), 0
     while first < len(sizes):
         before = int(ends[first - 1]) if first else 0
@@ -101,7 +101,7 @@ def value_of(column: Column) -> Value:
     """Return the encoding of a column.
 
     Raises:
-        ConfigError: If it is one of another format.
+        ConfigError: If it belongs to another format.
     """
     if not isinstance(column.encoding, Value):
         raise ConfigError(f"column {column.name!r}: {column.spec!r} is not a type of Arrow")

@@ -1,7 +1,7 @@
-"""How many bytes values count, against the size of a shard and of a row group, before they are compressed.
+"""Sizes of values before compression, for the limits of shards and row groups.
 
-A number counts what it takes, text and bytes their length and 4, a list 4 and what is in it, a struct its
-fields. None counts what an empty value does. An array of Arrow and single values count the same.
+A value of fixed size counts its bytes, text and bytes their length plus 4, a list its items plus 4, a
+struct its fields. None counts like an empty value. Arrow arrays and single values count the same.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from streamplug.types import Int64
 
 HEAD = 4
-"""What a value of variable size counts besides what is in it."""
+"""Bytes that a value of variable size counts besides its content."""
 
 
 @lru_cache(1024)
 def width_of(type_: pa.DataType) -> int | None:
-    """Return what each value of a type counts, None if they differ."""
+    """Return the bytes of each value of a type, or None if they vary."""
     of = pa.types
     if of.is_boolean(type_):
         return 1
@@ -37,7 +37,7 @@ def width_of(type_: pa.DataType) -> int | None:
 
 
 def sizes_of(array: pa.Array | pa.ChunkedArray) -> int | Int64:
-    """Return what each value of an array counts: int64, shape ``[n]``, or one number for all."""
+    """Return the bytes of each value of an array: int64, shape ``[n]``, or one number for all."""
     type_ = array.type
     width = width_of(type_)
     if width is not None:
@@ -56,7 +56,7 @@ def sizes_of(array: pa.Array | pa.ChunkedArray) -> int | Int64:
 
 
 def _summed(sizes: int | Int64, counts: Int64) -> Int64:
-    """Return what some values each count together, given how many at a time."""
+    """Return the sums of consecutive groups of sizes, given the number of items of each group."""
     if isinstance(sizes, int):
         return counts * sizes
     ends = np.cumsum(counts)

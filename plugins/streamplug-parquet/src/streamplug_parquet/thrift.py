@@ -1,6 +1,6 @@
-"""Reads what a footer says of the columns of row groups: structs of Thrift, in its compact protocol.
+"""Parser of column metadata in Parquet footers: the compact protocol of Thrift.
 
-pyarrow knows it, too, but asked about a damaged footer it ends the process.
+pyarrow parses it, too, but a damaged footer makes it abort the process.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from streamplug.errors import CorruptShardError
 _DEEPEST = 32
 
 Struct = dict[int, Any]
-"""The fields of a struct by their numbers."""
+"""Fields of a struct by field id."""
 
 
 class Chunk(NamedTuple):
-    """What a footer says of a part of a column, that in one row group.
+    """Metadata of a column chunk.
 
     Attributes:
-        name: Of the column that it is, or is inside of.
+        name: Name of the top-level column.
         stored: Bytes in the file.
-        size: Bytes when decompressed.
-        missing: Whether values are missing, or may be, as nothing says that none is.
-        repeats: Whether values may be stored once and meant many times.
+        size: Bytes after decompression.
+        missing: Whether there are nulls, or no null count.
+        repeats: Whether the encoding may store repeated values once.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Chunk(NamedTuple):
 
 
 def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
-    """Return the parts of columns of each row group, from the end of a file.
+    """Return the column chunks of each row group, given the end of a file.
 
     Raises:
-        CorruptShardError: If it is damaged.
+        CorruptShardError: If the footer is damaged.
     """
     try:
         size = int.from_bytes(data[-8:-4], "little")
@@ -55,13 +55,13 @@ def _chunk(column: Struct) -> Chunk:
     if stored < 0 or size < 0:
         raise ValueError(f"a size of {min(stored, size)} bytes")
     nulls = column.get(12, {}).get(3)
-    # All but the encodings that write out each value.
+    # Dictionary encodings store repeated values once.
     repeats = 11 in column or bool(set(column[2]) & {2, 8})
     return Chunk(column[3][0].decode(), stored, size, nulls != 0, repeats)
 
 
 class _Compact:
-    """Reads one after the other."""
+    """Parses a buffer from start to end."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -121,7 +121,7 @@ class _Compact:
         count, kind = head >> 4, head & 15
         if count == 15:
             count = self._varint()
-        if count > len(self._data) - self._at:  # each has a byte at least
+        if count > len(self._data) - self._at:  # an item has at least one byte
             raise IndexError("a list beyond the end")
         if kind < 3:
             return [self.byte(depth) == 1 for _ in range(count)]
@@ -140,4 +140,4 @@ _READ: dict[int, Callable[[_Compact, int], Any]] = {
     10: _Compact.list,
     12: _Compact.struct,
 }
-"""How values are read by their kind; there are no maps in a footer."""
+"""Parsers by wire type; footers have no maps."""

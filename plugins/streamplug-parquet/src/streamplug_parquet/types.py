@@ -1,6 +1,6 @@
-"""Types of columns: from Arrow to the text that an index holds of them, and back.
+"""Conversion between Arrow types and their names in the index.
 
-The text is that of Arrow without the names of the items of lists: ``list<int32>``,
+The names are those of Arrow without the field names of list items: ``list<int32>``,
 ``fixed_size_list<float>[3]``, ``struct<a: int64, b: string>``.
 """
 
@@ -27,10 +27,10 @@ _COUNT = re.compile(r"\[([0-9]+)\]")
 
 
 def plain(type_: pa.DataType, *, inside: bool = False) -> pa.DataType:  # noqa: PLR0911 - one for each kind
-    """Return the type that values of a type are read as: one of those that `spec_of` has a text for.
+    """Return the type that values of a type are read as, one that `spec_of` has a name for.
 
-    Extensions are what they are stored as, and dictionaries their values. What Python has no value for
-    that is always the same, nanoseconds in lists and structs, is an integer.
+    Extension types become their storage types, dictionaries their value types, and nanoseconds within
+    lists and structs integers, as Python has no value that always represents them.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return plain(type_.storage_type, inside=inside)
@@ -60,10 +60,10 @@ def _item(type_: pa.DataType) -> pa.Field:
 
 
 def spec_of(type_: pa.DataType) -> str:
-    """Return the text of a type that `plain` gave.
+    """Return the name of a type that `plain` returned.
 
     Raises:
-        ConfigError: If there is none, as it cannot be read.
+        ConfigError: If there is none, as the type cannot be read.
     """
     of = pa.types
     if of.is_fixed_size_list(type_):
@@ -90,10 +90,10 @@ def _quoted(name: str) -> str:
 
 @lru_cache(1024)
 def type_of(spec: str) -> pa.DataType:
-    """Return the type that a text stands for.
+    """Return the type with a name.
 
     Raises:
-        ConfigError: If it stands for none.
+        ConfigError: If there is none.
     """
     parser = _Parser(spec)
     found = parser.type(0)
@@ -103,7 +103,7 @@ def type_of(spec: str) -> pa.DataType:
 
 
 class _Parser:
-    """Reads the text of a type, from left to right."""
+    """Parser of type names."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -191,7 +191,7 @@ _NESTED: dict[str, Callable[[_Parser, int], pa.DataType]] = {
 
 
 def _simple(text: str) -> pa.DataType | None:
-    """Return the type that has no others in it, or None."""
+    """Return the type of a name without parameters, or None."""
     if zoned := _ZONED.fullmatch(text):
         return pa.timestamp(zoned[1], zoned[2])
     if size := _BYTES.fullmatch(text):

@@ -1,7 +1,7 @@
-"""How values of columns are kept while a writer collects them, and made arrays of Arrow.
+"""Encodings of Parquet columns: conversion of values to and from Arrow arrays.
 
-These are the encodings of Parquet: they never see a file, which Arrow reads and writes. Single values are
-checked when they are given, and kept as what Arrow takes of many at once.
+They are never given encoded bytes, as Arrow reads and writes the files. Single values are checked and
+copied when they are written, and converted to arrays later.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _ARROW = (pa.Array, pa.ChunkedArray)
 
 
 class Value(Encoding):
-    """Values of one type of Arrow.
+    """Values of one Arrow type.
 
     Attributes:
-        type: The type, as `types.plain` gives it.
+        type: The type, as returned by `types.plain`.
         nullable: Whether values may be None.
-        width: What each counts, None if they differ.
+        width: Bytes of each value, None if they vary.
     """
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
-        """Store values of a type, or None if they are `nullable`."""
+        """Store values of a type, or None if `nullable`."""
         self.type, self.nullable = type_, nullable
         self.width = width_of(type_)
 
@@ -46,32 +46,32 @@ class Value(Encoding):
 
     @property
     def written(self) -> pa.DataType:
-        """The type that a file gets."""
+        """The type in the file."""
         return self.type
 
     @property
     def none(self) -> tuple[None, int]:
-        """What is kept of None, and what it counts."""
+        """None and its size in bytes."""
         return None, int(np.broadcast_to(sizes_of(pa.nulls(1, self.type)), 1)[0])
 
     def kept(self, value: Any) -> tuple[Any, int]:
-        """Return what is kept of a value, which nobody can change later, and what it counts.
+        """Return an immutable copy of a value, and its size in bytes.
 
         Raises:
-            EncodeError: If it is not of the type, or None.
+            EncodeError: If the value is of another type or None.
         """
         body = self.encode(value)
         return body, HEAD + len(body)
 
     def gathered(self, kept: Sequence[Any]) -> Any:
-        """Return an array of what was kept of values, None for those that are None."""
+        """Return an array of copied values, which may be None."""
         return pa.array(kept, self.type)
 
     def column(self, values: Any) -> Any:
-        """Return an array of many values, a list or an array of them.
+        """Return an array of the values of a list or an array.
 
         Raises:
-            EncodeError: If one is not of the type.
+            EncodeError: If a value has another type.
         """
         return strict(values, self.type, nullable=self.nullable)
 
@@ -83,14 +83,14 @@ class Value(Encoding):
 
 
 class Fixed(Value):
-    """Numbers, truth values, times, and arrays of such of one shape.
+    """Numbers, booleans, temporal values, and arrays of them with one shape.
 
     Attributes:
         base: The dtype of a number.
-        shape: How many of them a value has, along each axis.
+        shape: Shape of a value.
         item: The dtype of a value.
-        inner: The type of a number.
-        python: What Python has such a number as, if it is kept as that, else None: as its memory.
+        inner: The Arrow type of a number.
+        python: Python type that scalars are copied as; None if values are copied as bytes.
     """
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
@@ -152,7 +152,7 @@ class Fixed(Value):
         return self.array_of(np.frombuffer(data, self.item), None)[0].as_py()
 
     def numbers(self, values: Any) -> NDArray[Any]:
-        """Return values, none of them None: shape ``[n, *shape]``."""
+        """Return values, none of them None, as an array of shape ``[n, *shape]``."""
         count = len(values)
         if not count:
             return np.empty((0, *self.shape), self.base)
@@ -164,7 +164,7 @@ class Fixed(Value):
         return found
 
     def array_of(self, numbers: NDArray[Any], given: NDArray[np.bool_] | None) -> pa.Array:
-        """Return an array of values, of shape ``[n, *shape]``, where they are `given`."""
+        """Return an Arrow array of numbers of shape ``[n, *shape]``, null where `given` is False."""
         mask = None if given is None else ~given
         if not self.shape:
             return pa.array(numbers, mask=mask).cast(self.type)
@@ -202,7 +202,7 @@ class Binary(Value, Bytes):
 
 
 class FixedBinary(Binary):
-    """As many bytes for each value."""
+    """Bytes of one length."""
 
     def encode(self, value: Any) -> bytes:
         body = super().encode(value)
@@ -212,7 +212,7 @@ class FixedBinary(Binary):
 
 
 class Lists(Value):
-    """Lists of numbers, or other values that have one size."""
+    """Lists of numbers or other values of fixed size."""
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
@@ -269,7 +269,7 @@ class Lists(Value):
         )
 
     def _lists(self, items: pa.Array, lengths: Any, values: Any) -> pa.Array:
-        """Return lists of some of the items each; None where `values` has it."""
+        """Return lists of items with the given lengths; None where `values` has None."""
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
         if ends[-1] > MOST:
@@ -282,7 +282,7 @@ class Lists(Value):
 
 
 class Nested(Value):
-    """Lists and structs of anything but times and decimals."""
+    """Lists and structs of any types but temporal ones and decimals."""
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
@@ -299,7 +299,7 @@ class Nested(Value):
             except (
                 TypeError,
                 ValueError,
-            ):  # it may still be what Arrow makes values of the type of
+            ):  # Arrow may still be able to convert it
                 pass
         found = self.column([value])
         if found.null_count:
@@ -324,9 +324,9 @@ class Nested(Value):
 
 
 class File(Nested, Bytes):
-    """A struct of the bytes of a file, and its path: images and audio as Hugging Face has them.
+    """A struct of a file's bytes and path, as Hugging Face stores images and audio.
 
-    It is a dict, unless it is decoded by something that takes bytes, such as `ImageArrays`.
+    Values are dicts, unless decoded by an encoding that takes bytes, such as `ImageArrays`.
     """
 
     encode = Value.encode
@@ -343,7 +343,7 @@ class Decimals(Value):
 
 
 def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Return the dtype and shape that values of a type have as an array, or None."""
+    """Return the dtype and shape of values of a type as an array, or None if they vary."""
     of, shape = pa.types, []
     while of.is_fixed_size_list(type_):
         shape.append(type_.list_size)

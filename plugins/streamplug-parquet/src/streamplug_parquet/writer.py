@@ -1,4 +1,4 @@
-"""Lays out samples as Parquet files."""
+"""Writer of Parquet files."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from streamplug_parquet.values import Nested
 
 _COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
 LISTS_OR_NONE = int(pa.__version__.partition(".")[0]) >= 26
-"""Whether this pyarrow reads lists of one size of which some are None."""
+"""Whether this version of pyarrow can read nullable fixed-size lists."""
 
 _SLACK = 64
-"""Bytes by which what Parquet says of a column may be longer than for the smallest file."""
+"""Maximum growth of a column's metadata over that of the smallest file, in bytes."""
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How files are written.
+    """Options for writing.
 
     Attributes:
-        rows: Most rows of a row group.
-        size: Bytes of a row group, before it is compressed, unless a single row has more.
+        rows: Maximum rows of a row group.
+        size: Bytes of a row group before compression; a single row may exceed it.
         compression: Name of the compression within the file.
-        level: Its level, or None for the default.
+        level: Compression level; None is the default.
     """
 
     rows: int = 1 << 14
@@ -45,10 +45,10 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, argument: str | None) -> WriteOptions:
-        """Return the options that follow the name of the format.
+        """Parse the options that follow the name of the format.
 
         Raises:
-            ConfigError: If they have no meaning.
+            ConfigError: If an option is invalid.
         """
         options: dict[str, Any] = {}
         for option in argument.split(",") if argument else ():
@@ -74,17 +74,17 @@ class WriteOptions:
 
 
 class ParquetWriter(ShardWriter):
-    """Lays out Parquet files of one data set."""
+    """Writes the Parquet files of one data set."""
 
     max_size = None
 
     def __init__(
         self, columns: Sequence[Column], settings: WriteSettings, options: WriteOptions
     ) -> None:
-        """Write these columns.
+        """Set the columns.
 
         Raises:
-            ConfigError: If they cannot be written.
+            ConfigError: If Parquet cannot store them.
         """
         self._options = options
         self._schema = pa.schema([_field(column) for column in columns])
@@ -111,11 +111,7 @@ class ParquetWriter(ShardWriter):
         self.row_overhead = -(-group // min(options.rows, 1000)) + _leaves(self._schema)
 
     def _check_kept(self, file: Buffer) -> None:
-        """Refuse types that come back as others.
-
-        Raises:
-            ConfigError: If there are some.
-        """
+        """Refuse types that Parquet reads back as others."""
         for field in schema_of(parsed(file)):
             given, kept = (spec_of(plain(f.type)) for f in (self._schema.field(field.name), field))
             if given != kept:
@@ -138,13 +134,13 @@ class ParquetWriter(ShardWriter):
     def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         whole = pa.concat_tables(parts or [self._schema.empty_table()])
         groups = groups_of(sizes, self._options.rows, self._options.size)
-        # In one piece, as where a page ends depends on the pieces that a column comes in.
+        # Combined, as page boundaries depend on the chunks of a column.
         tables = (whole[group].combine_chunks() for group in groups)
         return {"data": _file(self._schema, tables, self._options)}
 
 
 class _Pieces:
-    """A file in memory, in the pieces that are written to it."""
+    """File object that collects the written buffers in memory."""
 
     closed = False
 
@@ -156,21 +152,21 @@ class _Pieces:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: all is there."""
+        """Do nothing; buffers are not delayed."""
 
     def close(self) -> None:
         self.closed = True
 
 
 def _file(schema: pa.Schema, tables: Iterable[pa.Table], options: WriteOptions) -> list[bytes]:
-    """Return a file that has a row group for each table."""
+    """Return the buffers of a file with a row group for each table."""
     out = _Pieces()
     with pq.ParquetWriter(
         out,
         schema,
         compression=options.compression,
         compression_level=options.level,
-        # Values mostly differ, and readers take few of many: dictionaries cost more than they save.
+        # Most values differ and readers read few of them: dictionaries cost more than they save.
         use_dictionary=False,
         write_statistics=False,
         write_page_checksum=True,
@@ -195,5 +191,5 @@ def _field(column: Column) -> pa.Field:
 
 
 def _leaves(schema: pa.Schema) -> int:
-    """Return about how many columns a file has, counting those inside of others."""
+    """Return the approximate number of columns of a file, including nested ones."""
     return str(schema).count(":") + 1

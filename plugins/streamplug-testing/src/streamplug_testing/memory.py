@@ -16,7 +16,7 @@ def takes_less(limit: int, act: Callable[[], object]) -> bool:
 
 
 def takes_less_of_the_system(limit: int, act: Callable[[], object]) -> bool:
-    """Say the same of all that the process takes, where the system tells: C libraries allocate, too."""
+    """As `takes_less`, for all memory of the process where the system reports it, including C libraries."""
     return _any_kind(act) < limit or _any_kind(act) < limit
 
 
