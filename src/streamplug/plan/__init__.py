@@ -1,4 +1,4 @@
-"""The order of samples as arithmetic on integers: mixtures, partitions, batching and states of a run."""
+"""Order of samples: mixtures, partitions, batching and states of a run, computed on integers."""
 
 from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint

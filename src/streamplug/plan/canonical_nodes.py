@@ -1,7 +1,8 @@
-"""The canonical nodes of an order, interleaved to one sequence.
+"""Interleaving of the canonical nodes of an order.
 
-With C canonical nodes, position ``f`` of the sequence is position ``f // C`` of canonical node ``f % C``, as
-long as all of them last. Their sizes differ by one at most; the last entries of longer ones come at the end.
+Position ``f`` of the interleaved sequence of C canonical nodes is position ``f // C`` of canonical node
+``f % C`` until the shortest one ends. Sizes differ by one at most; the last entries of longer canonical nodes
+come at the end.
 """
 
 from __future__ import annotations
@@ -13,22 +14,19 @@ from streamplug.types import Int64
 
 
 class CanonicalNodes:
-    """A split of ``[0, size)`` into canonical nodes, and the sequence that takes their entries in turn.
+    """Split of ``[0, size)`` into `count` canonical nodes, and their interleaved sequence.
 
     Attributes:
-        size: Number of entries; an entry is a position in the concatenation of the canonical nodes.
-        count: Number of canonical nodes.
         bounds: First entry of each canonical node and the total, shape ``[count + 1]``.
     """
 
     def __init__(self, size: int, count: int) -> None:
         self.size, self.count = size, count
         self.bounds = canonical_node_bounds(size, count)
-        self._even = size // count * count  # positions at which all canonical nodes take part
+        self._even = size // count * count  # end of the positions with all canonical nodes
         self._longer = np.flatnonzero(np.diff(self.bounds) > size // count)
 
     def entries(self, positions: Int64) -> Int64:
-        """Return the entries at some positions of the interleaved sequence, in any shape."""
         offset, canonical_node = np.divmod(positions, self.count)
         if len(self._longer):
             excess = np.clip(positions - self._even, 0, len(self._longer) - 1)
@@ -37,7 +35,6 @@ class CanonicalNodes:
         return entries
 
     def position(self, entry: int) -> int:
-        """Return the position of an entry in the interleaved sequence."""
         canonical_node, offset = locate_entry(self.bounds, entry)
         if offset * self.count < self._even:
             return offset * self.count + canonical_node

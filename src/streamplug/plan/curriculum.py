@@ -1,4 +1,4 @@
-"""Shares of the streams that change at some steps of a run."""
+"""Proportions of the streams that change at given steps of a run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ MAX_PROPORTION = 1e100
 
 @dataclass(frozen=True, slots=True)
 class CurriculumChange:
-    """New shares of the streams from a step on.
-
-    Attributes:
-        step: The step, counted from the beginning of the run.
-        proportions: Share of each stream, relative to the others'.
-        by_hand: Whether they were set at run time rather than planned.
-    """
+    """Proportions of the streams from a step of the run on; `by_hand` if they were set at run time."""
 
     step: int
     proportions: tuple[float, ...]
@@ -36,12 +30,9 @@ class CurriculumChange:
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """Shares of the streams as a step function.
+    """Proportions of the streams as a step function; `changes` are sorted, and the first is at step 0.
 
-    Attributes:
-        changes: By step; the first is at step 0.
-        epoch_size: Samples of an epoch, which here is only a number of steps.
-        sizes: Samples of each stream.
+    An `epoch_size` in samples only determines the number of steps of an epoch.
     """
 
     changes: tuple[CurriculumChange, ...]
@@ -55,16 +46,7 @@ class Curriculum:
         sizes: Sequence[int],
         epoch_size: int,
     ) -> Curriculum:
-        """Parse proportions of the streams, by the step from which they hold.
-
-        Args:
-            proportions_by_step: The proportions.
-            sizes: Samples of each stream.
-            epoch_size: Samples of an epoch.
-
-        Raises:
-            ConfigError: If the first step is not 0, or the proportions are not one per stream or invalid.
-        """
+        """Parse proportions of the streams by the step from which they apply."""
         if not isinstance(proportions_by_step, Mapping):
             raise ConfigError(
                 f"curriculum={proportions_by_step!r:.100}: expected proportions by step, {{0: [...]}}"
@@ -76,11 +58,10 @@ class Curriculum:
         return cls(_sort_changes(changes), epoch_size, tuple(sizes))
 
     def identity(self) -> dict[str, Any]:
-        """Return the values of the mixture that a state saves, besides the changes."""
         return dict.fromkeys(("choose", "sampling_method", "sampling_granularity", "shares"))
 
     def changes_until(self, step: int) -> list[dict[str, Any]]:
-        """Return the changes up to and including a step, as plain values."""
+        """Return the changes up to and including a step as JSON values."""
         return [
             {"step": change.step, "proportions": list(change.proportions)}
             | ({"by_hand": True} if change.by_hand else {})
@@ -89,15 +70,15 @@ class Curriculum:
         ]
 
     def with_change(self, step: int, proportions: Sequence[float]) -> Curriculum:
-        """Return this curriculum with other shares from a step to its next change."""
+        """Return a curriculum with other proportions from a step to its next change."""
         new = CurriculumChange(step, check_proportions(proportions, self.sizes), by_hand=True)
         return replace(self, changes=_sort_changes([new, *self._changes_except({step})]))
 
     def resume(self, saved: Mapping[str, Any], step: int) -> Curriculum:
-        """Return the curriculum of a run that resumes at a step: the saved past, and this one's future.
+        """Return the curriculum of a resumed run: saved changes up to `step`, then those of this curriculum.
 
         Raises:
-            StateError: If the state has no valid past, or this curriculum has another one.
+            StateError: If the saved changes are invalid, or lack a planned change up to `step`.
         """
         past = [
             change for change in self._parse_past(saved.get("curriculum")) if change.step <= step
@@ -113,7 +94,6 @@ class Curriculum:
         return replace(self, changes=_sort_changes([*past, *future]))
 
     def _changes_except(self, steps: set[int]) -> list[CurriculumChange]:
-        """Return the changes at other steps than these."""
         return [change for change in self.changes if change.step not in steps]
 
     def _parse_past(self, past: Any) -> tuple[CurriculumChange, ...]:
@@ -134,7 +114,7 @@ class Curriculum:
 
 
 def _parse_step(key: Any) -> int:
-    # In a file of JSON, keys are text.
+    # Keys of JSON objects are strings.
     text = key if isinstance(key, str) else str(key) if type(key) is int else ""
     if not (text.isdecimal() and len(text) <= MAX_STEP_DIGITS):
         raise ConfigError(f"curriculum: {reprlib.repr(key)} is not a step, a whole number from 0")
@@ -150,12 +130,7 @@ def _sort_changes(changes: Sequence[CurriculumChange]) -> tuple[CurriculumChange
 
 
 def check_proportions(proportions: Any, sizes: Sequence[int]) -> tuple[float, ...]:
-    """Validate the proportions of streams of some sizes.
-
-    Raises:
-        ConfigError: If they are not one per stream, not finite, negative or all 0, or positive for a stream
-            without samples.
-    """
+    """Validate that each stream has a finite proportion of at least 0, not all 0, and 0 without samples."""
     if not isinstance(proportions, (list, tuple)) or not all(
         isinstance(value, (int, float)) and abs(value) < MAX_PROPORTION for value in proportions
     ):
@@ -174,7 +149,7 @@ def check_proportions(proportions: Any, sizes: Sequence[int]) -> tuple[float, ..
 
 
 def whole_shares(proportions: Sequence[float]) -> list[int]:
-    """Return integers in the ratio of some decimals, as written: 9 and 1 for 0.9 and 0.1."""
+    """Return integers in the ratio of decimal numbers: 9 and 1 for 0.9 and 0.1."""
     exact = [Fraction(repr(value)) for value in proportions]
     common = lcm(*(share.denominator for share in exact))
     shares = [int(share * common) for share in exact]
@@ -185,10 +160,9 @@ def whole_shares(proportions: Sequence[float]) -> list[int]:
 
 
 class CurriculumSchedule:
-    """The endless schedule of a curriculum; streams continue where they were at every change."""
+    """Unbounded schedule of a curriculum; streams continue where they were at each change."""
 
     def __init__(self, changes: Sequence[CurriculumChange], slots_per_step: int) -> None:
-        """Follow changes of which the first is at step 0."""
         self._starts = np.array([change.step * slots_per_step for change in changes], np.int64)
         self._shares = [Interleaving(whole_shares(change.proportions)) for change in changes]
         # Turns that each stream had before each change.
@@ -199,7 +173,6 @@ class CurriculumSchedule:
             )
 
     def streams_at(self, slots: Int64) -> tuple[Int64, Int64]:
-        """Return the stream of each slot, and the number of turns that the stream had before."""
         streams, turns = np.empty_like(slots), np.empty_like(slots)
         change = np.searchsorted(self._starts, slots, side="right") - 1
         for number in np.unique(change).tolist():
@@ -212,13 +185,11 @@ class CurriculumSchedule:
         return streams, turns
 
     def slot_of(self, stream: int, turn: int) -> int:
-        """Return the slot of a stream's n-th turn, counted from 0."""
         number = max(i for i, had in enumerate(self._turns_before_change) if had[stream] <= turn)
         at = self._shares[number].slot_of(stream, turn - self._turns_before_change[number][stream])
         return int(self._starts[number]) + at
 
     def turns_before(self, slot: int) -> list[int]:
-        """Return the number of turns of each stream before a slot."""
         number = int(np.searchsorted(self._starts, slot, side="right")) - 1
         turns = self._shares[number].turns_before(slot - int(self._starts[number]))
         return [a + b for a, b in zip(self._turns_before_change[number], turns)]

@@ -1,4 +1,4 @@
-"""Fingerprint of the shards and rows of a data set, which states compare and describe differences of."""
+"""Fingerprint of the shards and token rows of a data set, which states save and compare."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MAX_NAMED_DIFFERENCES = 4
-"""Maximum number of streams, or entries of a list, that an error names."""
+"""Maximum number of streams or list entries in an error."""
 
 
 @dataclass(frozen=True)
 class DatasetFingerprint:
-    """What a run reads, as far as its order depends on it.
+    """Digests and counts of the data on which the order of a run depends.
 
     Attributes:
-        digest: Digest of the other attributes and of the sizes of all shards; runs with other digests have
-            other orders.
+        digest: Digest of the other attributes and the sizes of all shards; orders with other digests differ.
         shard_counts: Number of shards of each stream.
-        shard_digests: Digest of the sizes of each stream's shards.
-        tokens: Options by which rows of tokens are made of documents; None for samples as they are stored.
+        shard_digests: Digest of the shard sizes of each stream.
+        tokens: Options that make rows of tokens from documents; None for stored samples.
     """
 
     digest: str
@@ -29,22 +28,19 @@ class DatasetFingerprint:
     tokens: Mapping[str, Any] | None = None
 
     def with_tokens(self, digest: str, tokens: Mapping[str, Any]) -> DatasetFingerprint:
-        """Return the fingerprint of a run over rows of tokens made of these documents."""
         return replace(self, digest=digest, tokens=tokens)
 
     def to_state(self) -> dict[str, Any]:
-        """Return what a state saves to describe differences, as plain JSON values."""
+        """Return the details that a state saves to describe differences, as JSON values."""
         saved: dict[str, Any] = {"shard_counts": list(self.shard_counts)}
-        if (
-            len(self.shard_digests) > 1
-        ):  # that of a single stream is the digest of all, or is not needed
+        if len(self.shard_digests) > 1:  # a single stream needs only the total digest
             saved["shard_digests"] = list(self.shard_digests)
         if self.tokens is not None:
             saved["tokens"] = dict(self.tokens)
         return saved
 
     def describe_difference(self, saved: Mapping[str, Any]) -> str:
-        """Describe how the fingerprint of a state with another digest differs from this one."""
+        """Describe the difference from the fingerprint of a state with another digest."""
         differences = [*self._token_differences(saved), *self._shard_differences(saved)]
         if differences:
             return "; ".join(differences)
@@ -105,14 +101,7 @@ class DatasetFingerprint:
 
 
 def describe_difference(name: str, before: Any, now: Any, meaning: str = "") -> str:
-    """Describe how a value of a state differs from that of a run.
-
-    Args:
-        name: Name of the value.
-        before: Value in the state.
-        now: Value in the run.
-        meaning: Explanation of the name, for the message.
-    """
+    """Describe the difference between a saved and a current value; `meaning` explains the name."""
     if isinstance(before, list) and isinstance(now, list):
         return _describe_list_difference(name, before, now, meaning)
     return f"{name}: saved {reprlib.repr(before)}, now {reprlib.repr(now)}{meaning}"
@@ -121,7 +110,7 @@ def describe_difference(name: str, before: Any, now: Any, meaning: str = "") -> 
 def _describe_list_difference(
     name: str, before: Sequence[Any], now: Sequence[Any], meaning: str = ""
 ) -> str:
-    """Describe how two lists differ; of long ones, name the entries."""
+    """Describe the difference between lists, by entry if their abbreviated reprs are equal."""
     shown = reprlib.repr(before), reprlib.repr(now)
     if shown[0] != shown[1] or len(before) != len(now):
         cut = len(before) != len(now) and "..." in shown[0] + shown[1]

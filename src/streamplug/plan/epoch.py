@@ -1,4 +1,4 @@
-"""One epoch of a run: sample ids by step and rank, and steps by sample id."""
+"""Sample ids of an epoch by step and rank, and the steps and ranks of a sample."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Epoch(ABC):
 
     @abstractmethod
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
-        """Return the places at which a sample is read, in the order of steps."""
+        """Return the places at which a sample is read, sorted by step."""
 
     def length(self, world: World, batch: int) -> int:
         """Return the number of samples of a rank."""
@@ -43,7 +43,7 @@ class Epoch(ABC):
 
 
 class PartitionedEpoch(Epoch):
-    """One order over all streams, split by one partition: ``batching_method="random"``."""
+    """Epoch of one order over all streams, split by a partition (``batching_method="random"``)."""
 
     def __init__(self, ordered: OrderedSamples, partition: Partition) -> None:
         self._ordered, self._partition = ordered, partition

@@ -1,10 +1,10 @@
-"""Even interleaving of streams, with random access to every slot.
+"""Even interleaving of streams with random access to every slot.
 
 The streams are the leaves of a Huffman tree (1952) of their counts. A node splits its slots between its two
-children by rounding: of its first x, the left child has ``(x * left + total // 2) // total``. So the number
-of turns of a stream before a slot, the stream that has a slot, and the slot of a stream's n-th turn are each
-a walk along the tree. Over any prefix, the turns of a stream differ from its share by less than 1.5, and by
-at most 1 for up to three streams.
+children by rounding: of its first x, the left child has ``(x * left + total // 2) // total``. The turns of a
+stream before a slot, the stream of a slot, and the slot of a stream's n-th turn are each found by a walk
+along the tree. In any prefix, the turns of a stream differ from its share by less than 1.5, and by at most 1
+for up to three streams.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamplug.errors import ConfigError
 from streamplug.types import Int64
 
 MAX_SLOTS = 1 << 42
-"""Upper bound of the slots of an interleaving: up to here the arithmetic is exact in 64 bits."""
+"""Exclusive upper bound of the slots of an interleaving; below it, int64 arithmetic is exact."""
 
 _LIMB_BITS = 20
 
@@ -38,25 +38,15 @@ def multiply_divide(x: Int64, factor: Int64, divisor: Int64, offset: Int64) -> I
 
 
 class Interleaving:
-    """Slots ``[0, total)``, of which stream s has ``counts[s]``.
-
-    Attributes:
-        counts: Slots of each stream.
-        total: Slots of all streams.
-    """
+    """Slots ``[0, total)``, of which stream s has ``counts[s]``; beyond them, the sequence repeats."""
 
     def __init__(self, counts: Sequence[int]) -> None:
-        """Build the tree.
-
-        Raises:
-            ConfigError: If there are no slots, or too many to compute with.
-        """
         self.counts, self.total = list(counts), sum(counts)
         if not 0 < self.total < MAX_SLOTS:
             raise ConfigError(
                 f"{self.total} samples cannot be interleaved; expected 1 to {MAX_SLOTS}"
             )
-        # Leaves are the streams, in their order; inner nodes follow, the root is the last.
+        # The streams are the first nodes, as leaves; the root is the last node.
         sizes, self._parent = list(counts), [-1] * len(counts)
         left, right = [-1] * len(counts), [-1] * len(counts)
         heap = [(size, node) for node, size in enumerate(sizes)]
@@ -79,11 +69,6 @@ class Interleaving:
         return multiply_divide(slots, left_size, np.maximum(total, 1), total // 2)
 
     def streams_at(self, slots: Int64) -> tuple[Int64, Int64]:
-        """Return the stream of each slot, and the number of turns that the stream had before.
-
-        Args:
-            slots: Slots, at least 0, shape ``[n]``; they wrap around at `total`, while turns count on.
-        """
         rounds, slots = np.divmod(slots, self.total)
         node = np.full(len(slots), len(self._size) - 1)
         active = np.flatnonzero(self._left[node] >= 0)
@@ -97,7 +82,6 @@ class Interleaving:
         return node, slots + rounds * self._size[node]
 
     def slot_of(self, stream: int, turn: int) -> int:
-        """Return the slot of a stream's n-th turn, counted from 0."""
         rounds, slot = divmod(turn, self.counts[stream])
         node = stream
         while (parent := self._parent[node]) >= 0:
@@ -109,7 +93,6 @@ class Interleaving:
         return slot + rounds * self.total
 
     def turns_before(self, slot: int) -> list[int]:
-        """Return the number of turns of each stream before a slot."""
         rounds, slot = divmod(slot, self.total)
         turns = {len(self._size) - 1: slot}
         for node in range(len(self._size) - 1, len(self.counts) - 1, -1):

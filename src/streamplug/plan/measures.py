@@ -1,4 +1,4 @@
-"""Quality and cost of an order, measured on the plan alone, before anything is read."""
+"""Quality and cost of an order, computed from the plan without reading data."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Measures:
     """Measurements over some steps of an epoch.
 
     Attributes:
-        samples: Number of samples read, over all ranks.
-        displacement: Mean distance in samples of a sample's position in the epoch from its id; a third of
-            the data set for a uniform permutation.
+        samples: Number of samples read by all ranks.
+        displacement: Mean distance between the position of a sample in the epoch and its id, in samples; a
+            third of the data set for a uniform permutation.
         displacement_quantiles: `QUANTILES` of the distance, in samples.
-        same_shard: Share, from 0 to 1, of the samples in the same shard as the previous one, within what
-            one node reads of a global batch.
-        shards_per_batch: Mean number of distinct shards of a global batch.
-        shards_per_node: Mean number of distinct shards of what one node reads of a global batch.
-        downloads: Shards that each node downloads, repeated downloads included, shape ``[nodes]``.
-        bytes: The same in bytes, shape ``[nodes]``.
+        same_shard: Fraction of samples in the same shard as the previous one, within the part of a global
+            batch that one node reads.
+        shards_per_batch: Mean number of distinct shards per global batch.
+        shards_per_node: Mean number of distinct shards that one node reads per global batch.
+        downloads: Shards that each node downloads, with repeated downloads, shape ``[nodes]``.
+        bytes: Bytes that each node downloads, shape ``[nodes]``.
     """
 
     samples: int
@@ -54,19 +54,19 @@ class Measures:
 
 
 class ShardCache:
-    """Model of a node's cache of shards with LRU eviction.
+    """Model of a node's shard cache with LRU eviction.
 
     Attributes:
         downloads: Number of shards downloaded so far.
-        bytes: The same in bytes.
+        bytes: Bytes downloaded so far.
     """
 
     def __init__(self, sizes: Int64, limit: int | None) -> None:
-        """Make an empty cache.
+        """Create an empty cache.
 
         Args:
             sizes: Bytes of each shard, shape ``[shards]``.
-            limit: Capacity in bytes; None is unlimited. A larger shard is held alone.
+            limit: Capacity in bytes; None is unlimited. A larger shard is cached alone.
         """
         self.downloads = self.bytes = 0
         self._sizes, self._limit, self._used = sizes, limit, 0
@@ -76,7 +76,7 @@ class ShardCache:
         """Read from shards in this order, shape ``[n]``."""
         if not len(shards):
             return
-        if self._limit is None:  # then only the first time counts
+        if self._limit is None:  # only the first read of a shard counts
             shards = np.unique(shards)
         else:
             shards = shards[np.concatenate([[True], shards[1:] != shards[:-1]])]
@@ -111,7 +111,7 @@ def make_epoch(
     """Return an epoch of a data set that need not exist.
 
     Args:
-        starts: First id of each shard, and the total, shape ``[shards + 1]``.
+        starts: First sample id of each shard and the total, shape ``[shards + 1]``.
         algorithm: The shuffle.
         world: The number of nodes and ranks.
         batch: Samples per batch of one rank.
@@ -122,7 +122,7 @@ def make_epoch(
         partition_algorithm: The partition algorithm; None for the elastic one.
 
     Raises:
-        ConfigError: If there are no samples, or the partition cannot serve this world.
+        ConfigError: If there are no samples, or the partition does not support this world.
     """
     total = int(starts[-1])
     if total < 1:
@@ -141,7 +141,7 @@ def make_epoch(
 def iter_reads(
     epoch: Epoch, world: World, batch: int, steps: Int64 | None = None
 ) -> Iterator[tuple[Int64, Int64]]:
-    """Yield the ids that all ranks read, about a million samples at a time.
+    """Yield the sample ids that all ranks read, in chunks of about a million samples.
 
     Args:
         epoch: The epoch.
@@ -150,8 +150,8 @@ def iter_reads(
         steps: Global batches, shape ``[n]``; None for all.
 
     Yields:
-        Steps, shape ``[m]``, and their ids, int64, shape ``[m, nodes, ranks per node, batch]``; -1 at the
-        end of a short batch.
+        Steps, shape ``[m]``, and ids, int64, shape ``[m, nodes, ranks per node, batch]``; -1 at the end of a
+        short batch.
     """
     steps = np.arange(epoch.steps) if steps is None else np.asarray(steps, np.int64)
     steps_per_chunk = max(SAMPLES_PER_CHUNK // (batch * world.ranks), 1)
@@ -163,7 +163,7 @@ def iter_reads(
 
 
 def to_epoch_order(ids: Int64) -> Int64:
-    """Return ids of `iter_reads` in the order of the epoch, shape ``[m, global batch]``."""
+    """Reorder ids of `iter_reads` to the order of the epoch, shape ``[m, global batch]``."""
     # Nodes alternate, and on each of them its ranks.
     ordered: Int64 = ids.transpose(0, 3, 2, 1).reshape(len(ids), -1)
     return ordered
@@ -176,7 +176,7 @@ def shards_of(ids: Int64, starts: Int64) -> Int64:
 
 
 def displacements(ids: Int64, steps: Int64) -> Int64:
-    """Return the distances of samples' positions in the epoch from their ids, in samples.
+    """Return the distances between positions in the epoch and sample ids, in samples.
 
     Args:
         ids: Ids in the order of the epoch, shape ``[m, global batch]``; -1 is skipped.
@@ -189,7 +189,7 @@ def displacements(ids: Int64, steps: Int64) -> Int64:
 
 
 def count_distinct(shards: Int64) -> Int64:
-    """Return the number of distinct shards in each row, without -1, shape ``[rows]``."""
+    """Return the number of distinct shards in each row, ignoring -1, shape ``[rows]``."""
     ordered = np.sort(shards, axis=1)
     counts: Int64 = (ordered[:, 1:] != ordered[:, :-1]).sum(1) + 1 - (ordered[:, 0] < 0)
     return counts
@@ -205,20 +205,19 @@ def measure(
     cache_limit: int | None = None,
     steps: Int64 | None = None,
 ) -> Measures:
-    """Measure an epoch, in memory of 8 bytes per measured sample.
+    """Measure an epoch; needs 8 bytes of memory per measured sample.
 
     Args:
         epoch: The epoch.
         world: The number of nodes and ranks.
         batch: Samples per batch of one rank.
-        starts: First sample id of each shard, and the total, shape ``[shards + 1]``.
-        shard_bytes: Size of each shard in bytes, shape ``[shards]``; None counts a sample as a byte.
+        starts: First sample id of each shard and the total, shape ``[shards + 1]``.
+        shard_bytes: Size of each shard in bytes, shape ``[shards]``; None counts one byte per sample.
         cache_limit: Capacity of a node's cache in bytes; None is unlimited.
-        steps: Global batches to measure, shape ``[n]``; None for all. The caches are empty before the
-            first.
+        steps: Global batches to measure, starting with empty caches, shape ``[n]``; None for all.
 
     Raises:
-        ConfigError: If no steps are given.
+        ConfigError: If `steps` is empty.
     """
     if steps is not None and not len(steps):
         raise ConfigError("no steps to measure: name at least one, or leave steps= out for all")
@@ -230,8 +229,6 @@ def measure(
 
 
 class _Tally:
-    """Accumulates the measurements of `measure`."""
-
     def __init__(self, starts: Int64, caches: list[ShardCache]) -> None:
         self._starts, self._caches = starts, caches
         self._displacements: list[Int64] = []
@@ -240,7 +237,6 @@ class _Tally:
         self._same_shard = self._pairs = 0
 
     def add(self, steps: Int64, ids: Int64) -> None:
-        """Add some steps, as `iter_reads` gives them."""
         self._displacements.append(displacements(to_epoch_order(ids), steps))
         shards = shards_of(ids, self._starts)
         self._per_batch.append(count_distinct(to_epoch_order(shards)))

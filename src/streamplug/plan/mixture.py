@@ -1,7 +1,7 @@
-"""The number of samples that an epoch takes of each stream, and of each shard.
+"""Number of samples that an epoch takes of each stream and shard.
 
-The rules for streams are those of mosaicml-streaming: weights are either all relative (proportions of
-the epoch) or all absolute (repeat, choose, or each sample once).
+As in mosaicml-streaming, weights are either all relative (`proportion`) or all absolute (`repeat`, `choose`,
+or each sample once).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from streamplug.types import Int64
 
 MAX_WEIGHT = 1e100
 MAX_EPOCH_SAMPLES = 1 << 52
-"""Upper bound of the samples of an epoch, so that their number is exact as a float."""
+"""Exclusive upper bound of the samples of an epoch; below it, their number is exact as a float."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """How much of a stream an epoch takes: at most one of the three; none takes each sample once.
+    """Weight of a stream in an epoch: at most one option; without any, each sample is taken once.
 
     Attributes:
-        proportion: Share of the epoch, relative to the other streams'.
-        repeat: Number of times each sample is taken; 1.5 takes half of them twice.
-        choose: Number of samples taken.
+        proportion: Share of the epoch, relative to the other streams.
+        repeat: Number of passes over the samples; 1.5 takes half of them twice.
+        choose: Number of samples.
     """
 
     proportion: float | None = None
@@ -38,7 +38,7 @@ class Weight:
 
     @property
     def options(self) -> dict[str, float]:
-        """The given option and its value: none or one."""
+        """The given option and its value, if any."""
         names = ("proportion", "repeat", "choose")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -48,9 +48,7 @@ class Weight:
                 f"a stream takes one of proportion, repeat and choose, got {self.options}"
             )
         for name, value in self.options.items():
-            number: Any = (
-                value  # of whatever type; a whole one may be 1e5, which is a float in Python
-            )
+            number: Any = value  # unchecked so far; a whole number may be a float such as 1e5
             is_number = isinstance(number, (int, float, np.number)) and 0 <= number < MAX_WEIGHT
             if not is_number or (name == "choose" and number != int(number)):
                 what = "whole number" if name == "choose" else "number"
@@ -62,11 +60,7 @@ def choose_per_stream(
 ) -> list[int]:
     """Return the number of samples that an epoch takes of each stream.
 
-    Args:
-        sizes: Samples of each stream.
-        weights: Weight of each stream.
-        epoch_size: Samples of an epoch; None for the total of the streams.
-        seed: Seed of the distribution of what rounding leaves over.
+    `epoch_size` None is the sum of `sizes`; `seed` distributes the remainder of rounding.
 
     Raises:
         ConfigError: If relative and absolute weights are mixed, or absolute ones given with `epoch_size`.
@@ -114,14 +108,7 @@ def proportion_per_stream(
     epoch_size: int | None,
     choose: Sequence[int],
 ) -> list[float]:
-    """Return the share of an epoch that each stream has before rounding.
-
-    Args:
-        sizes: Samples of each stream.
-        weights: Weight of each stream.
-        epoch_size: Samples of an epoch, as for `choose_per_stream`.
-        choose: The result of `choose_per_stream`.
-    """
+    """Return each stream's share of an epoch before rounding, for the `choose` of `choose_per_stream`."""
     if all(w.proportion is not None for w in weights):
         parts = np.array([w.proportion for w in weights], np.float64)
     else:
@@ -131,14 +118,13 @@ def proportion_per_stream(
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The number of samples that an epoch takes of each stream, and how they are sampled.
+    """Number of samples that an epoch takes of each stream, and how they are sampled.
 
     Attributes:
         choose: Samples of each stream.
-        method: ``"balanced"`` chooses anew in every epoch, ``"fixed"`` once.
+        method: ``"balanced"`` samples anew in every epoch, ``"fixed"`` once.
         granularity: Samples chosen of a shard at a time.
-        sampler: How a part of a stream is sampled.
-        shares: Share of the epoch of each stream before rounding, where batches depend on it.
+        shares: Share of each stream before rounding, where batches depend on it.
     """
 
     choose: tuple[int, ...]
@@ -149,7 +135,6 @@ class Mixture:
 
     @property
     def epoch_size(self) -> int:
-        """Samples of an epoch."""
         return sum(self.choose)
 
     def identity(self) -> dict[str, Any]:
@@ -164,14 +149,10 @@ class Mixture:
     def select(
         self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
     ) -> Selection:
-        """Return the samples of an epoch, over all streams.
+        """Return the samples of an epoch over all streams.
 
-        Args:
-            starts: First sample id of each shard over all streams, and the total.
-            streams: First shard of each stream, and the total.
-            seed: The run's seed.
-            epoch: Number of the epoch.
-            shuffled: Whether the epoch is shuffled.
+        `starts` has the first sample id of each shard and the total, `streams` the first shard of each
+        stream and the total.
         """
         epoch = epoch if self.method == "balanced" else 0
         bounds = list(pairwise(streams))

@@ -1,4 +1,4 @@
-"""A selection of samples in one order, with lookup by position and by sample."""
+"""Selection of samples in one order, with lookup by position and by sample."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from streamplug.types import Int64
 
 
 class OrderedSamples:
-    """A selection of samples in the order of a shuffle.
+    """A selection of samples in the order of a shuffle; `size` is its number of entries.
 
-    Attributes:
-        size: Number of entries; an entry is a position in the concatenation of the canonical nodes.
+    An entry is a position in the concatenation of the canonical nodes.
     """
 
     def __init__(self, selection: Selection, order: Order, canonical_nodes: int) -> None:
-        """Combine a selection with an order of it."""
         self.size = selection.size
         self._selection, self._order = selection, order
         self._canonical_nodes = canonical_nodes
         self._bounds = canonical_node_bounds(self.size, canonical_nodes)
 
     def samples(self, entries: Int64) -> Int64:
-        """Return the sample ids of some entries, in any shape; -1 stays -1."""
+        """Return the sample ids of entries, in any shape; -1 stays -1."""
         flat = entries.reshape(-1)
         if not len(flat):
             return entries
@@ -36,11 +34,9 @@ class OrderedSamples:
         return ids.reshape(entries.shape)
 
     def _samples_by_canonical_node(self, entries: Int64) -> Int64:
-        nodes = (
-            np.searchsorted(self._bounds, entries, side="right") - 1
-        )  # -1 where there is no entry
+        nodes = np.searchsorted(self._bounds, entries, side="right") - 1  # -1 for no entry
         if self._canonical_nodes < 1 << 15:
-            nodes = nodes.astype(np.int16)  # which numpy sorts much faster
+            nodes = nodes.astype(np.int16)  # NumPy sorts int16 much faster
         by_node = np.argsort(nodes, kind="stable")
         nodes = nodes[by_node]
         positions = entries[by_node] - self._bounds[nodes]
@@ -56,7 +52,6 @@ class OrderedSamples:
         return ids
 
     def entries(self, sample: int) -> list[int]:
-        """Return the entries of a sample: none, one or several."""
         entries = []
         for selected in self._selection.entries(sample):
             canonical_node, position = self._order.find(selected)

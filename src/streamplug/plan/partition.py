@@ -1,8 +1,7 @@
 """Partition of an epoch's order among steps, ranks and positions in a batch.
 
-An entry is a position in the concatenation of the canonical nodes of an order. A partition interleaves the
-canonical nodes, and splits that sequence among nodes, ranks and positions in a batch; it maps (rank, step,
-position) to an entry in closed form, and back.
+An entry is a position in the concatenation of the canonical nodes of an order. A partition splits the
+interleaved canonical nodes; it maps (rank, step, position) to an entry in closed form, and back.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from streamplug.types import Int64, World
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an entry is read: the step, the rank, and the position in the rank's batch."""
+    """Step, rank and position in the rank's batch at which an entry is read."""
 
     step: int
     rank: int
@@ -26,10 +25,10 @@ class Place:
 
 
 class Partition(ABC):
-    """A split of the entries of an order among ranks.
+    """Split of the entries of an order among ranks.
 
     Attributes:
-        steps: Number of global batches, the last of which may be filled up or short.
+        steps: Number of global batches; the last one may be padded or short.
         per_rank: Number of samples of each rank.
     """
 
@@ -51,14 +50,14 @@ class Partition(ABC):
 
     @abstractmethod
     def places(self, world: World, batch: int, entry: int) -> list[Place]:
-        """Return the places of an entry in the order of steps; several if it is repeated."""
+        """Return the places of an entry, sorted by step; several if it is repeated."""
 
 
 def batch_positions(world: World, batch: int) -> Int64:
-    """Return the positions in a global batch that a rank reads, in order, shape ``[batch]``.
+    """Return the sorted positions in a global batch that a rank reads, shape ``[batch]``.
 
-    Node n of P takes every P-th position from the n-th on, so that it keeps to its own canonical nodes, and
-    its rank r of R every R-th of those.
+    Node n of P takes every P-th position from n on, which keeps it on its own canonical nodes; its rank r
+    of R takes every R-th of those.
     """
     return world.node + world.nodes * (
         world.rank_of_node + world.ranks_per_node * np.arange(batch, dtype=np.int64)
@@ -66,17 +65,17 @@ def batch_positions(world: World, batch: int) -> Int64:
 
 
 def position_owner(world: World, position: int) -> tuple[int, int]:
-    """Return the rank that reads a position of a global batch, and the position in its batch."""
+    """Return the rank that reads a position of a global batch, and the position in the rank's batch."""
     rest, node = divmod(position, world.nodes)
     own_position, rank = divmod(rest, world.ranks_per_node)
     return node * world.ranks_per_node + rank, own_position
 
 
 class ElasticPartition(Partition):
-    """The partition that is the same for every world: it fills an epoch up to whole global batches.
+    """Partition that is the same for every world, padded to whole global batches.
 
-    Global batch t has the positions ``[t * G, (t + 1) * G)`` of the interleaved canonical nodes, wrapping
-    around at the end.
+    Global batch t has positions ``[t * G, (t + 1) * G)`` of the interleaved canonical nodes, modulo their
+    number.
     """
 
     def __init__(self, size: int, canonical_nodes: int, world: World, batch: int) -> None:
@@ -99,5 +98,5 @@ class ElasticPartition(Partition):
 
 
 def worker_steps(world: World, first: int, steps: int) -> range:
-    """Return the steps that a worker reads, from step `first` on, of `steps` in the epoch."""
+    """Return the steps in ``range(first, steps)`` that a worker reads."""
     return range(first + world.worker, steps, world.workers_per_rank)

@@ -1,4 +1,4 @@
-"""The interface of partition algorithms, and the built-in one."""
+"""Interface of partition algorithms, and the built-in one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from streamplug.types import World
 
 @dataclass(frozen=True, slots=True)
 class WeightedStream:
-    """A stream in an epoch.
-
-    Attributes:
-        ordered: The samples that the epoch takes of it.
-        share: Its share of the epoch; all shares add up to 1.
-    """
+    """Samples of a stream in an epoch, and the stream's `share` of it; all shares add up to 1."""
 
     ordered: OrderedSamples
     share: float
@@ -30,7 +25,7 @@ class WeightedStream:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """The processes and batches among which an epoch is split.
+    """Processes and batches among which an epoch is split.
 
     Attributes:
         canonical_nodes: Number of canonical nodes.
@@ -46,13 +41,13 @@ class Parallelism:
 
 
 class PartitionAlgorithm(ABC):
-    """A named way to split epochs among ranks; a pure function of its arguments.
+    """Named way to split epochs among ranks; a pure function of its arguments.
 
     Attributes:
-        api_version: Version of this interface that a subclass was written for.
+        api_version: Version of this interface that a subclass implements.
         elastic: Whether global batches are the same for every world. If not, the algorithm makes the batches
-            of all batching methods but ``random`` itself.
-        sampler: How a part of a stream is sampled.
+            of all batching methods except ``random`` itself.
+        sampler: Samples a part of a stream.
     """
 
     api_version: ClassVar[int] = 1
@@ -61,7 +56,7 @@ class PartitionAlgorithm(ABC):
 
     @classmethod
     def from_spec(cls, argument: str | None) -> PartitionAlgorithm:
-        """Make the algorithm; the default accepts no argument after its name.
+        """Create the algorithm; by default, no argument is accepted after its name.
 
         Raises:
             ConfigError: If the argument is not accepted.
@@ -76,25 +71,25 @@ class PartitionAlgorithm(ABC):
 
         Args:
             size: Number of entries of the order.
-            parallelism: The processes and batches among which it is split.
+            parallelism: The processes and batches.
 
         Raises:
-            ConfigError: If the algorithm cannot serve this world.
+            ConfigError: If the algorithm does not support this world.
         """
 
     def combine_streams(
         self, method: str, streams: Sequence[WeightedStream], parallelism: Parallelism, seed: int
     ) -> Epoch:
-        """Return an epoch of batches made stream by stream; only called if it is not `elastic`.
+        """Return an epoch of batches made stream by stream; only called if the algorithm is not `elastic`.
 
         Args:
             method: Name of the batching method.
             streams: The streams.
-            parallelism: The processes and batches among which the epoch is split.
+            parallelism: The processes and batches.
             seed: Seed of the sequence of streams.
 
         Raises:
-            ConfigError: If the algorithm does not have the method, or cannot serve this world.
+            ConfigError: If the algorithm does not support the method or this world.
         """
         raise ConfigError(
             f"batching_method={method!r}: {type(self).__name__} has only batching_method='random'"
@@ -102,7 +97,7 @@ class PartitionAlgorithm(ABC):
 
 
 class ElasticPartitionAlgorithm(PartitionAlgorithm):
-    """The built-in partition ``elastic``."""
+    """Built-in partition algorithm ``elastic``."""
 
     elastic = True
 

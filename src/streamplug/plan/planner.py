@@ -1,4 +1,4 @@
-"""The epochs of a run."""
+"""Planner of the epochs of a run."""
 
 from __future__ import annotations
 
@@ -22,25 +22,21 @@ from streamplug.plan.stream_samples import RepeatedPasses, SinglePass, StreamSam
 from streamplug.types import Int64, World
 
 BATCHING_METHODS = ("random", "per_stream", "stratified", "device_per_stream")
-"""Names of the batching methods."""
 
 MIN_SAMPLES_PER_CANONICAL_NODE = 64
-"""Minimum size of a canonical node of a single stream."""
+"""Minimum size of a canonical node of a single stream, in samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochConfig:
-    """The options that an epoch depends on besides its number and the data.
+    """Options of an epoch besides its number and the data.
 
     Attributes:
         seed: Seed of the shuffle and of the sampling.
-        canonical_nodes: Number of canonical nodes.
-        block_size: Distance in samples over which samples are mixed.
-        partition_algo: Name of the partition.
+        block_size: Block size of the shuffle in samples.
         initial_nodes: Number of nodes on which the run began, for the partition ``relaxed``.
-        batching_method: Name of the batching method.
-        initial_batch_size: Samples per batch of one rank when the run began; with ``device_per_stream``
-            that many samples of one stream stay together.
+        initial_batch_size: Samples per batch of one rank when the run began; with ``device_per_stream``, that
+            many samples of one stream stay together.
     """
 
     seed: int
@@ -52,17 +48,14 @@ class EpochConfig:
     initial_batch_size: int
 
     def parallelism(self, world: World, batch: int) -> Parallelism:
-        """Return the processes and batches among which an epoch is split."""
         return Parallelism(self.canonical_nodes, world, batch, self.initial_nodes)
 
 
 class Planner:
-    """Makes the epochs of a run over some streams.
+    """Planner of the epochs of a run over some streams.
 
-    Attributes:
-        mixture: What an epoch takes of each stream.
-        algorithm: The shuffle algorithm.
-        partition_algorithm: The partition algorithm.
+    `starts` has the first sample id of each shard over all streams and the total, shape ``[shards + 1]``;
+    `streams` has the first shard of each stream and the total.
     """
 
     def __init__(
@@ -75,16 +68,6 @@ class Planner:
         *,
         shuffled: bool,
     ) -> None:
-        """Describe the data.
-
-        Args:
-            starts: First sample id of each shard over all streams, and the total, shape ``[shards + 1]``.
-            streams: First shard of each stream, and the total.
-            mixture: What an epoch takes of each stream.
-            algorithm: The shuffle algorithm.
-            partition_algorithm: The partition algorithm.
-            shuffled: Whether the algorithm shuffles.
-        """
         self.mixture, self.algorithm = mixture, algorithm
         self.partition_algorithm = partition_algorithm
         self._mapped, self._streams, self._shuffled = starts, streams, shuffled
@@ -97,7 +80,6 @@ class Planner:
         *,
         shuffled: bool,
     ) -> Planner:
-        """Return a planner of the same data with other algorithms."""
         return Planner(
             self._mapped,
             self._streams,
@@ -109,7 +91,7 @@ class Planner:
 
     @property
     def _starts(self) -> Int64:
-        return np.asarray(self._mapped)  # a mapped array is an ordinary one from here on
+        return np.asarray(self._mapped)  # a plain ndarray, also of a MappedArray
 
     @property
     def samples(self) -> int:
@@ -132,15 +114,10 @@ class Planner:
         return [last - first for first, last in pairwise(self._first_ids)]
 
     def selection(self, epoch: int, seed: int, stream: int | None = None) -> Selection:
-        """Return the samples of an epoch in stored order.
-
-        Args:
-            epoch: Number of the epoch.
-            seed: Seed of the sampling.
-            stream: Number of the stream; None for all together.
+        """Return the samples of an epoch in stored order, of one stream or of all.
 
         Raises:
-            ConfigError: With a curriculum, which takes no epochs of the streams.
+            ConfigError: With a curriculum, which makes no selection per epoch.
         """
         mixture, shuffled = self.mixture, self._shuffled
         if isinstance(mixture, Curriculum):
@@ -154,16 +131,10 @@ class Planner:
         ]
 
     def epoch(self, number: int, world: World, batch: int, config: EpochConfig) -> Epoch:
-        """Return an epoch.
-
-        Args:
-            number: Number of the epoch.
-            world: The number of nodes and ranks.
-            batch: Samples per batch of one rank.
-            config: The other options of the order.
+        """Return an epoch; `batch` is the number of samples per batch of one rank.
 
         Raises:
-            ConfigError: If the options cannot serve this world.
+            ConfigError: If the options do not support this world.
         """
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
@@ -181,11 +152,7 @@ class Planner:
         return self._scheduled_epoch(self.mixture, number, global_batch, config)
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
-        """Return the number of samples of a rank in an epoch.
-
-        Raises:
-            ConfigError: As `epoch`.
-        """
+        """Return the number of samples of a rank in an epoch."""
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
             return -(-self.size // global_batch) * batch
@@ -209,8 +176,6 @@ class Planner:
         )
         return OrderedSamples(selection, order, config.canonical_nodes)
 
-    # -- batches of single streams --------------------------------------------------
-
     def _scheduled_epoch(
         self, mixture: Mixture, number: int, global_batch: int, config: EpochConfig
     ) -> Epoch:
@@ -231,7 +196,6 @@ class Planner:
     def _curriculum_epoch(
         self, curriculum: Curriculum, number: int, global_batch: int, config: EpochConfig
     ) -> Epoch:
-        """Return some steps of an endless run."""
         slots_per_step = global_batch // self._samples_per_slot(global_batch, config)
         schedule = CurriculumSchedule(curriculum.changes, slots_per_step)
         slots = -(-curriculum.epoch_size // global_batch) * slots_per_step
@@ -251,20 +215,20 @@ class Planner:
     def _order_stream(
         self, selection: Selection, epoch: int, config: EpochConfig, stream: int
     ) -> OrderedSamples:
-        """Order the samples of one stream, with its part of a block."""
+        """Order the samples of one stream, with a block size in proportion to its size."""
         total = self.samples if isinstance(self.mixture, Curriculum) else self.size
         canonical_nodes = self._canonical_nodes(selection.size, config)
         order = self.algorithm.order(
             selection.starts,
             canonical_nodes=canonical_nodes,
-            seed=config.seed + (stream << 40),  # streams of one size need orders of their own
+            seed=config.seed + (stream << 40),  # streams of equal size need different orders
             epoch=epoch,
             block_size=max(config.block_size * selection.size // max(total, 1), 1),
         )
         return OrderedSamples(selection, order, canonical_nodes)
 
     def _canonical_nodes(self, size: int, config: EpochConfig) -> int:
-        # A small stream has hardly a shard for each canonical node, and is ordered faster without them.
+        # A small stream has too few shards for many canonical nodes, and is ordered faster with fewer.
         return max(min(config.canonical_nodes, size // MIN_SAMPLES_PER_CANONICAL_NODE), 1)
 
     def _combine(
@@ -298,7 +262,7 @@ class Planner:
     def _combined_epoch(
         self, mixture: Mixture, number: int, parallelism: Parallelism, config: EpochConfig
     ) -> Epoch:
-        """Return an epoch of batches of single streams that the partition algorithm makes."""
+        """Return an epoch of per-stream batches made by the partition algorithm."""
         streams = []
         for selection, share in zip(self._select_streams(mixture, number, config), mixture.shares):
             order = self.algorithm.order(
@@ -310,7 +274,7 @@ class Planner:
             )
             ordered = OrderedSamples(selection, order, config.canonical_nodes)
             streams.append(WeightedStream(ordered, share))
-        # The sequence of streams changes with the epoch where they are shuffled and sampled anew.
+        # The sequence of streams changes with the epoch if they are shuffled and resampled.
         offset = number if self._shuffled and mixture.method == "balanced" else 0
         return self.partition_algorithm.combine_streams(
             config.batching_method, streams, parallelism, config.seed + offset

@@ -1,7 +1,7 @@
-"""The samples of an epoch as virtual shards.
+"""Samples of an epoch as virtual shards.
 
-A virtual shard is a complete shard, or some of its samples. An order permutes the concatenation of the
-virtual shards; an entry is a position there.
+A virtual shard is a complete shard or some of its samples. An order permutes the concatenation of the
+virtual shards; an entry is a position in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamplug.types import Int64
 
 
 class Selection(ABC):
-    """The virtual shards of an epoch.
+    """Virtual shards of an epoch.
 
     Attributes:
         starts: First entry of each virtual shard and the total, shape ``[virtual shards + 1]``.
@@ -31,22 +31,17 @@ class Selection(ABC):
 
     @abstractmethod
     def samples(self, entries: Int64) -> Int64:
-        """Return the sample ids of some entries, in any shape."""
+        """Return the sample ids of entries, in any shape."""
 
     @abstractmethod
     def entries(self, sample: int) -> list[int]:
-        """Return the entries of a sample: none, one or several."""
+        """Return the entries of a sample, any number of them."""
 
 
 class AllSamples(Selection):
-    """Every sample once."""
+    """Every sample of the shards with first ids and end `starts`, once."""
 
     def __init__(self, starts: Int64) -> None:
-        """Select all samples of shards.
-
-        Args:
-            starts: First sample id of each shard and the end, shape ``[shards + 1]``.
-        """
         self._first = int(starts[0])
         self.starts = starts - self._first if self._first else starts
 
@@ -58,15 +53,9 @@ class AllSamples(Selection):
 
 
 class SampledShards(Selection):
-    """A number of samples of each shard, of some shards several passes."""
+    """`chosen` samples of each shard, in several passes over some shards."""
 
     def __init__(self, starts: Int64, chosen: Int64) -> None:
-        """Select samples.
-
-        Args:
-            starts: First sample id of each shard and the end, shape ``[shards + 1]``.
-            chosen: Number of samples of each shard, shape ``[shards]``.
-        """
         sizes = np.diff(starts)
         passes, remainder = np.divmod(chosen, np.maximum(sizes, 1))
         units = passes + (remainder > 0)
@@ -104,21 +93,19 @@ class SampledShards(Selection):
 
     @abstractmethod
     def _numbers(self, unit: int, offset: int) -> list[int]:
-        """Return the numbers in a partial unit of the sample at an offset of its shard: none or one."""
+        """Return the numbers, none or one, in a partial unit of the sample at an offset of its shard."""
 
 
 class HashSampledShards(SampledShards):
-    """Shards of which a hash of each entry samples a part, in constant memory.
+    """Shards that are sampled by a hash of each entry, in constant memory.
 
-    Of a shard with n samples of which k are taken, the n samples are a circle, rotated by a random number
-    and cut into k cells that differ in size by one at most; one random sample is taken of each cell. So all
-    samples are equally likely.
+    To take k of n samples, the n samples form a circle, rotated by a random number and cut into k cells whose
+    sizes differ by one at most; one random sample is taken of each cell. So all samples are equally likely.
     """
 
     def __init__(
         self, starts: Int64, chosen: Int64, seed: int, epoch: int, stream: int = 0
     ) -> None:
-        """Select samples as `SampledShards`; `seed`, `epoch` and `stream` are the key of the hash."""
         super().__init__(starts, chosen)
         self._key = np.uint64(0)
         for word in (seed % (1 << 64), epoch, stream):
@@ -136,7 +123,7 @@ class HashSampledShards(SampledShards):
         units = np.array([unit])
         sizes, counts, rotations, _ = self._cells(units)
         position = (offset - rotations) % sizes
-        number = ((position + 1) * counts - 1) // sizes  # of the cell of the offset
+        number = ((position + 1) * counts - 1) // sizes  # the cell of the offset
         return [int(number[0])] if self._offsets(units, number)[0] == offset else []
 
     def _cells(self, units: Int64) -> tuple[Int64, Int64, Int64, NDArray[np.uint64]]:
@@ -165,7 +152,7 @@ def _scale_below(bits: NDArray[np.uint64], limits: Int64) -> Int64:
 
 
 class ShardSampler(ABC):
-    """A way to sample a part of a stream; a pure function of its arguments."""
+    """Sampler of a part of a stream; a pure function of its arguments."""
 
     @abstractmethod
     def count_per_shard(
@@ -195,19 +182,19 @@ class ShardSampler(ABC):
     def select(
         self, starts: Int64, chosen: Int64, *, seed: int, epoch: int, stream: int
     ) -> Selection:
-        """Select numbers of samples of shards.
+        """Select samples of shards.
 
         Args:
             starts: First sample id of each shard and the end, shape ``[shards + 1]``.
             chosen: Number of samples of each shard, shape ``[shards]``.
             seed: The run's seed.
             epoch: Number of the epoch, or 0 if all epochs have the same samples.
-            stream: Number of the stream; 0 for all together.
+            stream: Number of the stream; 0 for all streams together.
         """
 
 
 class HashSampler(ShardSampler):
-    """The built-in sampler, in memory for the shards alone."""
+    """Built-in sampler, whose memory depends only on the number of shards."""
 
     def count_per_shard(
         self,
@@ -229,16 +216,11 @@ class HashSampler(ShardSampler):
 
 
 def spread_over_shards(sizes: Int64, choose: int, granularity: int, seed: tuple[int, ...]) -> Int64:
-    """Return the number of samples taken of each shard, in memory for the shards alone.
+    """Return the number of samples taken of each shard, shape ``[shards]``.
 
     The remainder after complete passes is distributed over the shards in a random order, in runs of
-    `granularity` samples at equal distances: a shard gets its share of them, give or take one run.
-
-    Args:
-        sizes: Samples of each shard, shape ``[shards]``.
-        choose: Samples of the stream to take.
-        granularity: Samples per run.
-        seed: Seed of the order and of the first distance.
+    `granularity` samples at equal distances: a shard gets its share of them to within one run. Memory depends
+    only on the number of shards.
     """
     total = int(sizes.sum())
     passes, rest = divmod(choose, max(total, 1))
@@ -248,13 +230,13 @@ def spread_over_shards(sizes: Int64, choose: int, granularity: int, seed: tuple[
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(sizes))
     ordered_sizes = sizes[order]
-    # Products of two large counts would not fit an int64; the sum is made exact below.
+    # Integer products could overflow int64; rounding errors of the sum are corrected below.
     reached = np.cumsum(ordered_sizes) * (rest / total) / granularity + rng.random()
     runs = np.diff(np.floor(reached).astype(np.int64), prepend=0)
     taken = np.minimum(np.minimum(runs * granularity, ordered_sizes), rest)
-    taken -= np.clip(np.cumsum(taken) - rest, 0, taken)  # too many, at the end
+    taken -= np.clip(np.cumsum(taken) - rest, 0, taken)  # surplus, from the end
     spare = ordered_sizes - taken
     missing = rest - int(taken.sum())
-    taken += np.clip(missing - (np.cumsum(spare) - spare), 0, spare)  # too few, at the beginning
+    taken += np.clip(missing - (np.cumsum(spare) - spare), 0, spare)  # deficit, from the beginning
     chosen[order] += taken
     return chosen

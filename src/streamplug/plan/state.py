@@ -1,4 +1,4 @@
-"""The state of a run: a few readable numbers from which it continues exactly."""
+"""State of a run, from which it resumes exactly."""
 
 from __future__ import annotations
 
@@ -22,31 +22,23 @@ VALUE_MEANINGS = {
     "size": " (samples of the data set)",
     "streams": " (samples of each stream)",
 }
-"""Meanings of the values of a state that are no arguments of the same name, for errors."""
+"""Explanations, in errors, of values of a state that are not arguments of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderIdentity:
-    """The values that a state and a run must have in common.
+    """Values that a state and a run must have in common.
 
     Attributes:
-        size: Samples of the data set.
-        shards: Digest of its shards' sizes.
+        shards: Digest of the shard sizes.
         global_batch: Samples per step over all ranks.
-        epoch_size: Samples of an epoch.
         streams: Samples of each stream.
-        shuffle_algo: Name of the shuffle, or None when not shuffling.
-        shuffle_seed: Seed of the shuffle.
-        shuffle_block_size: Block size of the shuffle in samples.
-        num_canonical_nodes: Canonical nodes of the order.
-        partition_algo: Name of the partition.
-        batching_method: Name of the batching method.
+        shuffle_algo: Name of the shuffle; None without shuffling.
         choose: Samples that an epoch takes of each stream; None with a curriculum, as the next two.
-        sampling_method: ``"balanced"`` chooses anew in every epoch, ``"fixed"`` once.
+        sampling_method: ``"balanced"`` samples anew in every epoch, ``"fixed"`` once.
         sampling_granularity: Samples chosen of a shard at a time.
         shares: Shares of the streams before rounding, where batches depend on them; else None.
-        fingerprint: Details behind the digest `shards`, which states save for their errors only; may be
-            None.
+        fingerprint: Details behind the digest `shards`, saved for errors only.
     """
 
     size: int
@@ -67,7 +59,7 @@ class OrderIdentity:
     fingerprint: DatasetFingerprint | None = None
 
     def to_state(self) -> dict[str, Any]:
-        """Return the compared values, as plain JSON values."""
+        """Return the compared values as JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
 
 
@@ -78,17 +70,11 @@ def save(
     initial_nodes: int,
     initial_batch_size: int | None = None,
 ) -> dict[str, Any]:
-    """Return a state as plain JSON values.
+    """Return a state as JSON values; `step` is the first step of the epoch that is not done.
 
     ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
-    ``initial_physical_nodes`` are named as in the state of mosaicml-streaming.
-
-    Args:
-        identity: Identity of the run.
-        epoch: Number of the epoch.
-        step: First step of the epoch that is not done.
-        initial_nodes: Number of nodes on which the run began.
-        initial_batch_size: Samples per batch of one rank when the run began, where the order depends on it.
+    ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` is None
+    where the order does not depend on it.
     """
     initial = {"initial_physical_nodes": initial_nodes, "initial_batch_size": initial_batch_size}
     return {
@@ -102,13 +88,12 @@ def save(
 
 
 def load(state: Mapping[str, Any], identity: OrderIdentity) -> tuple[int, int]:
-    """Return the epoch and the step at which a run continues.
+    """Return the epoch and the step at which a run resumes.
 
-    A state without ``version`` is taken as one of mosaicml-streaming, which has less to compare.
+    A state without ``version`` is treated as one of mosaicml-streaming, which has fewer values to compare.
 
     Raises:
-        StateError: If the state is malformed, or was not saved by a run with this identity; the
-            message names what differs.
+        StateError: If the state is malformed, or its values differ from `identity`; the message names them.
     """
     version = state.get("version")
     if version is not None and (type(version) is not int or version != STATE_VERSION):
@@ -142,7 +127,6 @@ def load(state: Mapping[str, Any], identity: OrderIdentity) -> tuple[int, int]:
 
 
 def _describe_shards(state: Mapping[str, Any], identity: OrderIdentity) -> str:
-    """Describe how the shards differ where their digests do."""
     if type(state.get("shards")) is not str:
         return "shards: the state has no digest of them: it is truncated, or was changed"
     return (identity.fingerprint or DatasetFingerprint(identity.shards)).describe_difference(state)

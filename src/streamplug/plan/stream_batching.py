@@ -1,7 +1,7 @@
-"""Epochs whose batches are made of the orders of single streams, by a schedule of streams.
+"""Epochs whose batches combine the orders of single streams by a schedule.
 
-A schedule assigns slots to streams, and the samples of a stream are looked up by number, so a step in the
-middle of a run costs as much as the first one.
+A schedule assigns slots to streams, and the samples of a stream are looked up by number, so every step costs
+the same.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from streamplug.types import Int64, World
 
 
 class StreamSchedule(Protocol):
-    """An assignment of slots to streams."""
+    """Assignment of slots to streams."""
 
     def streams_at(self, slots: Int64) -> tuple[Int64, Int64]:
-        """Return the stream of each slot, and the number of turns that the stream had before."""
+        """Return the stream of each slot, and the number of turns of that stream before it."""
 
     def slot_of(self, stream: int, turn: int) -> int:
         """Return the slot of a stream's n-th turn, counted from 0."""
@@ -32,7 +32,11 @@ class StreamSchedule(Protocol):
 
 
 class ScheduledEpoch(Epoch):
-    """An epoch whose slots a schedule assigns to streams; a slot is a unit of samples of one stream."""
+    """Epoch whose slots a schedule assigns to streams; a slot is `unit` samples of one stream.
+
+    The global batch is a multiple of the unit. The last step may extend past `slots`. `first_ids` has the
+    first sample id of each stream, and the total.
+    """
 
     def __init__(
         self,
@@ -44,16 +48,6 @@ class ScheduledEpoch(Epoch):
         global_batch: int,
         slots: range,
     ) -> None:
-        """Combine a schedule with the samples of the streams.
-
-        Args:
-            schedule: Assigns slots to streams.
-            samples: The samples of each stream.
-            first_ids: First sample id of each stream, and the total.
-            unit: Samples per slot; the global batch is a multiple of it.
-            global_batch: Samples per step.
-            slots: Slots of this epoch; the last step may extend past them.
-        """
         self._schedule, self._samples, self._first_ids = schedule, samples, first_ids
         self._unit, self._first_slot = unit, slots.start
         self._slots_per_step = global_batch // unit
@@ -92,11 +86,11 @@ class ScheduledEpoch(Epoch):
 
     @abstractmethod
     def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
-        """Return the rank that reads a position of a global batch, and the position in its batch."""
+        """Return the rank that reads a position of a global batch, and the position in the rank's batch."""
 
 
 class PerStreamEpoch(ScheduledEpoch):
-    """An epoch of global batches of one stream each: a slot is a step."""
+    """Epoch of global batches of one stream each: a slot is a step."""
 
     def _positions(self, world: World, batch: int, steps: Int64) -> Int64:
         return np.broadcast_to(batch_positions(world, batch), (len(steps), batch))
@@ -106,7 +100,7 @@ class PerStreamEpoch(ScheduledEpoch):
 
 
 class MixedEpoch(ScheduledEpoch):
-    """An epoch of global batches of all streams, in slots of one sample or of one rank's batch.
+    """Epoch of global batches of all streams, in slots of one sample or of one rank's batch.
 
     A node gets slots of its own canonical nodes up to its share, and assigns them to its ranks stream by
     stream, so that all ranks have the same mixture.
@@ -136,7 +130,7 @@ class MixedEpoch(ScheduledEpoch):
             of_stream = streams == stream
             numbers = turns[of_stream] * self._unit
             nodes[of_stream] = self._samples[stream].canonical_nodes(numbers) % world.nodes
-        # Slots that two nodes share have no canonical node to keep to.
+        # Slots that do not divide evenly among the nodes ignore canonical nodes.
         shared = self._slots_per_step % world.nodes
         for step_streams, step_nodes in zip(
             streams.reshape(slots.shape), nodes.reshape(slots.shape)
@@ -147,7 +141,7 @@ class MixedEpoch(ScheduledEpoch):
 
 
 def assign_slots(streams: Int64, preferred_nodes: Int64, world: World) -> Int64:
-    """Assign the slots of a step to nodes, and those of a node to its ranks.
+    """Assign the slots of a step to nodes and ranks.
 
     Args:
         streams: Stream of each slot, shape ``[slots]``; a multiple of the nodes.
@@ -155,7 +149,7 @@ def assign_slots(streams: Int64, preferred_nodes: Int64, world: World) -> Int64:
         world: The number of nodes and ranks.
 
     Returns:
-        The slots node by node, and rank by rank where they can be split evenly.
+        The slots node by node, and rank by rank where they divide evenly.
     """
     nodes, ranks = world.nodes, world.ranks_per_node
     share = len(preferred_nodes) // nodes

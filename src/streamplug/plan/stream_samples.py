@@ -1,4 +1,4 @@
-"""The samples of one stream by their number, for batches made of several streams."""
+"""Samples of one stream by number, for batches of several streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamplug.types import Int64
 
 
 class StreamSamples(ABC):
-    """The samples of a stream, numbered from 0 in the order in which they are taken."""
+    """Samples of a stream, numbered from 0 in the order in which they are taken."""
 
     @abstractmethod
     def samples(self, numbers: Int64) -> Int64:
@@ -30,19 +30,13 @@ class StreamSamples(ABC):
 
 
 class SinglePass(StreamSamples):
-    """The samples of a stream in one epoch, in units that each come from one canonical node.
+    """Samples of a stream in one epoch, in units of one canonical node each.
 
-    The last unit is filled up from the beginning of the order; after it, the first one follows again.
+    The last unit is padded from the beginning of the order; after it, the units repeat. A stream must have at
+    least one sample.
     """
 
     def __init__(self, ordered: OrderedSamples, canonical_nodes: int, unit: int) -> None:
-        """Split the samples, at least one, into units.
-
-        Args:
-            ordered: The samples.
-            canonical_nodes: Number of canonical nodes.
-            unit: Samples per unit.
-        """
         self._ordered, self._unit = ordered, unit
         self._nodes = CanonicalNodes(-(-ordered.size // unit), canonical_nodes)
         self._period = self._nodes.size * unit
@@ -67,18 +61,11 @@ class SinglePass(StreamSamples):
 
 
 class RepeatedPasses(StreamSamples):
-    """An endless stream: pass after pass over all of its samples, each in an order of its own."""
+    """Unbounded passes over all samples of a stream, each in its own order."""
 
     def __init__(
         self, make_pass: Callable[[int], OrderedSamples], size: int, canonical_nodes: int
     ) -> None:
-        """Make passes as they are needed.
-
-        Args:
-            make_pass: Returns the samples of the n-th pass.
-            size: Samples of a pass.
-            canonical_nodes: Number of canonical nodes.
-        """
         self._make_pass = lru_cache(maxsize=4)(make_pass)
         self._nodes = CanonicalNodes(size, canonical_nodes)
 
