@@ -1,4 +1,4 @@
-"""StreamingDataset: where the plan of an epoch meets the bytes of its samples."""
+"""The public `StreamingDataset`."""
 
 from __future__ import annotations
 
@@ -36,63 +36,63 @@ from streamplug.types import ColumnValues, Int64, Sample, World
 class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
     """Samples of one or several streams, in an order that does not depend on the hardware.
 
-    For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times
-    the number of ranks), step t of epoch e has the same samples whatever the number of nodes, ranks
-    and workers. An epoch is filled up to whole global batches by repeating its first samples.
+    For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times the number
+    of ranks), step t of epoch e has the same samples whatever the number of nodes, ranks and workers. An
+    epoch is padded to whole global batches with its first samples.
 
-    With torch installed this is a `torch.utils.data.IterableDataset` for a `DataLoader` with any
-    number of workers. Without, iterate over it (samples), or over `batches` (columns).
+    With torch installed this is a `torch.utils.data.IterableDataset` for a `DataLoader` with any number of
+    workers. Without torch, iterate over it (samples), or over `batches` (columns).
 
     Args:
-        streams: The streams; or else give `remote`, `local`, `split` for a single one.
+        streams: The streams; alternatively pass `remote`, `local`, `split` for a single one.
         remote: URL or path of the data set; with a `format`, also of its files, as for `Stream`.
-        local: Directory for its shards; the data set itself if there is no `remote`.
-        split: Sub-directory of both, of each stream that has none of its own.
-        download_retry: How often a failed download is tried again.
-        download_timeout: Seconds after which a download fails during which nothing arrived.
-        validate_hash: Which digest of files to check, those in `local` once in each process; None
-            checks what is downloaded by a fast one of those that the index has.
-        keep_zip: Whether compressed shards stay in `local` beside the raw ones.
-        cache_limit: How much the shards in `local` may take, of all that use it: bytes, ``"10gb"``, or
-            ``"50%"`` of its disk. Those not used for longest go. None for any amount.
-        epoch_size: Samples of an epoch, or text such as ``"100k"``; None for what streams and weights give.
-        predownload: How many samples ahead of the current one shards are made ready; None adapts to
-            their size and to how fast they come.
-        access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only bytes of samples.
-        sampling_method: Which samples are taken of a stream that is not taken whole: ``"balanced"``
-            chooses anew in every epoch, ``"fixed"`` once.
-        sampling_granularity: How many samples of a shard are chosen at a time.
-        curriculum: Proportions of the streams, in their order, by the step of the run from which they
-            hold: ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Streams are then read pass after pass,
-            each pass in an order of its own, and an epoch is no more than `epoch_size` samples.
-        batching_method: What a batch is made of. ``"random"``: whatever the order brings.
-            ``"stratified"``: each rank's part of each batch has all streams by their shares.
-            ``"per_stream"``: a global batch is of one stream; ``"device_per_stream"``: a rank's batch.
-        num_canonical_nodes: Number of canonical nodes into which the order is split; None for the default
-            of `shuffle_algo`, shuffled or not: the number of nodes when the run begins, 64 times that with
-            py1s and py2s.
-        batch_size: Samples per batch of one rank; must be the loader's. None, for a single rank
-            without workers, counts every sample as a batch.
+        local: Cache directory for shards; the data set itself if there is no `remote`.
+        split: Sub-directory of both, for each stream without its own.
+        download_retry: Number of retries of a failed download.
+        download_timeout: Stall timeout of downloads in seconds.
+        validate_hash: Hash algorithm of the checksums to verify, for files in `local` once in each process;
+            None verifies downloads with a fast one of those in the index.
+        keep_zip: Whether to keep compressed shards in `local` beside the raw ones.
+        cache_limit: Size limit of the shards in `local`, with LRU eviction: bytes, ``"10gb"``, or ``"50%"``
+            of its disk; None is unlimited. It applies to all processes that use the directory.
+        epoch_size: Samples of an epoch, or text such as ``"100k"``; None uses the streams' sizes and weights.
+        predownload: Number of samples to prefetch ahead of the current one; None adapts to sample size and
+            throughput.
+        access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only the bytes of samples.
+        sampling_method: How to sample a stream that is not read whole: ``"balanced"`` draws new samples in
+            every epoch, ``"fixed"`` draws them once.
+        sampling_granularity: Number of samples of a shard that are chosen together.
+        curriculum: Proportions of the streams, in their order, by the step of the run from which they apply:
+            ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Each stream is then read pass after pass, each pass in a
+            new order, and an epoch is only a count of `epoch_size` samples.
+        batching_method: How batches are composed. ``"random"``: in the order of samples. ``"stratified"``:
+            each rank's part of a batch has all streams in their proportions. ``"per_stream"``: a global batch
+            has one stream; ``"device_per_stream"``: a rank's batch has one.
+        num_canonical_nodes: Number of canonical nodes into which the order is partitioned; None for the
+            default of `shuffle_algo`, shuffled or not: the number of nodes at the start of the run, 64 times
+            that with py1s and py2s.
+        batch_size: Samples per batch of one rank; must equal the loader's. None, for a single rank without
+            workers, treats every sample as a batch.
         shuffle: Whether to shuffle.
-        shuffle_algo: Name of the algorithm: ``"window"``, ``"global"``, or a plugin's.
+        shuffle_algo: Name of the shuffle algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
-        shuffle_block_size: Over how many samples to mix; None for the algorithm's default.
-        partition_algo: Name of the partition of the order among ranks. ``"elastic"`` fills the epoch up to
-            whole global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` of streamplug-mosaic
-            repeat samples near the end as mosaicml-streaming does, depending on the world.
-        allow_unsafe_types: Whether columns whose decoding can run code may be read.
+        shuffle_block_size: Number of samples that are shuffled together; None for the algorithm's default.
+        partition_algo: Name of the partition of the order among ranks. ``"elastic"`` pads the epoch to whole
+            global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` of streamplug-mosaic repeat
+            samples near the end as mosaicml-streaming does, depending on the world.
+        allow_unsafe_types: Whether to read columns whose decoding can run code.
         columns: Names of the columns to read; None for all.
-        decoders: What decodes columns in place of their own encodings, by name.
-        format: Name of the format of files for which there is no index.json.
-        storage_options: Settings of the storages of all streams that have none of their own.
-        replication: Groups of so many ranks in a row get the same samples, as tensor or sequence
-            parallelism needs; a global batch is what the groups read together.
-        callbacks: Objects that are told what happens, or names of such that plugins provide.
-        progress_bar: Whether rank 0 shows what it downloads; None where stderr is a terminal or a notebook.
-        world: Where this process stands; None takes it from the launcher.
+        decoders: Decoders by column name, which replace the columns' own encodings.
+        format: Name of the file format, if there is no index.json.
+        storage_options: Storage options of all streams without their own.
+        replication: Number of consecutive ranks that read the same samples, for tensor or sequence
+            parallelism; a global batch is then counted over the groups.
+        callbacks: Callback objects, or names of plugins' callbacks.
+        progress_bar: Whether rank 0 shows download progress; None does if stderr is a terminal or a notebook.
+        world: Place of this process; None detects it from the launcher.
 
     Raises:
-        StreamplugError: If an argument has no meaning, or a stream cannot be opened.
+        StreamplugError: If an argument is invalid, or a stream cannot be opened.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         if used_callbacks:
             monitor.observer.attach([stream.url for stream in self.streams])
         for stream in self.streams:
-            _ = stream.storage  # refuses locations that no plugin reads
+            _ = stream.storage  # raises for locations that no plugin supports
         opened = self.open_streams(monitor.observer)
         for opened_stream in opened:
             opened_stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
@@ -191,32 +191,26 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
 
     @property
     def session(self) -> Session:
-        """The reading of the streams, for what is built on a data set."""
+        """The reading session, on which extensions build."""
         return self._session
 
-    # -- what a subclass may do otherwise ---------------------------------------------
-
     def open_streams(self, observer: Observer) -> list[OpenStream]:
-        """Open `streams`."""
+        """Open `streams`; subclasses may override this."""
         return [stream.open(observer) for stream in self.streams]
 
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
-        """Return what reads samples, by their ids, of these columns of some streams."""
+        """Return a reader of these columns by sample id; subclasses may override this."""
         return read_all(opened, columns)
 
     def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
-        """Return what tells this data set from others in states."""
+        """Return the fingerprint of the shards that states record."""
         return make_fingerprint(opened, self._reader.starts)
 
-    # -- what there is --------------------------------------------------------
-
     def __len__(self) -> int:
-        """Return the number of samples that one rank sees in an epoch."""
+        """Return the number of samples of one rank in an epoch."""
         return self._session.run.length(self._session.world) if self.size else 0
-
-    # -- random access ----------------------------------------------------------
 
     @overload
     def __getitem__(self, at: int) -> Sample: ...
@@ -229,13 +223,11 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Raises:
             IndexError: If there is no such sample.
         """
-        if type(at) is int and 0 <= at < self._size:  # in nearly all calls
+        if type(at) is int and 0 <= at < self._size:  # fast path
             return self._reader.row(at)
         if isinstance(at, (int, np.integer)) or getattr(at, "ndim", 1) == 0:
             return self._reader.row(resolve_index(at, self._size))
         return self._reader.rows(resolve_indices(at, self._size))
-
-    # -- iteration ----------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
@@ -251,7 +243,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
 
     @property
     def one_by_one(self) -> bool:
-        """Whether samples are asked for one by one, as a subclass with a `__getitem__` of its own wants."""
+        """Whether samples are read one by one, because a subclass overrides `__getitem__`."""
         return type(self).__getitem__ is not StreamingDataset.__getitem__
 
     def batches(
@@ -260,15 +252,15 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         """Yield this rank's batches of the next epoch, column by column; needs no torch.
 
         Args:
-            batch_size: Samples per batch; None for the data set's, which takes it over if it has none.
-            num_threads: Threads that read and decode ahead of use what takes long; 0 reads on demand.
+            batch_size: Samples per batch; None for the data set's. Sets the data set's if that has none.
+            num_threads: Number of threads that read and decode ahead of use; 0 reads on demand.
 
         Yields:
-            The values of each column by its name: an array whose first axis has length
-            `batch_size` where all values have one shape, else a list.
+            Values by column name: an array whose first axis has length `batch_size` if all values have the
+            same shape, else a list.
 
         Raises:
-            ConfigError: If there is no batch size, or it is not the data set's.
+            ConfigError: If there is no batch size, or it differs from the data set's.
         """
         session = self._session
         session.run.use_batch_size(batch_size)
@@ -284,22 +276,22 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
                     session.run.moved_to(epoch, step + 1)
                     yield batch
 
-    # -- state ------------------------------------------------------------------------
-
     def state_dict(
         self, num_samples: int | None = None, from_beginning: bool = True
     ) -> dict[str, Any]:
-        """Return where the run stands, as plain JSON values, between two global batches.
+        """Return the state of the run between two global batches, as plain JSON values.
 
-        Random numbers of transforms and workers are not in it: derive those from the sample and the epoch.
+        It contains no random numbers of transforms and workers: derive those from the sample and the epoch.
 
         Args:
-            num_samples: Samples over all ranks that were used in the current epoch. None asks the
-                data set, which knows it only when it was iterated over in this process.
-            from_beginning: Whether `num_samples` counts from the epoch's beginning, or where it was resumed.
+            num_samples: Samples used in the current epoch over all ranks. None uses the data set's own count,
+                which exists only if it was iterated over in this process.
+            from_beginning: Whether `num_samples` counts from the start of the epoch, or from where it was
+                resumed.
 
         Raises:
-            StateError: If it does not know, or `num_samples` is not whole global batches.
+            StateError: If there is no such count, or `num_samples` is not a multiple of the global batch
+                size.
         """
         run, world = self._session.run, self._session.world
         if num_samples is None:
@@ -307,51 +299,48 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         return run.state_after(num_samples, world, from_beginning=from_beginning)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Continue where another run stood, on any number of nodes, ranks and workers.
+        """Resume a run from its state, on any number of nodes, ranks and workers.
 
         Args:
-            saved: What `state_dict` returned there; one of mosaicml-streaming is understood.
+            saved: Result of `state_dict`; states of mosaicml-streaming are supported.
 
         Raises:
-            StateError: If it was saved by a run whose order differs from this one's.
+            StateError: If the state belongs to a run with a different order.
         """
         self._session.load_state(saved)
 
     def set_proportions(self, proportions: Sequence[float]) -> None:
-        """Give the streams other proportions, from the step at which the next iteration begins.
+        """Change the proportions of the streams from the first step of the next iteration on.
 
-        That is the next epoch's first step; or, right after `load_state_dict`, the step of that state,
-        so that a training loop can leave an epoch, change the proportions and go on. States record it.
+        That is the first step of the next epoch; right after `load_state_dict`, it is the step of that state,
+        so that a training loop can leave an epoch, change the proportions and resume it. States record the
+        change.
 
         Args:
-            proportions: Share of each stream, in their order, relative to the others'.
+            proportions: Share of each stream, in their order, relative to the others.
 
         Raises:
-            ConfigError: If the run was not begun with a `curriculum`, or the proportions mean nothing.
+            ConfigError: If the run was not started with a `curriculum`, or the proportions are invalid.
         """
         self._session.run.set_proportions(proportions, self._session.world)
 
-    # -- what happened ----------------------------------------------------------------------
-
     def stats(self) -> Stats:
-        """Return what has happened since the data set was made, over all processes of this rank.
+        """Return statistics since the data set was made, over all processes of this rank.
 
-        Those are this process, its forks, workers of torch's loaders. A worker counts block by block: it is
-        a moment ahead of the training loop, and leaves its last block uncounted if it is stopped early.
+        Those are this process, its forks, and workers of torch's loaders. A worker counts block by block: its
+        counts are ahead of the training loop, and lack its last block if it is stopped early.
         """
         return self._session.monitor.stats()
-
-    # -- what the plan says -----------------------------------------------------------------
 
     def explain(
         self, step: int, *, epoch: int | None = None, rank: int | None = None
     ) -> list[SampleUse]:
-        """Return which samples make up a global batch, without reading them.
+        """Return the samples of a global batch, without reading them.
 
         Args:
-            step: Which global batch of the epoch, from 0.
-            epoch: Which epoch; None for the one that was begun last, or else will be the first.
-            rank: Whose part of it; None for all ranks, one after the other.
+            step: Number of the global batch in the epoch, from 0.
+            epoch: Number of the epoch; None for the one that was started last, or else the next.
+            rank: Rank whose part to return; None for all ranks, one after the other.
 
         Raises:
             ConfigError: If there is no such step or rank.
@@ -359,23 +348,21 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         return explain(self._session, epoch=epoch, step=step, rank=rank)
 
     def where(self, sample_id: int, *, epoch: int | None = None) -> list[SampleUse]:
-        """Return when, and by which rank, a sample is read in an epoch; more than once if it fills up.
+        """Return the steps and ranks that read a sample in an epoch; several if it is used as padding.
 
         Args:
-            sample_id: Which sample, from 0.
-            epoch: Which epoch; as for `explain`.
+            sample_id: Sample id, from 0.
+            epoch: Number of the epoch; as for `explain`.
 
         Raises:
             ConfigError: If there is no such sample.
         """
         return list(where(self._session, epoch=epoch, sample=sample_id))
 
-    # -- other processes ----------------------------------------------------------------
-
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
 
-        # By value where need be: classes that were made in a notebook can be imported nowhere.
+        # By value if necessary: classes defined in a notebook cannot be imported elsewhere.
         return make_uninitialized, (cloudpickle.dumps(type(self)),), self.__getstate__()
 
     def __getstate__(self) -> dict[str, Any]:

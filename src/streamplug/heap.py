@@ -1,4 +1,4 @@
-"""Has freed memory kept for what is read or written next."""
+"""Tuning of the C allocator so that freed memory is reused."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _BLOCK = 31 << 20
 
 @cache
 def keep_freed_memory() -> None:
-    """Have the C library keep some memory when it is freed, once in a process.
+    """Make glibc's allocator keep freed memory, once in a process.
 
-    glibc hands memory back from the end of its heap if more is free there than twice the largest block
-    that it mapped by itself and that was freed: 256 KiB at first, less than a batch of images. Each batch
-    would get all its pages anew from the system, which takes longer than to copy to them. It adapts to
-    larger blocks, up to 32 MiB, of which there are none where samples are many objects: so it is shown
-    one, which is never touched. Other C libraries take no notice, nor does glibc where
+    glibc returns memory at the end of its heap to the system if more is free there than twice the largest
+    freed block that it had mapped separately: 256 KiB at first, less than a batch of images. Each batch would
+    then get all of its pages from the system again, which takes longer than to copy to them. The threshold
+    adapts to larger blocks, up to 32 MiB, but there are none if samples consist of many objects: so one is
+    allocated and freed here, without being touched. This has no effect on other C libraries, or if
     MALLOC_TRIM_THRESHOLD_ is set.
     """
     bytes(_BLOCK)

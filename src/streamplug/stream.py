@@ -1,4 +1,4 @@
-"""Stream: one data set, near or far, as a part of what a StreamingDataset reads."""
+"""A Stream: one data set, local or remote, as a part of a StreamingDataset."""
 
 from __future__ import annotations
 
@@ -48,35 +48,34 @@ _LOG = logging.getLogger("streamplug")
 
 @dataclass(frozen=True, repr=False)
 class Stream(StreamRepr, Configurable):
-    """One data set: where it lies, and where its shards are kept while they are read.
+    """Location of one data set, and the cache of its shards.
 
     Attributes:
-        remote: URL or path of the data set; None if `local` is the data set itself. With a `format`, it
-            may also be of files, with ``*``, ``**`` and ``{…}``, or a list of such. A file that is listed
-            several times is read as often, and downloaded once.
-        local: Directory for its shards. None, or the same directory as `remote`, reads a remote that is a
-            local path in place; None keeps any other in the directory for temporary files.
+        remote: URL or path of the data set; None if `local` is the data set itself. With a `format`, it may
+            also be a pattern of files, with ``*``, ``**`` and ``{…}``, or a list of files and patterns. A
+            file that is listed several times is read as often, and downloaded once.
+        local: Cache directory for shards. If it is None or equal to `remote`, a remote that is a local path
+            is read in place; any other remote is cached in the directory for temporary files if it is None.
         split: Sub-directory of both.
-        proportion: Share of the epoch, relative to the other streams'; for all streams or none.
-        repeat: How often an epoch takes each sample; 1.5 takes half of them twice.
-        choose: How many samples an epoch takes.
-        download_retry: How often a failed download is tried again.
-        download_timeout: Seconds after which a download fails during which nothing arrived. How much of
-            a part of a file has come, as of samples by range, is seen only when all of it is there.
-        validate_hash: Which digest to check, of what is downloaded and, once in each process, of what
-            was in the cache. None checks what is downloaded by a fast one of those that the index has.
-        keep_zip: Whether compressed files stay beside the raw ones.
-        cache_limit: How much the shards in `local` may take, over all processes that use it and all
-            splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk. None for any amount. For a
-            compressed data set that is read in place, how much its unpacked shards may take in the user's
-            cache directory.
-        access: ``"shard"`` fetches whole shards; ``"range"`` only the bytes of samples that are asked for,
-            which needs shards that are not compressed. It keeps nothing, but the index in `local` if
-            that is given.
-        storage_options: Settings of the remote's storage, such as credentials; not part of the repr.
-        decoders: What decodes columns in place of the encodings that they were written by, by name.
-        format: Name of the format of files for which there is no index.json: such as ``"webdataset"``.
-            They are looked through once, and what was found is kept.
+        proportion: Share of the epoch relative to the other streams; give it for all streams or none.
+        repeat: Number of times that an epoch reads each sample; 1.5 reads half of them twice.
+        choose: Number of samples that an epoch reads.
+        download_retry: Number of retries of a failed download.
+        download_timeout: Stall timeout of downloads in seconds. A range request, as with range access, makes
+            progress only when it completes.
+        validate_hash: Hash algorithm of the checksums to verify, for downloads and, once in each process, for
+            cached files. None verifies downloads with a fast one of those in the index.
+        keep_zip: Whether to keep compressed files beside the raw ones.
+        cache_limit: Size limit of the shards in `local` with LRU eviction, over all processes that use it and
+            all splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk; None is unlimited. For a
+            compressed data set that is read in place, limit of its decompressed shards in the user's cache
+            directory.
+        access: ``"shard"`` downloads whole shards; ``"range"`` reads only the bytes of requested samples,
+            which needs uncompressed shards and caches nothing but the index, in `local` if that is given.
+        storage_options: Options of the remote's storage, such as credentials; not part of the repr.
+        decoders: Decoders by column name, which replace the columns' own encodings.
+        format: Name of the file format, such as ``"webdataset"``, if there is no index.json. The files are
+            scanned once, and the result is cached.
     """
 
     remote: str | Sequence[str] | None = None
@@ -108,9 +107,9 @@ class Stream(StreamRepr, Configurable):
                 raise ConfigError(
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
                 )
-        if self.format is not None:  # else the data set may have one for it
+        if self.format is not None:  # otherwise the data set may set a format
             _ = self._files
-        _ = self.weight  # refuses what has no meaning
+        _ = self.weight  # raises for invalid values
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
@@ -135,16 +134,16 @@ class Stream(StreamRepr, Configurable):
 
     @property
     def url(self) -> str:
-        """Where the data set lies, without credentials."""
+        """URL of the data set, without credentials."""
         return self.storage.url
 
     @property
     def weight(self) -> Weight:
-        """How much of this stream an epoch takes."""
+        """Weight of this stream in an epoch."""
         return Weight(self.proportion, self.repeat, self.choose)
 
     def with_defaults(self, **defaults: Any) -> Stream:
-        """Return this stream with values for what it leaves open; an empty split is open, too."""
+        """Return this stream with defaults for the options that are None; an empty split counts as None."""
         given = {name: getattr(self, name) for name in defaults}
         missing = [name for name, value in given.items() if value is None]
         if given.get("split") == "":
@@ -152,15 +151,15 @@ class Stream(StreamRepr, Configurable):
         return replace(self, **{name: defaults[name] for name in missing})
 
     def open(self, observer: Observer | None = None) -> OpenStream:
-        """Read the index of this stream, and take its local directory into use.
+        """Read the index of this stream, and open its cache directory.
 
         Args:
-            observer: Whom to tell what happens, now and later.
+            observer: Receives the events of this stream, now and later.
 
         Raises:
-            StorageError: If the index cannot be had.
-            InvalidIndexError: If it cannot be used.
-            CacheConflictError: If the local directory serves another data set.
+            StorageError: If the index cannot be read.
+            InvalidIndexError: If the index is invalid.
+            CacheConflictError: If the cache directory belongs to another data set.
         """
         storage, directory, in_place = self.storage, self.directory, self._in_place()
         retries = self.download_retry or 0
@@ -220,20 +219,20 @@ class Stream(StreamRepr, Configurable):
         return OpenStream(self, index, store, where)
 
     def _may_be_offline(self) -> bool:
-        """Say whether the local directory may serve while the remote cannot be reached."""
+        """Return whether the cache directory can serve while the remote is unreachable."""
         return self.access != "range" and not self._in_place() and has_index(self.directory)
 
     def _find_index_or_copy(
         self, storage: Storage, retries: int, timeout: float
     ) -> tuple[Index, Path | None, bool]:
-        """Return the index as `find_index` does, and whether it is the local copy of an unreachable one."""
+        """Return the result of `find_index`, and whether it is the local copy of an unreachable remote."""
         asked = ProbeStorage(storage, timeout)
         try:
             return *self.find_index(asked, min(retries, PROBE_RETRIES)), False
         except NotFound:
             raise
         except (StorageError, PluginError) as error:
-            if asked.failure is None:  # it is the local directory that something is wrong with
+            if asked.failure is None:  # the local directory failed, not the remote
                 raise
             directory, files = self.directory, self._files
             copy = open_local_copy(
@@ -248,20 +247,20 @@ class Stream(StreamRepr, Configurable):
             return copy.index, copy.derived, True
 
     def _selection(self) -> str | None:
-        """Return what tells the files that are meant, if there is no index.json."""
+        """Return a key of the selected files, if there is no index.json."""
         return None if self._files is None else selection_key(self.format, self._files.parts)
 
     def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
-        """Return the index, and the directory of what was made with it if there is no index.json.
+        """Return the index, and the directory of the scan result if there is no index.json.
 
-        A subclass may keep it, or say how columns are decoded.
+        A subclass may override this, to cache the index or to replace encodings.
 
         Args:
-            asked: Where it lies.
-            retries: How often what may pass is tried again.
+            asked: Storage of the data set.
+            retries: Number of retries of transient errors.
 
         Raises:
-            StreamplugError: If there is none, or it cannot be read.
+            StreamplugError: If there is no index, or it cannot be read.
         """
         directory, in_place = self.directory, self._in_place()
         kept = self.access != "range" or self.local is not None
@@ -287,7 +286,7 @@ class Stream(StreamRepr, Configurable):
         return parse_index(derived.data, asked.url), derived.folder
 
     def _foreign(self, asked: Storage, retries: int) -> dict[str, Any]:
-        """Return the option with which an index.json of another library is read, if the format knows one."""
+        """Return the option of `open_index` to import a foreign index.json, if the format supports it."""
         known = (
             make_index_importer(make("format", self.format), asked, retries)
             if self.format
@@ -297,7 +296,7 @@ class Stream(StreamRepr, Configurable):
 
     @cached_property
     def _files(self) -> FileSet | None:
-        """Which files are meant if there is no index.json; None if there must be one."""
+        """The selected files if there may be no index.json; None if there must be one."""
         location = self.local if self.remote is None else self.remote
         if self.format is None:
             if not isinstance(location, str):
@@ -318,7 +317,7 @@ class Stream(StreamRepr, Configurable):
 
     @property
     def cache(self) -> tuple[Path, int | None] | None:
-        """The directory that shards are kept in, and how many bytes of them; None if read in place."""
+        """Cache directory and its limit in bytes; None if the data set is read in place."""
         if self._in_place():
             return None
         root, limit = self._root(), self.cache_limit
@@ -326,7 +325,7 @@ class Stream(StreamRepr, Configurable):
 
     @property
     def storage(self) -> Storage:
-        """Where the data set lies."""
+        """Storage of the data set."""
         root = join(self._location, self.split or "") if self._files is None else self._files.root
         try:
             return open_storage(root, self.storage_options)
@@ -337,40 +336,40 @@ class Stream(StreamRepr, Configurable):
 
     @property
     def _location(self) -> str:
-        """The directory that the data set is, without a split."""
+        """Root of the data set, without a split."""
         if self._files is not None and not self._files.whole:
             return self._files.root
         return str(self.remote if self.remote is not None else self.local)
 
     def _in_place(self) -> bool:
-        """Say whether the data set is read where it lies."""
+        """Return whether the data set is read in place."""
         if self.remote is None:
             return True
         near = local_path(self._location)
         if near is None or self.local is None:
             return near is not None
-        # One directory as both is read in place, as mosaicml-streaming does.
+        # With `local` equal to `remote` it is read in place, as in mosaicml-streaming.
         kept = local_path(self.local)
         return kept is not None and kept.resolve() == near.resolve()
 
     @property
     def directory(self) -> Path:
-        """Where the shards of the split are."""
+        """Directory of the split's shards."""
         own = self.local is not None or self._in_place()
         return self._root() / (self.split or "") if own else self._root()
 
     def _unpack_dirs(self, index: Index, derived: Path | None) -> tuple[Path, Path]:
-        """Return the cache directory of a compressed set read in place, and that of its raw shards in it."""
+        """Return the cache directory of a compressed data set read in place, and that of its raw shards."""
         if derived is not None:
             return derived.parents[1], derived
         root = source_cache_dir(self.url)
         written = (self.directory / INDEX_NAME).stat()
-        # A data set that is written again has another index.json, if only by its time.
+        # A rewritten data set has a different index.json, at least in its modification time.
         version = f"{index.digest} {written.st_size} {written.st_mtime_ns}".encode()
         return root, root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"
 
     def _root(self) -> Path:
-        """Return where the shards of all splits are."""
+        """Return the directory of the shards of all splits."""
         path = local_path(self._location) if self._in_place() else None
         if path is None and self.local is not None:
             path = local_path(self.local)

@@ -1,4 +1,4 @@
-"""Reads a data set from end to end, and tells all that is wrong with it."""
+"""Verification of all files and samples of a data set."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from streamplug.types import FileInfo
 _ROWS = 1024
 """Samples decoded at once."""
 _MAX_PROBLEMS = 20
-"""Samples named of one shard; of a damaged one, all might be."""
+"""Maximum number of damaged samples reported per shard."""
 _WINDOW = 16
-"""Shards handed to each thread at a time."""
+"""Shards submitted per thread at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a data set.
+    """A defect of a data set.
 
     Attributes:
         shard: Number of the shard.
         file: Base name of its first raw file; empty if the index does not tell.
-        index: Place of the sample in the shard; None if it is the shard that is wrong.
-        error: What is wrong.
+        index: Position of the damaged sample in the shard; None if the whole shard is affected.
+        error: Error message.
     """
 
     shard: int
@@ -48,18 +48,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read of a data set, and what is wrong with it.
+    """Result of the verification of a data set.
 
     Attributes:
-        url: Where it lies.
-        shards: How many shards it has.
-        samples: How many samples.
-        bytes: Of all files, as they are stored.
-        problems: What is wrong, by shard; nothing if all that was checked is right.
-        undecoded: Columns that were not decoded because that can run code.
-        digests: Names of the digests that were checked.
-        without_digests: How many shards have a file without a digest: of what is stored there, only what no
-            longer decodes is found to be damaged.
+        url: URL of the data set.
+        shards: Number of shards.
+        samples: Number of samples.
+        bytes: Stored bytes of all files.
+        problems: Defects, sorted by shard; empty if there are none.
+        undecoded: Columns that were not decoded because decoding them can run code.
+        digests: Names of the hash algorithms whose checksums were verified.
+        without_digests: Number of shards with a file without checksum, in which only damage that prevents
+            decoding is found.
     """
 
     url: str
@@ -73,13 +73,13 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing wrong was found."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What was found of one shard: bytes of its stored files, problems, and which digests it has."""
+    """Result for one shard: stored bytes, problems and hash algorithms."""
 
     bytes: int
     problems: list[Problem]
@@ -94,21 +94,21 @@ def verify(
     allow_unsafe_types: bool = False,
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> Verified:
-    """Fetch every file of a data set, check sizes and all digests, and decode every sample.
+    """Download every file of a data set, verify sizes and all checksums, and decode every sample.
 
-    That all shards have the same columns is checked, too. Each file goes through the directory for
-    temporary files, which needs room for as many shards as there are threads. The data set is left as it
-    is, and so are caches of it.
+    Also check that all shards have the same columns. Files are downloaded to the directory for temporary
+    files, which needs room for as many shards as there are threads. The data set and its caches are not
+    changed.
 
     Args:
-        stream: Where it lies, and how to reach it; its `local` is read only if it has no remote.
-        num_threads: How many shards are fetched and checked at once.
-        allow_unsafe_types: Whether to decode columns of which that can run code.
-        report: Called with the number of shards checked, and of all, now and then.
+        stream: The data set; its `local` is read only if it has no remote.
+        num_threads: Number of shards that are downloaded and verified in parallel.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
+        report: Called with the number of shards verified, and of all shards, from time to time.
 
     Raises:
-        StorageError: If the index cannot be had; what goes wrong later is a problem in the result.
-        InvalidIndexError: If it cannot be used.
+        StorageError: If the index cannot be read; later failures are problems in the result.
+        InvalidIndexError: If the index is invalid.
     """
     with TemporaryDirectory() as to:
         fetched = replace(
@@ -157,7 +157,7 @@ def _disagreeing(index: Index, shard: int, each: ColumnMismatch) -> Problem:
 
 
 def _first_of_each_file(index: Index) -> list[int]:
-    """Return the shards to check: of several that are one file, listed more than once, the first."""
+    """Return the shards to verify: only the first of several that are the same file."""
     names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
     first: dict[tuple[str, ...], int] = {}
     for shard in range(len(index)):
@@ -166,7 +166,7 @@ def _first_of_each_file(index: Index) -> list[int]:
 
 
 class _Check:
-    """Checks shards one by one; may be used by several threads."""
+    """Verifier of single shards; thread-safe."""
 
     def __init__(
         self, index: Index, store: ShardStore, folder: Path, *, allow_unsafe_types: bool
@@ -178,7 +178,6 @@ class _Check:
         ]
 
     def __call__(self, shard: int) -> _Checked:
-        """Check one shard."""
         name, size, there = "", 0, dict[Path, FileInfo]()
         digests, all_digests = frozenset[str](), True
         try:
@@ -210,14 +209,14 @@ class _Check:
         return _Checked(size, problems, digests, all_digests)
 
     def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
-        """Decode all samples; yield the places of those that are damaged, and why."""
+        """Decode all samples; yield the positions of damaged ones and the error messages."""
         found = 0
         for start in range(0, len(reader), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(reader)))
             try:
                 reader.take(rows, columns)
                 continue
-            except Exception:  # noqa: BLE001, S110 - below it is found out which, and why
+            except Exception:  # noqa: BLE001, S110 - the loop below finds the damaged rows
                 pass
             for row in rows.tolist():
                 try:

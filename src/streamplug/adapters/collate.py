@@ -1,4 +1,4 @@
-"""Batches of columns and of samples for torch, with errors that name the column that it cannot take."""
+"""Collation of columns and samples with torch, with errors that name the column."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from streamplug.types import ColumnValues
 Collate = Callable[[list[Any]], Any]
 
 _FAILURES = (TypeError, RuntimeError)
-"""What torch raises for values that it cannot put into one batch."""
+"""Exceptions that torch raises for values that it cannot collate."""
 
 
 class UnequalArrays(list[Any]):
-    """Arrays of one column whose shapes differ; a loader hands them over as a list of tensors."""
+    """Arrays of one column with different shapes; a loader returns them as a list of tensors."""
 
 
 def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[str, Any]:
-    """Return columns as torch collates samples of them; arrays of different shapes stay a list.
+    """Collate columns as torch collates samples of them; arrays of different shapes stay a list.
 
     Args:
-        columns: The values of each column.
+        columns: Values by column name.
         collate: torch's `default_collate`.
 
     Raises:
-        ConfigError: If there is a column that it cannot take.
+        ConfigError: If a column cannot be collated.
     """
     return {
         name: values if has_torch_dtype(values) else _collate_column(name, list(values), collate)
@@ -38,15 +38,7 @@ def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[
 
 
 def collate_samples(samples: list[Any], collate: Collate) -> Any:
-    """Return samples as torch collates them.
-
-    Args:
-        samples: They, as transforms have left them.
-        collate: torch's `default_collate`.
-
-    Raises:
-        ConfigError: If they are dicts with values that it cannot take.
-    """
+    """Collate samples with torch's `default_collate`; raise `ConfigError` with the column that fails."""
     try:
         return collate(samples)
     except _FAILURES:
@@ -71,7 +63,7 @@ def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
 
 
 def _refused(name: str, values: Sequence[Any], error: Exception) -> ConfigError:
-    """Return the error about a column of which torch makes no batch, with what to do about it."""
+    """Return the error for a column that torch cannot collate, with what to do."""
     first = next(
         (value for value in values if not isinstance(value, (int, float, str, bytes))), None
     )

@@ -1,4 +1,4 @@
-"""Which numbers of numpy torch has as well."""
+"""NumPy dtypes that torch supports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 _LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
-"""Bytes of torch's largest dtype of each of numpy's kinds."""
+"""Item size in bytes of torch's largest dtype, by NumPy kind."""
 
 
 def has_torch_dtype(values: Any) -> bool:
-    """Say whether these are numbers that torch has."""
+    """Return whether `values` is an array of a dtype that torch supports."""
     return (
         isinstance(values, np.ndarray)
         and values.dtype.kind in _LARGEST

@@ -1,6 +1,6 @@
-"""Bundles: batches that a worker hands over together, because each of them would cost more than it holds.
+"""Grouping of small batches into one message of a worker process.
 
-A message from one process to another takes about a tenth of a millisecond of processors, whatever is in it.
+A message between processes costs about 0.1 ms of processor time, whatever its size.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 BatchMessage: TypeAlias = "tuple[int, list[T], bool]"
-"""Number of the worker, some of its batches, and whether these are its last."""
+"""Number of the worker, some of its batches, and whether they are its last."""
 
 _MOST = 8
 _BYTES = 1 << 16
 _SECONDS = 0.005
-"""A batch waits for others so long, at most, and for the one that is being made then."""
+"""Time after which a message is sent as soon as its next batch is ready."""
 
 
 def group_batches(
     batches: Iterable[T], nbytes: Callable[[T], int], worker: int
 ) -> Iterator[BatchMessage[T]]:
-    """Yield the batches of a worker in bundles; the first ones are small, so that they are there sooner.
+    """Yield messages of several batches of a worker; the first ones are small, to shorten the start.
+
+    An exception of `batches` is raised after the batches before it were yielded.
 
     Args:
-        batches: In their order.
-        nbytes: Returns about how many bytes one has.
-        worker: Which one this is.
-
-    Raises:
-        Exception: What the batches raise, after those before that.
+        batches: Batches of the worker, in order.
+        nbytes: Returns the approximate bytes of a batch.
+        worker: Number of the worker.
     """
     rest, most = iter(batches), 1
     error, last = None, False
@@ -58,7 +57,7 @@ def group_batches(
 
 
 def round_robin(bundles: Iterable[BatchMessage[T]], workers: int) -> Iterator[T]:
-    """Yield the batches of some workers, one of each in turn, as long as it has some."""
+    """Yield one batch of each worker in turn, as long as the worker has some."""
     rest = iter(bundles)
     waiting: list[deque[T]] = [deque() for _ in range(workers)]
     ended: set[int] = set()
@@ -72,5 +71,5 @@ def round_robin(bundles: Iterable[BatchMessage[T]], workers: int) -> Iterator[T]
         if waiting[turn]:
             yield waiting[turn].popleft()
         turn = (turn + 1) % workers
-    for _ in rest:  # so that those that made it see its end
+    for _ in rest:  # exhaust the iterator, so that the workers end
         pass

@@ -1,4 +1,4 @@
-"""A data set in two halves, for those who read its samples elsewhere: who gets which, and their values."""
+"""Batches that other processes read, while the order and the state stay in this one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streamplug.session.session import Session
 from streamplug.types import ColumnValues, Int64
 
 _ROWS = 4096
-"""About how many ids are worked out at once."""
+"""Approximate number of sample ids planned at once."""
 
 
 class BatchRequest(NamedTuple):
-    """A batch, before it is read.
+    """A batch to read.
 
     Attributes:
-        epoch: Which epoch.
-        number: Which step of it.
-        ids: The samples, for `take`, shape ``[batch]``.
+        epoch: Number of the epoch.
+        number: Step in the epoch.
+        ids: Sample ids for `take`, shape ``[batch]``.
     """
 
     epoch: int
@@ -34,11 +34,11 @@ class BatchRequest(NamedTuple):
 
 
 def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, ColumnValues]:
-    """Return samples as a batch, as `StreamingDataset.batches` would.
+    """Return samples as a batch, as `StreamingDataset.batches` does.
 
     Args:
-        dataset: The data set; its order does not matter.
-        ids: Which samples, in any order; repeats are allowed.
+        dataset: The data set; its order is ignored.
+        ids: Sample ids in any order; repeats are allowed.
 
     Raises:
         IndexError: If there is no such sample.
@@ -47,7 +47,7 @@ def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, Col
 
 
 def row_bytes(dataset: StreamingDataset) -> int:
-    """Return about how many bytes a sample takes in its shard."""
+    """Return the approximate stored bytes of a sample."""
     return dataset.session.source.row_bytes
 
 
@@ -59,18 +59,18 @@ def remote_batches(
     ahead: int,
     batch_size: int | None = None,
 ) -> Generator[Any, None, None]:
-    """Yield this rank's batches of the next epoch, read by others: the order and the state stay here.
+    """Yield this rank's batches of the next epoch, read elsewhere; the order and the state stay here.
 
     Args:
-        dataset: The data set, of which nothing but the index is read here. Its `state_dict` stands behind the
-            batch that was yielded last, however many were asked for.
-        ask: Has a batch read; returns what stands for it.
-        answer: Returns the batch for that, waiting for it.
-        ahead: How many batches to ask for before the first of them is needed.
-        batch_size: Samples per batch; None for the data set's, which takes it over if it has none.
+        dataset: The data set; only its index is read here. Its `state_dict` is that after the last batch
+            yielded, whatever was requested ahead.
+        ask: Requests a batch; returns a handle.
+        answer: Waits for the batch of a handle, and returns it.
+        ahead: Number of batches in flight.
+        batch_size: Samples per batch; None for the data set's. Sets the data set's if that has none.
 
     Raises:
-        ConfigError: If `ahead` has no meaning, or the batch sizes differ.
+        ConfigError: If `ahead` is invalid, or the batch sizes differ.
     """
     if ahead < 1:
         raise ConfigError(f"ahead={ahead}: must be 1 or more")

@@ -1,8 +1,8 @@
-"""Arena: memory in which a worker process leaves arrays for the process that started it.
+"""Shared memory in which a worker process passes arrays to the process that started it.
 
-It is a file without a name that both have mapped, so that nothing is left behind however they end. It has
-slots, each for the arrays of one batch. The worker takes a free one; it is free again when the other process
-has dropped the last array in it.
+Both processes map an anonymous file, so that nothing is left behind however they end. The file is divided
+into slots, each for the arrays of one batch. The worker fills a free slot, which is free again when the
+other process has dropped the last array in it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _arenas: WeakValueDictionary[tuple[int, int], SharedArrays] = WeakValueDictionar
 
 
 class PackedArrays(NamedTuple):
-    """Where the arrays of a batch lie, to be sent.
+    """Message about the arrays of a batch in shared memory.
 
     Attributes:
-        arena: Which arena.
-        slot: Which of its slots.
-        start: Where in the file the slot begins.
-        size: How many bytes of it are used.
-        fields: Name, dtype, shape of each array, and where it begins in the slot.
+        arena: Key of the `SharedArrays`.
+        slot: Number of the slot.
+        start: Offset of the slot in the file.
+        size: Bytes used of the slot.
+        fields: Name, dtype, shape, and offset in the slot of each array.
     """
 
     arena: tuple[int, int]
@@ -45,13 +45,13 @@ class PackedArrays(NamedTuple):
 
 
 class SharedArrays:
-    """Memory that a process shares with one worker; it travels to it as the worker is started."""
+    """Memory shared with one worker; it is pickled to the worker when that is started."""
 
     def __init__(self, slots: int) -> None:
-        """Make an arena of so many slots.
+        """Allocate memory with `slots` slots.
 
         Raises:
-            OSError: If the system has no such files, or no more of them.
+            OSError: If the system does not support anonymous files, or is out of file descriptors.
         """
         self.key = os.getpid(), next(_numbers)
         self._open(os.memfd_create("streamplug", os.MFD_CLOEXEC), slots)
@@ -61,7 +61,7 @@ class SharedArrays:
 
     @staticmethod
     def possible() -> bool:
-        """Say whether this system has what it takes."""
+        """Return whether the system supports anonymous files."""
         return hasattr(os, "memfd_create")
 
     def _open(self, descriptor: int, slots: int) -> None:
@@ -70,7 +70,7 @@ class SharedArrays:
         self._map: mmap.mmap | None = None
 
     def _map_first(self) -> None:
-        # Each slot has a byte that says whether it is taken, with one writer at a time.
+        # A byte per slot marks it as taken; it has one writer at a time.
         self._first = mmap.mmap(self._descriptor, _PAGE)
         self._taken = np.frombuffer(self._first, np.uint8, self._slots)
 
@@ -80,13 +80,11 @@ class SharedArrays:
     def __del__(self) -> None:
         os.close(self._descriptor)
 
-    # -- the worker's end -------------------------------------------------------------
-
     def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> PackedArrays | None:
-        """Copy arrays into a free slot; returns None if there is none.
+        """Copy arrays into a free slot, in the worker; return None if there is none.
 
         Args:
-            arrays: Of dtypes without Python objects, by anything that pickles.
+            arrays: Arrays of dtypes without Python objects, by any key that can be pickled.
         """
         fields, size = [], 0
         for name, array in arrays.items():
@@ -105,7 +103,7 @@ class SharedArrays:
         return PackedArrays(self.key, slot, start, size, fields)
 
     def _place(self, slot: int, size: int) -> int:
-        """Return where a slot of at least `size` bytes begins; a larger one is made at the end."""
+        """Return the offset of a slot of at least `size` bytes; a larger one is allocated at the end."""
         if size > self._size:
             self._size = -(-int(size * _GROWTH) // _PAGE) * _PAGE
             self._starts = [
@@ -117,18 +115,14 @@ class SharedArrays:
             os.ftruncate(self._descriptor, self._end)
         return self._starts[slot]
 
-    # -- both ends --------------------------------------------------------------------
-
     def _mapped(self, size: int) -> mmap.mmap:
-        """Return a mapping of at least the first `size` bytes; arrays keep an older one alive."""
+        """Return a mapping of at least the first `size` bytes; arrays keep older ones alive."""
         if self._map is None or len(self._map) < size:
             self._map = mmap.mmap(self._descriptor, os.fstat(self._descriptor).st_size)
         return self._map
 
-    # -- the other end ----------------------------------------------------------------
-
     def arrays(self, packed: PackedArrays) -> dict[Any, NDArray[Any]]:
-        """Return the arrays of a batch, which lie in the slot; the last one dropped frees it."""
+        """Return the arrays of a batch as views of its slot; the slot is freed with the last one."""
         slot = _Slot(self, packed.slot, self._mapped(packed.start + packed.size), packed)
         whole = np.asarray(slot)
         found = {}
@@ -138,12 +132,12 @@ class SharedArrays:
         return found
 
     def free(self, slot: int) -> None:
-        """Let the worker use a slot again."""
+        """Mark a slot as free for the worker."""
         self._taken[slot] = 0
 
 
 class _Slot:
-    """What the arrays of a batch are views of, for numpy; frees the slot when they are gone."""
+    """Buffer of a batch's arrays for NumPy; frees the slot when it is collected."""
 
     def __init__(
         self, arena: SharedArrays, slot: int, mapped: mmap.mmap, packed: PackedArrays
@@ -157,15 +151,15 @@ class _Slot:
         }
 
     def __del__(self) -> None:
-        if os.getpid() == self._pid:  # not in a fork's copy
+        if os.getpid() == self._pid:  # not in a forked copy
             self._arena.free(self._slot)
 
 
 def received(packed: PackedArrays) -> dict[Any, NDArray[Any]]:
-    """Return the arrays that a worker has packed into an arena of this process.
+    """Return the arrays that a worker packed into memory of this process.
 
     Raises:
-        KeyError: If the arena is gone: nobody waits for its batches.
+        KeyError: If the memory was freed because its loader is gone.
     """
     return _arenas[packed.arena].arrays(packed)
 

@@ -1,4 +1,4 @@
-"""Lists of bytes, or of texts, as one array, to be handed to another process as arrays are."""
+"""Packing of lists of bytes or strings into one array for transfer to another process."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SMALL = 512
-"""Bytes, or characters, per value below which it is quicker to pickle a list."""
+"""Mean bytes or characters per value below which pickling the list is faster."""
 
 
 class StringLayout(NamedTuple):
-    """How an array is cut into the values of a list.
+    """Division of an array into the values of a list.
 
     Attributes:
-        lengths: Bytes or characters of each.
-        texts: Whether they are texts.
+        lengths: Bytes or characters of each value.
+        texts: Whether the values are strings.
     """
 
     lengths: list[int]
     texts: bool
 
     def values(self, data: NDArray[np.uint8]) -> list[bytes] | list[str]:
-        """Return the values; they hold nothing of the array."""
+        """Return copies of the values in `data`."""
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         ends = pairwise(accumulate(self.lengths, initial=0))
         if self.texts:
@@ -35,22 +35,17 @@ class StringLayout(NamedTuple):
 
 
 class PackedStrings(NamedTuple):
-    """The values of a list, end to end, and how to cut them.
-
-    Attributes:
-        data: All of their bytes.
-        cuts: How.
-    """
+    """Concatenated values of a list, and their division."""
 
     data: NDArray[np.uint8]
     cuts: StringLayout
 
 
-_ERRORS = "surrogatepass"  # what a transform makes of a text need not be one that UTF-8 can hold
+_ERRORS = "surrogatepass"  # strings that a transform returns may contain lone surrogates
 
 
 def pack_strings(values: Any) -> PackedStrings | None:
-    """Join a list of nothing but bytes, or nothing but texts, unless they are small."""
+    """Concatenate a list of only bytes or only strings; return None for other or small values."""
     if type(values) is not list or not values or type(values[0]) not in (bytes, str):
         return None
     texts = type(values[0]) is str
@@ -64,7 +59,7 @@ def pack_strings(values: Any) -> PackedStrings | None:
 
 
 def message_bytes(values: Any) -> int:
-    """Return about how many bytes an array or a list takes in a message; what is neither takes many."""
+    """Return the approximate bytes of an array or list in a message; `sys.maxsize` for other types."""
     if isinstance(values, np.ndarray):
         return values.nbytes
     if type(values) is not list:

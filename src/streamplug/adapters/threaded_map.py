@@ -1,4 +1,4 @@
-"""Samples that threads change ahead of use, while the state stays with what was handed out."""
+"""Mapping of samples in threads ahead of use, with an exact state."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = TypeVar("T")
 def map_samples(
     dataset: StreamingDataset, change: Callable[[Sample], T], *, num_threads: int
 ) -> Generator[T, None, None]:
-    """Yield this worker's samples of the next epoch, changed by threads ahead of use.
+    """Yield this worker's samples of the next epoch, mapped by threads ahead of use.
 
     Args:
-        dataset: The data set. Its `state_dict` stands behind the sample that was yielded last, however many
-            were changed.
-        change: Makes what is yielded of a sample as it is stored, such as by fetching a file that it names;
-            called by several threads at once.
-        num_threads: How many, and how many samples ahead.
+        dataset: The data set. Its `state_dict` is that after the last sample yielded, whatever was mapped
+            ahead.
+        change: Maps a stored sample to what is yielded, for example by downloading a file that it names;
+            called in several threads at once.
+        num_threads: Number of threads, and of samples ahead.
 
     Raises:
-        ConfigError: If `num_threads` has no meaning.
+        ConfigError: If `num_threads` is less than 1.
     """
     if num_threads < 1:
         raise ConfigError(f"num_threads={num_threads}: must be at least 1")

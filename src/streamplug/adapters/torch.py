@@ -1,4 +1,4 @@
-"""What torch users see: the data set as an IterableDataset, and a loader with exact state."""
+"""StreamingDataset and StreamingDataLoader for torch."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from streamplug.types import ColumnValues, Sample, World
 
 
 class TorchPlacement(Placement):
-    """Where a process stands by torch's process group, and among the workers of its loader."""
+    """Place of a process from torch's process group and its loader's worker info."""
 
     def detect_rank(self) -> World:
         """Return this rank's place according to its launcher, or else to the process group."""
         group = torch.distributed
         if "WORLD_SIZE" in os.environ or not (group.is_available() and group.is_initialized()):
             return detect_world()
-        # Without a launcher's word on the nodes of these ranks, they count as one node's.
+        # If no launcher tells the number of nodes, all ranks count as one node's.
         ranks = group.get_world_size()
         launched = World() if "RANK" in os.environ else detect_world()
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
     def worker_loop(self) -> WorkerLoop:
-        """Return the loader loop that this process is a worker of."""
+        """Return the loader loop that this process works for."""
         worker = get_worker_info()
         if worker is None:
             return WorkerLoop()
-        # torch draws a seed for each loop over a loader and adds the worker's number. Who seeds torch
-        # before each loop gets the same again, but never the same processes.
+        # torch draws a seed for each loop over a loader and adds the worker's number. If the user seeds
+        # torch before each loop, seeds repeat, but process numbers do not.
         ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
         process = (process_number() or 0) - worker.id
         return WorkerLoop(ticket, worker.id, worker.num_workers, process)
@@ -57,16 +57,16 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 
     placement_class = TorchPlacement
 
-    if not TYPE_CHECKING:  # for types, the arguments are those of the class of the core
+    if not TYPE_CHECKING:  # type checkers see the arguments of the base class
 
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
-            # Workers share such memory under fork and spawn, and it has no name to be left behind.
+            # Workers share this memory under fork and spawn, and it leaves no named file behind.
             self._cells = torch.zeros(SHARED_CELLS, dtype=torch.int64).share_memory_()
             self._session.share_counters(self._cells.numpy())
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cells travel beside, so that torch shares them rather than copying them.
+        # The cells are pickled separately, so that torch shares them rather than copying them.
         session = self._session
         home = session.monitor.observer.counters.home
         more = {"cells": self._cells, "sets": session.run.clock.sets, "home": home}
@@ -78,7 +78,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
         cells, home = saved["cells"], saved["home"]
-        if not cells.is_shared():  # a copy that somebody else made counts for itself
+        if not cells.is_shared():  # a copy not made by torch has its own counters
             cells, home = cells.clone().share_memory_(), os.getpid()
             cells[CELLS:] = 0
         self._cells = cells
@@ -86,33 +86,33 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 
 
 class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
-    """A torch `DataLoader` that hands over whole batches, and whose state is exact.
+    """A torch `DataLoader` that yields whole batches and has an exact state.
 
-    Workers read batches column by column and leave them in memory that they share with this process, where
-    tensors show them without a copy, until the last tensor of a batch is dropped here: a process forked from
-    this one that looks at it later must be given a copy. With `collate_fn` or `transform`, samples are read
-    one by one. A state has no random numbers that these draw: derive them from the sample and the epoch.
+    Workers read batches column by column into memory shared with this process. Its tensors are views of that
+    memory until the last tensor of a batch is dropped here: pass a copy to a forked process that reads a
+    batch later. With `collate_fn` or `transform`, samples are read one by one. The state contains no random
+    numbers of these functions: derive them from the sample and the epoch.
 
     Args:
         dataset: A `StreamingDataset`.
-        batch_size: Samples per batch; must be the data set's, which takes it over if it has none. None
-            for the data set's.
-        transform: Applied to each sample, a dict, where it is read; what it returns is collated.
-        batch_transform: Applied to each batch where it is read: takes the values of each column by its
-            name, an array whose first axis has length `batch_size` or a list, and returns the batch.
+        batch_size: Samples per batch, equal to the data set's; None for the data set's. Sets the data set's
+            if that has none.
+        transform: Applied in the worker to each sample, a dict; its results are collated.
+        batch_transform: Applied in the worker to each batch: takes the values by column name, an array whose
+            first axis has length `batch_size` or a list, and returns the batch.
         collate_fn: Makes a batch of a list of samples; None collates as torch does.
-        num_threads: How many threads of each process that reads do so ahead of use, where that takes long.
-        device: Where batches are moved, one ahead of use, on a stream of their own; None leaves them in
-            the memory of the host. A CUDA device implies `pin_memory`.
+        num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
+        device: Device to which batches are copied, one ahead of use, on a separate CUDA stream; None leaves
+            them in host memory. A CUDA device implies `pin_memory`.
         **kwargs: As for `torch.utils.data.DataLoader`.
 
     Raises:
-        ConfigError: If the batch sizes differ, batches are to come in another order, or
-            `batch_transform` comes with `transform`, `collate_fn` or a data set that changes samples.
+        ConfigError: If the batch sizes differ, `in_order` is false, or `num_threads` or `batch_transform` is
+            combined with `transform`, `collate_fn` or a data set that changes samples.
     """
 
     dataset: StreamingDataset  # the constructor takes no other
-    # So Accelerate deals no batches to ranks again, and has the state in its checkpoints.
+    # Keeps Accelerate from splitting batches among ranks again, and puts the state into its checkpoints.
     _is_accelerate_prepared = use_stateful_dataloader = True
 
     def __init__(
@@ -158,9 +158,9 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._transform = transform if self._by_sample else batch_transform
         self._threads = num_threads
         self._version = dataset.session.run.version
-        # Some trainers tell no loader which epoch they begin, but its sampler.
+        # Some trainers call set_epoch of the sampler only.
         vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
-        # Epoch, first step and batches handed out of the loop that is under way, and when it began.
+        # Of the current loop: epoch, first step, batches yielded, and `sets` of the clock at its start.
         self._loop: tuple[int, int, int, int] | None = None
 
     def _get_iterator(self) -> Any:
@@ -174,7 +174,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             num_threads=self._threads,
         )
         if not self.num_workers and not self.pin_memory:
-            return iter(batches)  # torch's own iterator would do nothing but take time
+            return iter(batches)  # torch's iterator would only add overhead
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
@@ -182,7 +182,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         return iter(DataLoader(batches, **settings))
 
     def _arenas(self) -> list[SharedArrays]:
-        # Those that wait, the one in use, and the one that is being made.
+        # One slot for each prefetched batch, for the batch in use, and for the one being made.
         slots = (self.prefetch_factor or 0) + 2
         return (
             [SharedArrays(slots) for _ in range(self.num_workers)]
@@ -193,11 +193,11 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset.session.run
         if self._version != run.version:
-            self._iterator = None  # persistent workers have the run as it was before
+            self._iterator = None  # persistent workers have an outdated copy of the run
         self._version, sets = run.version, run.clock.sets
         epoch, first = run.clock.next()
         self._loop = (epoch, first, 0, sets)
-        batches: Iterator[Any] = super().__iter__()  # starts workers: before a thread does
+        batches: Iterator[Any] = super().__iter__()  # forks workers before a thread is started
         if self.num_workers:
             batches = round_robin(batches, self.num_workers)
         with self._line():
@@ -209,13 +209,13 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._loop = None
 
     def _line(self) -> AbstractContextManager[None]:
-        # Without workers the data set itself is iterated over here, and shows what it downloads.
+        # Without workers the data set is iterated over in this process, and shows its own progress.
         session = self.dataset.session
         far = session.source.remote and self.num_workers > 0
         return session.monitor.line(session.placement.rank(), far)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the training loop stands, but no random numbers: after the batch handed out last."""
+        """Return the state after the batch yielded last; it contains no random numbers."""
         run, world = self.dataset.session.run, self.dataset.session.world
         if self._loop is None or self._loop[3] != run.clock.sets:
             return run.next_state(world)
@@ -223,17 +223,17 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         return run.state_at(world, epoch, first + handed_out)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Continue where another loader stood; see `StreamingDataset.load_state_dict`."""
-        self._iterator = None  # persistent workers may be ahead in the run as it was before
+        """Resume from a state; see `StreamingDataset.load_state_dict`."""
+        self._iterator = None  # persistent workers have prefetched from the previous position
         self.dataset.load_state_dict(saved)
 
     def set_epoch(self, epoch: int) -> None:
-        """Take note which epoch a trainer begins; one that says nothing need not be changed to do so.
+        """Set the epoch that a trainer starts; optional.
 
-        It matters only where a run stands at the end of an epoch, or was given no state: trainers that count
-        batches, and ask for no more, begin the next epoch there.
+        It has an effect only at the end of an epoch, or if no state was loaded: a trainer that counts batches
+        and requests no more than an epoch has starts the next epoch here.
 
         Args:
-            epoch: By the trainer's own count, from 0.
+            epoch: The trainer's epoch number, from 0.
         """
         self.dataset.session.run.begins(epoch, self.dataset.session.world)

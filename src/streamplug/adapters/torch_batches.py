@@ -1,4 +1,4 @@
-"""Batches on their way from a worker to the training loop: shared memory, tensors, devices."""
+"""Transfer of batches from a worker to the training loop by shared memory, and to a device."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataset
 
 _MIN_SHARED_BYTES = 1 << 14
-"""Size of a batch from which on shared memory is quicker than a pipe."""
+"""Batch size in bytes from which on shared memory is faster than a pipe."""
 
 
 class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
-    """The batches of a data set, as a worker reads them."""
+    """The batches of a data set as a worker reads them."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         arenas: list[SharedArrays],
         num_threads: int,
     ) -> None:
-        """Read columns, or samples if there is a `collate`."""
+        """Read columns; or samples, if `collate` is given."""
         self.dataset = dataset
         self._transform, self._collate = transform, collate
         self._size, self._drop_last = batch_size, drop_last
@@ -72,7 +72,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 
 
 def identity(batch: Any) -> Any:
-    """Return a batch as it is: torch's loader need not collate it."""
+    """Return the batch unchanged, as the `collate_fn` of a loader of whole batches."""
     return batch
 
 
@@ -90,19 +90,19 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     try:
         return torch.from_numpy(native)
-    except ValueError:  # torch has no steps back, nor those of a part of a number
+    except ValueError:  # torch supports no negative strides, nor those of a fraction of an item
         return torch.from_numpy(native.copy())
 
 
 def _handed(batch: Any, arena: SharedArrays | None) -> Any:
-    """Return what a worker sends for a batch: large arrays, and bytes and texts, by way of the arena."""
+    """Return the message for a batch: large arrays, bytes and strings go through the shared memory."""
     if arena is None or type(batch) is not dict:
         return batch
     arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
     lists = {key: pack_strings(value) for key, value in batch.items() if key not in arrays}
     joined = {key: value for key, value in lists.items() if value is not None}
     shared = {**arrays, **{key: value.data for key, value in joined.items()}}
-    # Whoever keeps so many batches that no slot is free gets others by copy.
+    # If the consumer keeps so many batches that no slot is free, further ones are copied.
     large = sum(array.nbytes for array in shared.values()) >= _MIN_SHARED_BYTES
     packed = arena.pack(shared) if large else None
     if packed is None:
@@ -116,13 +116,13 @@ def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
     if type(value) is torch.Tensor:
         try:
             value = value.numpy()
-        except (TypeError, RuntimeError):  # not of a kind that numpy has
+        except (TypeError, RuntimeError):  # a dtype or layout that NumPy lacks
             return key, None
     return key, value if has_torch_dtype(value) else None
 
 
 class _Handed:
-    """A batch on its way from a worker; it arrives as what `_opened` returns."""
+    """Message of a batch; it is unpickled by `_opened`."""
 
     def __init__(
         self, packed: PackedArrays | None, rest: dict[Any, Any], cuts: dict[Any, StringLayout]
@@ -134,7 +134,7 @@ class _Handed:
 
 
 def _nbytes(batch: Any) -> int:
-    """Return about how many bytes a batch takes in a message; one that says nothing of it takes many."""
+    """Return the approximate bytes of a batch in a message; `sys.maxsize` if unknown or in shared memory."""
     packed, rest, _ = batch.parts if type(batch) is _Handed else (None, {}, {})
     if packed is not None or not rest:
         return sys.maxsize
@@ -148,9 +148,6 @@ def _opened(
     lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
     found: dict[Any, Any] = _tensors({**rest, **shared, **lists})
     return found
-
-
-# -- devices --------------------------------------------------------------------------
 
 
 def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
@@ -170,7 +167,7 @@ def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterato
 
 
 def _awaited(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
-    """Return a batch that the current stream may use once it has been copied."""
+    """Make the current stream wait until a batch has been copied, and return the batch."""
     stream = torch.cuda.current_stream(device)
     stream.wait_event(copied)
     tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)

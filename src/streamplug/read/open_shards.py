@@ -258,8 +258,6 @@ class OpenShards:
         """Bytes that all shards may take in the cache, or None for any number."""
         return self._store.limit
 
-    # -- what stays open ------------------------------------------------------------
-
     def _too_many(self) -> bool:
         return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
 
@@ -300,8 +298,6 @@ class OpenShards:
     def _close_all_evicted(self) -> None:
         """Close all shards that were evicted, because the disk is full."""
         self._close_evicted(())
-
-    # -- opening ----------------------------------------------------------------------
 
     def _open_shard(self, shard: int) -> OpenShard:
         if self._limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:

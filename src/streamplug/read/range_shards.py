@@ -144,8 +144,6 @@ class RangeShards:
         names = (self._store.storage.url_of((f.zip or f.raw).basename) for f in info.files.values())
         return f"shard {info.number} ({', '.join(names)})"
 
-    # -- sample ranges ----------------------------------------------------------------
-
     def new_range(self, number: int, shard: int, rows: Int64) -> SampleRange:
         """Return a sample range that is still to be fetched; `number` is the shard's over all streams."""
         samples = int(self._index.starts[shard + 1] - self._index.starts[shard])

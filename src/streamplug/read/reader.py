@@ -91,8 +91,6 @@ class Reader:
         stream = bisect_right(self.stream_shards, shard) - 1
         return self._streams[stream], shard - self.stream_shards[stream]
 
-    # -- fetching ahead ---------------------------------------------------------------
-
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be fetched to read some samples, in the order of first need.
 
@@ -182,8 +180,6 @@ class Reader:
             yield fetcher
         finally:
             fetcher.stop()
-
-    # -- reading ----------------------------------------------------------------------
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return where a sample lies: stream, shard in it, that shard's file, and place in it."""

@@ -1,1 +1,1 @@
-"""The reading of a data set epoch after epoch: between the plan, the bytes and whoever iterates."""
+"""Epoch iteration over opened streams."""

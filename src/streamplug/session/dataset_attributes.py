@@ -1,4 +1,4 @@
-"""What a data set tells of itself as attributes, and what can be asked of the cache of its shards."""
+"""Attributes of a data set and manual control of its shard cache."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from streamplug.types import Int64
 
 
 class DatasetAttributes(DatasetRepr):
-    """A data set whose options and sizes can be read, and whose shards can be fetched and evicted by hand."""
-
-    # -- sizes --------------------------------------------------------------------------
+    """Mixin with the options and sizes of a data set, and methods to download and evict single shards."""
 
     @property
     def size(self) -> int:
@@ -28,7 +26,7 @@ class DatasetAttributes(DatasetRepr):
 
     @property
     def epoch_size(self) -> int:
-        """Number of samples of an epoch, over all ranks, before it is filled up to whole batches."""
+        """Number of samples of an epoch over all ranks, before padding to whole batches."""
         return self._session.run.epoch_size
 
     @property
@@ -43,7 +41,7 @@ class DatasetAttributes(DatasetRepr):
 
     @property
     def samples_per_shard(self) -> Int64:
-        """Number of samples of each shard, shape ``[num_shards]``; worked out at each call."""
+        """Number of samples of each shard, shape ``[num_shards]``; computed at each call."""
         return np.diff(self._session.reader.starts)
 
     @property
@@ -59,8 +57,6 @@ class DatasetAttributes(DatasetRepr):
             [end - begin for begin, end in pairwise(self._session.reader.stream_shards)]
         )
 
-    # -- the order ----------------------------------------------------------------------
-
     @property
     def batch_size(self) -> int | None:
         """Samples per batch of one rank."""
@@ -73,72 +69,70 @@ class DatasetAttributes(DatasetRepr):
 
     @property
     def shuffle_algo(self) -> str:
-        """Name of the shuffle algorithm, also where it is not used."""
+        """Name of the shuffle algorithm, set even if `shuffle` is false."""
         return self._session.run.options.shuffle_algo
 
     @property
     def shuffle_seed(self) -> int:
-        """Seed of the order."""
+        """Seed of the sample order."""
         return self._session.run.options.shuffle_seed
 
     @property
     def shuffle_block_size(self) -> int:
-        """Over how many samples the shuffle mixes."""
+        """Number of samples that are shuffled together."""
         return self._session.run.identity(self._session.world).shuffle_block_size
 
     @property
     def num_canonical_nodes(self) -> int:
-        """Number of canonical nodes: as given, as a loaded state has it, or the default."""
+        """Number of canonical nodes: from the argument, the loaded state, or the default, in this order."""
         return self._session.run.identity(self._session.world).num_canonical_nodes
 
     @property
     def partition_algo(self) -> str:
-        """How the order is dealt to ranks."""
+        """Name of the algorithm that partitions the order among ranks."""
         return self._session.run.options.partition_algo
 
     @property
     def batching_method(self) -> str:
-        """What a batch is made of."""
+        """How batches are composed of streams."""
         return self._session.run.options.batching_method
 
     @property
     def sampling_method(self) -> str | None:
-        """Whether what is taken of a stream changes with the epoch; None with a `curriculum`."""
+        """``"balanced"`` or ``"fixed"``; None with a `curriculum`."""
         return self._session.run.identity(self._session.world).sampling_method
 
     @property
     def sampling_granularity(self) -> int | None:
-        """How many samples of a shard are chosen at a time; None with a `curriculum`."""
+        """Number of consecutive samples of a shard that are chosen together; None with a `curriculum`."""
         return self._session.run.identity(self._session.world).sampling_granularity
 
     @property
     def replication(self) -> int:
-        """How many ranks in a row get the same samples."""
+        """Number of consecutive ranks that read the same samples."""
         return self._session.placement.replication
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that the next iteration begins, or goes on with after a state was loaded."""
+        """Number of the epoch that the next iteration starts, or resumes after a state was loaded."""
         return self._session.run.clock.next()[0]
-
-    # -- the cache ----------------------------------------------------------------------
 
     @property
     def cache_limit(self) -> int | None:
-        """Bytes that shards may take in the directories of all streams together; None for any number."""
+        """Sum of the cache limits of all cache directories in bytes; None if any is unlimited."""
         caches = [cache for stream in self.streams if (cache := stream.cache) is not None]
         limits: dict[Path, int | None] = dict(caches)
         given = [limit for limit in limits.values() if limit is not None]
         return sum(given) if given and len(given) == len(limits) else None
 
     def prepare_shard(self, shard_id: int) -> None:
-        """Fetch a shard into the cache if it is not there, and unpack it; wait until that is done.
+        """Download a shard into the cache and decompress it, if it is not there; wait until it is done.
 
         Args:
-            shard_id: Which shard, over all streams.
+            shard_id: Number of the shard over all streams.
 
         Raises:
-            ConfigError: If there is no such shard, or its stream keeps none.
+            ConfigError: If there is no such shard, or its stream has no cache.
             StorageError: If it cannot be downloaded.
             DataError: If it is damaged.
         """
@@ -146,19 +140,19 @@ class DatasetAttributes(DatasetRepr):
         store.ensure(number)
 
     def evict_shard(self, shard_id: int) -> None:
-        """Remove a shard from the cache; it is fetched again when it is needed.
+        """Remove a shard from the cache; it is downloaded again when it is needed.
 
         Args:
-            shard_id: Which shard, over all streams.
+            shard_id: Number of the shard over all streams.
 
         Raises:
-            ConfigError: If there is no such shard, its stream keeps none, or is read where it lies.
+            ConfigError: If there is no such shard, or its stream has no cache or is read in place.
         """
         store, number = self._store_of(shard_id)
         store.evict(number)
 
     def _store_of(self, shard_id: int) -> tuple[ShardStore, int]:
-        """Return what keeps a shard, and the shard's number in its stream."""
+        """Return the store of a shard, and the shard's number in its stream."""
         shard = whole_number("shard_id", shard_id, 0)
         shards = self._session.reader.stream_shards
         if shard is None or shard >= shards[-1]:

@@ -1,10 +1,10 @@
-"""Counts epochs for all workers of a rank without a word between them.
+"""Epoch counter in shared memory for all loader workers of a rank.
 
-Loader workers, persistent or not, come and go while the rank's main process knows nothing of it, and
-one that is stopped early may never have begun. So each has a cell of its own in memory that all
-share, and notes there which epoch it began and the ticket of the loop that it works for: the first
-worker of a loop to begin takes the next epoch, the others find it under their ticket. Nobody ever
-writes another's cell, except the main process when it loads a state.
+Loader workers, persistent or not, start and exit without the rank's main process knowing, and one that
+is stopped early may never have started its epoch. So each worker has its own cell in shared memory. It
+writes there which epoch it started and the ticket of its loop over the data set: the first worker of a
+loop starts the next epoch, the others find it by their ticket. A cell has a single writer, except that
+the main process resets all cells when it loads a state.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ MAX_WORKERS = 256
 _EPOCH, _STEP, _VERSION, _SETS, _NOTES = 0, 1, 2, 3, 4
 
 CELLS = _NOTES + 1 + MAX_WORKERS
-"""How many int64 a clock needs."""
+"""Number of int64 cells of a counter."""
 
-# A note is one integer, so that nobody reads half of it: epochs begun, number of the first process, number
-# of workers, ticket.
+# A note packs the number of epochs started, the number of the first process, the number of workers and the
+# ticket into one integer, so that reads and writes are atomic.
 _TICKET_BITS, _WORKER_BITS, _PROCESS_BITS = 14, 8, 18
 _PROCESS = _TICKET_BITS + _WORKER_BITS
 _BEGUN = _PROCESS + _PROCESS_BITS
 _PROCESSES = 1 << _PROCESS_BITS
 TICKETS = 1 << _TICKET_BITS
-"""Tickets are below this."""
+"""Exclusive upper bound of tickets."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoop:
-    """What a worker knows of the loop over the data set that it works for.
+    """The loader loop that a worker belongs to.
 
     Attributes:
-        ticket: A number in ``[1, TICKETS)`` that all workers of the loop have in common, and hardly those of
-            the next; 0 for the rank's own process.
-        worker: Which of them this is.
-        workers: How many they are.
-        process: The number of the first of them among all processes that this rank ever started; tells
-            loops apart where a ticket comes again.
+        ticket: Number in ``[1, TICKETS)`` that all workers of the loop share, and that the next loop is
+            unlikely to share; 0 for the rank's main process.
+        worker: Number of this worker in the loop.
+        workers: Number of workers of the loop.
+        process: Number of the loop's first worker among all processes that this rank started; tells loops
+            with equal tickets apart.
     """
 
     ticket: int = 0
@@ -54,21 +54,21 @@ class WorkerLoop:
 
 
 class EpochCounter:
-    """Says which epoch comes next, and with which step it begins."""
+    """Epoch number and first step of the next epoch, shared by all workers of a rank."""
 
     def __init__(self, cells: Int64, sets: int | None = None) -> None:
-        """Count in `cells`.
+        """Count in shared memory.
 
         Args:
             cells: int64, shape ``[CELLS]``, zeros at first; shared by all workers.
-            sets: How often `set` had been called when this process was asked for; None for now.
+            sets: Value of `EpochCounter.sets` when this process was started; None for the current one.
         """
         self._cells = cells
         self._sets = self.sets if sets is None else sets
-        self._began_in = 0  # which process
+        self._began_in = 0  # process id
 
     def __getstate__(self) -> tuple[int, int, int]:
-        # A copy counts for itself, from the next epoch on.
+        # A copy has its own counter, which continues with the next epoch.
         return *self.next(), self.version
 
     def __setstate__(self, state: tuple[int, int, int]) -> None:
@@ -77,38 +77,26 @@ class EpochCounter:
 
     @property
     def version(self) -> int:
-        """What `set` was told last; 0 at first."""
+        """The `version` passed to the last `set`; 0 at first."""
         return int(self._cells[_VERSION])
 
     @property
     def sets(self) -> int:
-        """How often `set` was called."""
+        """Number of calls of `set`."""
         return int(self._cells[_SETS])
 
     def set(self, epoch: int, step: int, version: int = 0) -> None:
-        """Let the next epoch to begin be this one, from this step on.
-
-        Args:
-            epoch: Which epoch.
-            step: Its first step.
-            version: Tells copies of a run that were made before from those made since.
-        """
+        """Set the next epoch, its first step, and a version that tells outdated copies of a run apart."""
         sets = self.sets + 1
         self._cells[:] = 0
         self._cells[:_NOTES] = epoch, step, version, sets
         self._sets = sets
 
     def begin(self, loop: WorkerLoop = WorkerLoop()) -> tuple[int, int]:
-        """Begin an epoch.
-
-        Args:
-            loop: What this worker knows of its loop.
-
-        Returns:
-            The epoch and its first step.
+        """Start an epoch, or join it if another worker of the loop started it; return it and its first step.
 
         Raises:
-            ConfigError: If there are too many workers, or the clock was set since this one was started.
+            ConfigError: If there are too many workers, or `set` was called since this worker was started.
         """
         if loop.worker >= MAX_WORKERS:
             raise ConfigError(
@@ -120,7 +108,7 @@ class EpochCounter:
         mine = 1 + loop.worker if loop.ticket else 0
         seen = notes.copy()
         latest = int(seen.max()) >> _BEGUN
-        # Who was in that epoch already begins another: a persistent worker, or a seed drawn twice.
+        # A worker that was in the latest epoch starts another one: it is persistent, or a seed was repeated.
         joins = seen[mine] >> _BEGUN != latest and self._is_begun(loop, seen, latest)
         begun = latest if joins else latest + 1
         what = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
@@ -129,27 +117,27 @@ class EpochCounter:
         return self._place(begun)
 
     def _is_begun(self, loop: WorkerLoop, seen: Int64, latest: int) -> bool:
-        """Say whether another worker of this loop has begun the latest epoch."""
+        """Return whether another worker of this loop has started the latest epoch."""
         others = seen[(seen >> _BEGUN == latest) & (seen & (TICKETS - 1) == loop.ticket)]
         workers = (others >> _TICKET_BITS) % MAX_WORKERS + 1
         ahead = (
             loop.process - (others >> _PROCESS) + _PROCESSES // 2
         ) % _PROCESSES - _PROCESSES // 2
-        # Within a loop the numbers are the same, but for processes that others start meanwhile; those
-        # of the next loop are larger by all of its workers.
+        # Within a loop the process numbers are equal, unless other processes are started meanwhile; those
+        # of the next loop are larger by its number of workers.
         near = (-loop.workers < ahead) & (ahead < workers)
         return bool(loop.ticket) and bool(near.any())
 
     def begun(self) -> int:
-        """Return how many epochs have begun since the clock was set."""
+        """Return the number of epochs started since the last `set`."""
         return int(self._cells[_NOTES:].max()) >> _BEGUN
 
     def next(self) -> tuple[int, int]:
-        """Return the epoch that will begin next, and its first step."""
+        """Return the next epoch and its first step."""
         return self._place(self.begun() + 1)
 
     def current(self) -> tuple[int, int]:
-        """Return the epoch that was begun last, or else the next, and the step it began with."""
+        """Return the epoch started last, or else the next one, and its first step."""
         return self._place(max(self.begun(), 1))
 
     def _place(self, begun: int) -> tuple[int, int]:
@@ -158,5 +146,5 @@ class EpochCounter:
 
 
 def private_cells() -> Int64:
-    """Return cells for a clock that only one process uses."""
+    """Return cells for a counter that is used by one process only."""
     return np.zeros(CELLS, np.int64)

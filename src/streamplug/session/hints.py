@@ -1,4 +1,4 @@
-"""Advice: what works, but badly, as it is set; each piece is given once in a process, with what to do."""
+"""Warnings about settings that work but perform badly, each logged once in a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
 _SHARDS = 10
-"""Over so many shards it is good to mix."""
+"""Recommended number of shards per shuffle block."""
 _given: set[tuple[object, ...]] = set()
 
 
@@ -28,15 +28,9 @@ def on_order(
     shards: int,
     world: World,
 ) -> None:
-    """Advise on how a run is ordered, in the first worker of the first rank.
+    """Warn about a small shuffle block size, or canonical nodes that do not divide by the number of nodes.
 
-    Args:
-        shuffle: Name of the shuffle, or None.
-        block: Over how many samples it mixes; None if it takes no account of that.
-        canonical_nodes: Number of canonical nodes.
-        samples: Of the data set.
-        shards: Of the data set.
-        world: Who reads it.
+    Only the first worker of the first rank warns. `block` is in samples; None if the algorithm ignores it.
     """
     if world.rank or world.worker:
         return
@@ -60,7 +54,7 @@ def on_order(
 
 
 def on_batches(batch_size: int | None, world: World) -> None:
-    """Advise who reads by several workers and has not said of how many samples batches are."""
+    """Warn about several workers without a batch size."""
     if batch_size is None and world.workers_per_rank > 1 and not world.rank and not world.worker:
         _advise(
             ("batches", world.workers_per_rank),
@@ -71,13 +65,7 @@ def on_batches(batch_size: int | None, world: World) -> None:
 
 
 def on_cache(needed: int, limit: int, world: World) -> None:
-    """Advise who has a cache that is too small for what a single batch needs.
-
-    Args:
-        needed: Bytes of the shards that it needs.
-        limit: Bytes that the cache may have.
-        world: Who reads it.
-    """
+    """Warn if a cache of `limit` bytes is less than twice the `needed` bytes of a single batch."""
     if 2 * needed <= limit or world.rank or world.worker:
         return
     _advise(

@@ -1,4 +1,4 @@
-"""What users say of one or several streams, made into what the plan computes with."""
+"""Conversion of stream and sampling options into the mixture and the run of a data set."""
 
 from __future__ import annotations
 
@@ -29,16 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a user says of all streams together.
-
-    Attributes:
-        epoch_size: Samples of an epoch, or None.
-        method: Whether what is chosen of a stream changes with the epoch.
-        granularity: Samples that are chosen of a shard at a time.
-        curriculum: Proportions by step, or None.
+    """Sampling options that apply to all streams; `epoch_size` is converted to samples.
 
     Raises:
-        ConfigError: If one of them has no meaning.
+        ConfigError: If an option is invalid.
     """
 
     epoch_size: float | str | None
@@ -56,12 +50,8 @@ class Sampling:
             object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
 
     def check(self, streams: Sequence[Stream], options: OrderOptions) -> None:
-        """Refuse combinations of options that have no meaning, whatever the streams hold.
-
-        Raises:
-            ConfigError: If there is one.
-        """
-        # What depends on the sizes of the streams is checked again when they are known.
+        """Refuse invalid combinations of options before the sizes of the streams are known."""
+        # Checked again when the sizes of the streams are known.
         sizes = [1] * len(streams)
         if self.curriculum is None:
             size = None if self.epoch_size is None else int(self.epoch_size)
@@ -82,14 +72,10 @@ class Sampling:
 
 
 def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:
-    """Return streams with the data set's values for options that they leave open.
-
-    Args:
-        streams: The streams.
-        **defaults: Values by the names of attributes.
+    """Return streams with the data set's values for the options that they leave as None.
 
     Raises:
-        ConfigError: If streams limit one cache directory differently.
+        ConfigError: If streams set different limits for one cache directory.
     """
     complete = [stream.with_defaults(**defaults) for stream in streams]
     limits: dict[Path, int | None] = {}
@@ -111,17 +97,17 @@ def mix(
     shards: Sequence[int],
     options: OrderOptions,
 ) -> Mixture | Curriculum:
-    """Return what an epoch takes of the streams.
+    """Return the mixture of streams of an epoch.
 
     Args:
-        sampling: What is said of all of them, checked with them and `options`.
-        streams: What is said of each.
+        sampling: Checked sampling options.
+        streams: Provide the weights.
         starts: First sample id of each shard, and the total.
         shards: First shard of each stream, and the total.
-        options: What is asked of the order.
+        options: Options of the order.
 
     Raises:
-        ConfigError: If what is said has no meaning for streams of these sizes.
+        ConfigError: If the options are invalid for streams of these sizes.
     """
     size = None if sampling.epoch_size is None else int(sampling.epoch_size)
     sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
@@ -149,19 +135,7 @@ def make_run(
     fingerprint: DatasetFingerprint,
     batch_size: int | None,
 ) -> TrainingRun:
-    """Return the run over some streams.
-
-    Args:
-        sampling: What is said of all of them.
-        streams: What is said of each.
-        reader: Their samples.
-        options: What is asked of the order.
-        fingerprint: Of their shards.
-        batch_size: Samples per batch of one rank, or None.
-
-    Raises:
-        ConfigError: As `mix`.
-    """
+    """Return the run over the streams that `reader` reads; raises as `mix`."""
     starts, shards = reader.starts, reader.stream_shards
     mixture = mix(sampling, streams, starts, shards, options)
     planner = Planner(

@@ -1,4 +1,4 @@
-"""Watch: what one data set tells of itself: its counts, its callbacks, and a line on the terminal."""
+"""Statistics, callbacks and progress line of a data set."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from streamplug.types import World
 
 
 class Monitor:
-    """Follows the loops over a data set.
+    """Tracks the loops over a data set.
 
     Attributes:
-        observer: Counts what happens, and tells the callbacks.
+        observer: Counts events and passes them to the callbacks.
     """
 
     def __init__(self, observer: Observer, progress_bar: bool | None) -> None:
-        """Tell `observer`; and show downloads, or not, or (None) where somebody sees it."""
+        """Create a monitor; `progress_bar` None shows progress where stderr is a terminal or a notebook."""
         if progress_bar not in (None, True, False):
             raise ConfigError(f"progress_bar={progress_bar!r}: expected None, True or False")
         self.observer = observer
@@ -37,27 +37,27 @@ class Monitor:
         return {**self.__dict__, "_live": set()}
 
     def stats(self) -> Stats:
-        """Return what has happened so far."""
+        """Return the totals so far."""
         given = [block.given() for block in list(self._live)]
         batches, samples = (sum(each) for each in zip((0, 0), *given))
         return self.observer.counters.totals(batches=batches, samples=samples)
 
     @contextmanager
     def giving(self, block: Block) -> Iterator[None]:
-        """Count what is handed out of a block."""
+        """Count the batches and samples that are yielded from a block."""
         pid = os.getpid()
         self._live.add(block)
         try:
             yield
         finally:
             self._live.discard(block)
-            if pid == os.getpid():  # a fork's copy of a loop ends there, too
+            if pid == os.getpid():  # a forked process ends its copy of the loop, too
                 batches, samples = block.given()
                 self.observer.counters.add(batches=batches, samples=samples)
 
     @contextmanager
     def loop(self, epoch: int, step: int, place: World, fetches: bool) -> Iterator[None]:
-        """Tell of a loop that begins, at a step of an epoch, and ends; see `line`."""
+        """Emit the start and the end of an epoch, and show progress; see `line`."""
         pid, complete = os.getpid(), False
         self.observer.place = place
         self.observer.emit(EpochStarted(epoch, step))
@@ -71,7 +71,7 @@ class Monitor:
 
     @contextmanager
     def line(self, place: World, fetches: bool) -> Iterator[None]:
-        """Show what is downloaded during a block, if anything is and that is wanted of this process."""
+        """Show download progress inside the block, on rank 0 in the process that made the data set."""
         wanted = interactive() if self._progress_bar is None else self._progress_bar
         if not (wanted and fetches and place.rank == 0 and os.getpid() == self._home):
             yield
@@ -80,16 +80,16 @@ class Monitor:
         try:
             yield
         finally:
-            if self._home == os.getpid():  # a fork has no such thread
+            if self._home == os.getpid():  # a forked process lacks the progress thread
                 progress.close()
 
 
 def resolve_callbacks(given: Sequence[Callback | str]) -> list[Callback]:
-    """Return the callbacks that a user names or gives.
+    """Return callback objects for objects and names of plugins.
 
     Raises:
-        ConfigError: If one is neither.
-        PluginError: If nothing answers to a name.
+        ConfigError: If an entry is neither a callback nor a name.
+        PluginError: If no plugin provides a name.
     """
     if isinstance(given, (str, Callback)):
         raise ConfigError(f"callbacks={given!r}: expected a list")

@@ -1,4 +1,4 @@
-"""OpenStream: a stream whose index has been read."""
+"""Streams whose index has been read."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class OpenStream:
     where: str
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
-        """Return what reads these columns of the shards; all columns for None.
+        """Return a reader of these columns of the shards; None selects all columns.
 
         Raises:
-            ConfigError: If they are to be read by ranges and cannot.
+            ConfigError: If the stream has range access and its shards do not support it.
         """
         if isinstance(self.store, RangeReader):
             return RangeShards(self.index, self.store, columns)
@@ -42,7 +42,7 @@ class OpenStream:
 
     @property
     def ranges(self) -> RangeReader:
-        """Reads parts of the stored files."""
+        """Reader of byte ranges of the stored files."""
         if isinstance(self.store, RangeReader):
             return self.store
         timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
@@ -53,11 +53,11 @@ class OpenStream:
     def check_columns(
         self, wanted: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True
     ) -> None:
-        """Check the columns that will be read; `same`: whether all shards must have them alike.
+        """Check the columns to read; `same` requires that all shards have them with equal encodings.
 
         Raises:
-            ConfigError: If one of `wanted` does not exist or not in all shards, or no flag is one.
-            UnsafeTypeError: If decoding one can run code and `allow_unsafe` is false.
+            ConfigError: If a column of `wanted` is missing in a shard, or `wanted` is no list of names.
+            UnsafeTypeError: If decoding a column can run code and `allow_unsafe` is false.
         """
         check_column_names(wanted)
         if same:
@@ -75,11 +75,7 @@ class OpenStream:
 
 
 def check_column_names(columns: Any) -> None:
-    """Check the type of `columns`, without a data set.
-
-    Raises:
-        ConfigError: If it is neither None nor a list of names.
-    """
+    """Raise `ConfigError` unless `columns` is None or a non-empty list of names."""
     if columns is None:
         return
     if isinstance(columns, str):
@@ -91,23 +87,19 @@ def check_column_names(columns: Any) -> None:
 
 
 def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
-    """Return what reads these columns of the samples of some streams; all columns for None.
-
-    Raises:
-        ConfigError: If they are to be read by ranges and cannot.
-    """
+    """Return a reader of these columns over all streams; None selects all columns."""
     shards = [stream.shards(columns) for stream in opened]
     return Reader([stream.index.starts for stream in opened], shards)
 
 
 def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
-    """Describe some streams for states.
+    """Return the fingerprint of the streams that states record.
 
     Args:
         opened: The streams.
         starts: First sample of each shard over all streams, and the total, shape ``[shards + 1]``.
     """
     digests = [stream.index.digest for stream in opened]
-    # That of a single stream may be known without looking at every shard.
+    # The digest of a single stream may be known without a pass over its shards.
     digest = digests[0] if len(digests) == 1 else shards_digest(starts)
     return DatasetFingerprint(digest, [len(stream.index) for stream in opened], digests)

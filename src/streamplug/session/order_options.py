@@ -1,4 +1,4 @@
-"""OrderOptions: what a user asks of the order of samples, checked before anything is read."""
+"""Options of the sample order, validated before any data is read."""
 
 from __future__ import annotations
 
@@ -14,20 +14,12 @@ from streamplug.plugin.registry import make
 
 @dataclass(frozen=True, slots=True)
 class OrderOptions:
-    """Options of the order of samples; None leaves the choice to the shuffle algorithm.
+    """Options of the sample order as `StreamingDataset` has them; None uses the shuffle algorithm's default.
 
-    Attributes:
-        shuffle: Whether to shuffle.
-        shuffle_algo: Name of the shuffle algorithm. It counts without shuffling, too: it decides the
-            default of `num_canonical_nodes`.
-        shuffle_seed: Seed of the order.
-        shuffle_block_size: Samples over which to mix.
-        num_canonical_nodes: Number of canonical nodes.
-        partition_algo: Name of the partition.
-        batching_method: Name of the batching method.
+    `shuffle_algo` counts without shuffling, too: it sets the default of `num_canonical_nodes`.
 
     Raises:
-        ConfigError: If an option has no meaning.
+        ConfigError: If an option is invalid.
         PluginError: If there is no such shuffle algorithm.
     """
 
@@ -45,7 +37,7 @@ class OrderOptions:
             raise ConfigError(
                 f"partition_algo={self.partition_algo!r:.60}: expected the name of a partition"
             )
-        self.partition_algorithm()  # fails here if there is none of that name
+        self.partition_algorithm()  # raises if there is none of that name
         for name, lowest in (
             ("shuffle_seed", 0),
             ("shuffle_block_size", 1),
@@ -53,7 +45,7 @@ class OrderOptions:
         ):
             number = whole_number(name, getattr(self, name), lowest)
             object.__setattr__(self, name, number)
-        if self.shuffle_seed is None:  # numpy would take another one in each process
+        if self.shuffle_seed is None:  # NumPy would draw a different seed in each process
             raise ConfigError("shuffle_seed=None: must be a whole number, the same on all ranks")
         check_flags(shuffle=self.shuffle)
         if not isinstance(self.shuffle_algo, str):
@@ -61,25 +53,25 @@ class OrderOptions:
                 f"shuffle_algo={self.shuffle_algo!r:.60}: expected the name of a shuffle; "
                 "shuffle=False for none"
             )
-        make("shuffle", self.shuffle_algo)  # it must exist, used or not
+        make("shuffle", self.shuffle_algo)  # must exist even if unused
 
     @property
     def elastic(self) -> bool:
-        """Whether the order is the same on all worlds, rather than that of mosaicml-streaming."""
+        """Whether the order is independent of the world, unlike that of mosaicml-streaming."""
         return self.partition_algorithm().elastic
 
     @property
     def used_shuffle(self) -> str | None:
-        """Name of the shuffle algorithm; None if samples are not shuffled."""
+        """Name of the shuffle algorithm; None without shuffling."""
         return self.shuffle_algo if self.shuffle else None
 
     def partition_algorithm(self) -> PartitionAlgorithm:
-        """Return the algorithm that splits epochs among ranks."""
+        """Return the algorithm that partitions epochs among ranks."""
         algorithm: PartitionAlgorithm = make("partition", self.partition_algo)
         return algorithm
 
     def algorithm(self) -> ShuffleAlgorithm:
-        """Return the algorithm that puts samples in order."""
+        """Return the shuffle algorithm."""
         found: ShuffleAlgorithm = make("shuffle", self.used_shuffle or "none")
         return found
 
@@ -88,7 +80,7 @@ class OrderOptions:
 
         Args:
             nodes: Number of nodes.
-            begun_with: The number in the state that the run continues from, or None.
+            begun_with: Number of canonical nodes of the loaded state, or None.
         """
         given = self.num_canonical_nodes or begun_with
         if given:
@@ -98,16 +90,7 @@ class OrderOptions:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is none of the names that there are.
-
-    Args:
-        name: Name of the parameter, for errors.
-        value: What the user gave.
-        choices: The names.
-
-    Raises:
-        ConfigError: If it is none of them.
-    """
+    """Raise `ConfigError` unless the value of option `name` is one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise ConfigError(
             f"Invalid {name.replace('_', ' ')}: {name}={value!r:.60}: choose one of {', '.join(choices)}"

@@ -1,4 +1,4 @@
-"""Where a process stands among the nodes, ranks and workers that read a data set."""
+"""Place of a process among the nodes, ranks and workers that read a data set."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streamplug.types import World
 
 
 class Placement:
-    """Finds out where this process stands, at each call.
+    """Detects the place of this process, at each call.
 
     Args:
-        given: The rank's place as the user gives it; None takes it from the launcher.
-        replication: Size of the groups of consecutive ranks that read the same samples.
-        keep_nodes: Whether groups of ranks keep the number of nodes, see `World.replicated`.
+        given: Place of the rank; None detects it from the launcher.
+        replication: Number of consecutive ranks that read the same samples.
+        keep_nodes: As for `World.replicated`.
     """
 
     def __init__(self, given: World | None, replication: int, *, keep_nodes: bool) -> None:
@@ -26,7 +26,7 @@ class Placement:
         self.given, self.replication, self._keep_nodes = given, replication, keep_nodes
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker belongs to this rank, whose place it may not be able to find out by itself.
+        # A worker belongs to this rank, whose place it may not be able to detect.
         return {**self.__dict__, "given": self.rank()}
 
     def detect_rank(self) -> World:
@@ -34,7 +34,7 @@ class Placement:
         return detect_world()
 
     def worker_loop(self) -> WorkerLoop:
-        """Return the loader loop that this process is a worker of."""
+        """Return the loader loop that this process works for."""
         return WorkerLoop()
 
     def rank(self) -> World:
@@ -42,19 +42,19 @@ class Placement:
         return self.given or self.detect_rank()
 
     def merge_replicas(self, world: World) -> World:
-        """Return a place in the world where each group of replicas counts as one rank."""
+        """Return a place in the world in which each group of replicas counts as one rank."""
         return world.replicated(self.replication, keep_nodes=self._keep_nodes)
 
     def plan_rank(self) -> World:
-        """Return the place that the order is planned for: a group of replicas counts as one rank."""
+        """Return this rank's place in the planned order, where a group of replicas counts as one rank."""
         return self.merge_replicas(self.rank())
 
     def plan_worker(self) -> World:
-        """Return `plan_rank` with this process's place among the rank's workers."""
+        """Return `plan_rank` with this process's worker number."""
         return self._with_worker(self.plan_rank())
 
     def worker(self) -> World:
-        """Return `rank` with this process's place among the rank's workers."""
+        """Return `rank` with this process's worker number."""
         return self._with_worker(self.rank())
 
     def _with_worker(self, rank: World) -> World:

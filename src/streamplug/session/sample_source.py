@@ -1,4 +1,4 @@
-"""Block: some batches of one worker, to be read together; how the blocks of an epoch come about."""
+"""Blocks of batches, which are read together, and their prefetching."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from streamplug.types import Int64, World
 T = TypeVar("T")
 
 _OF_RANGES = PrefetchLimits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
-"""Pieces of shards are held in memory, and most are small: more of them at once, fewer bytes ahead."""
+"""Sample ranges are held in memory and mostly small: more requests in flight, fewer bytes ahead."""
 
 _BYTES = 4 << 20
 _DECODED = 32 << 20
 _ROWS = 1024
 _VALUES = 1 << 14
-"""More at once costs more than it saves: fresh memory, and Python objects beyond the caches."""
+"""Larger blocks are slower: they need fresh memory, and their Python objects exceed the CPU caches."""
 
 _ROWS_OF_BATCHES = 4096
-"""More where columns are read: few of the values are Python objects, or batches are decoded in turn."""
+"""Larger where columns are read: few values are Python objects, or batches are decoded one by one."""
 
 
 class Block:
-    """Some batches of one worker, to be read together.
+    """Some batches of one worker that are read together.
 
     Attributes:
-        ids: Their sample ids, one batch after the other.
+        ids: Sample ids of the batches, concatenated.
     """
 
     def __init__(self, steps: Int64, ids: Int64) -> None:
-        """Take the batches of `steps`, ids of shape ``[steps, batch]``, -1 where one is short."""
+        """Create a block of the batches of `steps`; `ids` has shape ``[steps, batch]``, padded by -1."""
         self._table = steps, ids
         taken = ids >= 0
         self.ids: Int64 = ids[taken]
@@ -52,7 +52,7 @@ class Block:
         self._given = 0
 
     def batches(self) -> Iterator[tuple[int, slice]]:
-        """Yield the step of each batch that is not empty, and where its samples are."""
+        """Yield the step of each batch that is not empty, and the slice of its samples."""
         for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
             if start < end:
                 self._given = end
@@ -60,26 +60,26 @@ class Block:
 
     @property
     def parts(self) -> list[slice]:
-        """Where the samples of each batch are that is not empty."""
+        """Slices of the samples of the batches that are not empty."""
         return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
 
     def given(self) -> tuple[int, int]:
-        """Return how many batches, and samples, `batches` has yielded so far."""
+        """Return how many batches and samples `batches` has yielded."""
         return len({end for end in self._ends if 0 < end <= self._given}), self._given
 
     def halves(self) -> list[Block]:
-        """Return both halves of its batches as blocks of their own; of a single batch, none."""
+        """Return the block split into two blocks; an empty list for a single batch."""
         cut = len(self._steps) // 2
         return [self._cut(0, cut), self._cut(cut, len(self._steps))] if cut else []
 
     def by_needs(
         self, needs: Callable[[Int64], Sequence[Hashable]], rows: int
     ) -> Generator[Block, None, None]:
-        """Yield its batches as blocks that need nothing beyond what their first batches do.
+        """Split the block where its batches need more than the first batches of the current part.
 
         Args:
-            needs: Returns what some samples need.
-            rows: So many samples, whatever they need, stay together.
+            needs: Returns what must be fetched for some samples.
+            rows: Number of samples that stay together in any case.
         """
         steps, ids = self._table
         each = max(rows // ids.shape[1], 1)
@@ -98,7 +98,7 @@ class Block:
         return Block(steps[start:stop], ids[start:stop])
 
     def split(self) -> list[Block]:
-        """Return each batch as a block of its own."""
+        """Return a block for each batch."""
         return [
             Block(np.array([step]), self.ids[part].reshape(1, -1)) for step, part in self.batches()
         ]
@@ -107,14 +107,9 @@ class Block:
 def plan_blocks(
     plan: Epoch, world: World, batch: int, first: int, rows: int
 ) -> Generator[Block, None, None]:
-    """Yield the blocks of a worker's epoch.
+    """Yield the blocks of a worker's epoch from step `first` on, of about `rows` samples each.
 
-    Args:
-        plan: The epoch.
-        world: Where the worker stands.
-        batch: Samples per batch.
-        first: The step that the epoch begins with.
-        rows: About how many samples to a block. The first ones are small, so that they are there sooner.
+    The first blocks are smaller, to shorten the start.
     """
     steps = worker_steps(world, first, plan.steps)
     each = max(rows // batch, 1)
@@ -127,16 +122,16 @@ def plan_blocks(
 
 @dataclass(frozen=True)
 class SampleSource:
-    """What the blocks of a data set are read from.
+    """Reader of the blocks of a data set.
 
     Attributes:
-        reader: Reads samples.
-        remote: Whether anything may have to be fetched.
-        row_bytes: About how many bytes a sample takes.
-        decoded: What is known of the memory that a sample takes when it is decoded.
-        columns: How many columns are read.
-        objects: Of how many of them a batch is no array.
-        predownload: How many samples ahead to fetch; None adapts.
+        reader: Reads samples by id.
+        remote: Whether any stream may have to download.
+        row_bytes: Approximate stored bytes of a sample.
+        decoded: Largest known bytes of a decoded sample; 0 if unknown.
+        columns: Number of columns that are read.
+        objects: Number of these whose batches are no arrays.
+        predownload: Number of samples to fetch ahead; None adapts.
     """
 
     reader: SampleReader
@@ -155,7 +150,7 @@ class SampleSource:
         columns: Sequence[str] | None,
         predownload: int | None,
     ) -> SampleSource:
-        """Describe streams that `reader` reads, and of them these columns, or all for None."""
+        """Describe streams that `reader` reads; `columns` None selects all."""
         size = sum(stream.index.raw_bytes for stream in streams)
         schemas = [schema for stream in streams for schema in stream.index.schemas]
         read = [
@@ -174,20 +169,20 @@ class SampleSource:
 
     @property
     def rows(self) -> int:
-        """About how many samples to read at once."""
+        """Approximate number of samples per block."""
         return self._rows(_ROWS, self.columns)
 
     def rows_of_batches(self, *, num_threads: int) -> int:
-        """About how many to read at once where only some columns become Python objects."""
+        """Return the approximate number of samples per block where batches of columns are read."""
         if self.remote and (num_threads or not self._together):
-            return self.rows  # what all of them need would be waited for
+            return self.rows  # a larger block would wait for more shards
         if self.reader.decodes_lazily and not num_threads:
             return _ROWS_OF_BATCHES
         return self._rows(_ROWS_OF_BATCHES, self.objects)
 
     @property
     def _together(self) -> bool:
-        """Whether all that needs the same is one block: not if it is said how far ahead of one to fetch."""
+        """Whether blocks are cut where they need more shards; not with an explicit `predownload`."""
         return self.reader.decodes_lazily and self.predownload is None
 
     def _rows(self, most: int, columns: int) -> int:
@@ -203,14 +198,14 @@ class SampleSource:
         *,
         num_threads: int,
     ) -> Generator[tuple[Block, T], None, None]:
-        """Yield blocks and what they read, as `read_in_parts`, fetching ahead; see `prefetch_blocks`.
+        """Yield blocks and what `read` returns for each, see `read_in_parts`, with prefetching.
 
         Args:
-            blocks: Those of a worker.
+            blocks: Blocks of a worker.
             read: Reads the samples of a block.
-            place: Where the worker stands; what all of its node read is fetched at the same time.
-            observer: Told of what is waited for.
-            num_threads: How many blocks to read at once, ahead of use; 0 reads each when it is asked for.
+            place: Place of the worker.
+            observer: Is told of stalls.
+            num_threads: Number of blocks read in parallel ahead of use; 0 reads each on demand.
         """
         use = partial(read_in_parts, read=read)
         if not self.remote:
@@ -232,7 +227,7 @@ class SampleSource:
     def bounded(
         self, blocks: Iterator[Block], place: World
     ) -> tuple[Iterator[Block], PrefetchLimits]:
-        """Return the blocks of a worker, cut to what a limited cache holds, and how far ahead to fetch."""
+        """Return the blocks of a worker, split to fit a limited cache, and the prefetch limits."""
         reader = self.reader
         limits = _OF_RANGES if reader.reads_ranges else PrefetchLimits()
         if reader.cache_limit is not None:
@@ -247,16 +242,16 @@ class SampleSource:
 
 
 class _Share:
-    """What one process may ask of a cache with a limit, so that it is not emptied before it is used.
+    """Share of a limited cache that one process may use, so that shards are not evicted before they are read.
 
-    The processes of a machine read neighbouring samples: what one of them reads ahead, all do together. In
-    an order that hardly mixes these lie in as many shards as their bytes fill, of which one process has
-    only some; in one that mixes well, every process needs nearly all shards that any needs. So both are
-    bounded, the bytes of all and the shards of one, and half of the limit is left for what was read before.
+    The processes of a machine read neighbouring samples, and prefetch at the same time. If the order hardly
+    mixes, these samples lie in as many shards as their bytes fill, and one process needs only some of those;
+    if it mixes well, every process needs nearly all shards that any needs. So both the samples ahead over all
+    processes and the shards of one process are bounded; half of the limit is left for shards read before.
 
     Attributes:
-        bytes: What the shards may take that a process needs for what it reads and has ahead.
-        samples: How many it may have ahead.
+        bytes: Limit of the shards that a process needs for the current block and its prefetch window.
+        samples: Limit of the samples that it may have ahead.
     """
 
     def __init__(self, reader: SampleReader, limit: int, row_bytes: int, place: World) -> None:
@@ -265,7 +260,7 @@ class _Share:
         self.samples = self.bytes // (row_bytes * place.ranks_per_node * place.workers_per_rank)
 
     def fitting(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """Yield the batches of blocks in such that keep to it, and half of that for what comes after."""
+        """Split blocks until each fits the share; half of `samples` is left for the prefetch window."""
         for block in blocks:
             fits = self._fits(block)
             halves = [] if fits else block.halves()
@@ -284,10 +279,10 @@ class _Share:
 
 
 def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
-    """Yield a block and what it reads; in single batches, up to the one that fails, if one does.
+    """Yield a block and what `read` returns; if that fails, batch by batch up to the damaged one.
 
     Raises:
-        StreamplugError: What reading that batch raised.
+        StreamplugError: From the batch that cannot be read.
     """
     try:
         values = read(block)

@@ -1,4 +1,4 @@
-"""Which samples make up a batch, and when a sample is seen: asked of the plan, without reading data."""
+"""Lookup of the samples of a batch and the batches of a sample, from the plan alone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from streamplug.session.session import Session
 
 @dataclass(frozen=True, slots=True)
 class SampleUse:
-    """One sample, where it is handed out, and where it lies.
+    """One use of a sample in an epoch.
 
     Attributes:
-        epoch: Which epoch.
-        step: Which global batch of the epoch.
-        rank: Which rank has it.
-        place: Its place in that rank's batch.
-        sample: Its id.
+        epoch: Number of the epoch.
+        step: Number of the global batch in the epoch.
+        rank: Rank that reads it.
+        place: Position in that rank's batch.
+        sample: Sample id.
         stream: Number of its stream.
         shard: Number of its shard in that stream.
         file: Base name of the shard's raw file.
-        index: Its place in the shard.
+        index: Position in the shard.
     """
 
     epoch: int
@@ -47,7 +47,7 @@ def explain(
 ) -> list[SampleUse]:
     """Return the samples of a global batch, rank by rank, or of one rank's part of it.
 
-    Without an epoch it is the one that was begun last, or else will be the first.
+    Without `epoch`, use the epoch that was started last, or else the next.
 
     Raises:
         ConfigError: If the epoch has no such step, or the world no such rank.
@@ -71,7 +71,7 @@ def explain(
 
 
 def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:
-    """Yield where a sample is handed out in an epoch, see `explain`, in the order of steps.
+    """Yield the uses of a sample in an epoch, see `explain`, in the order of steps.
 
     Raises:
         ConfigError: If there is no such sample.

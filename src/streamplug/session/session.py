@@ -1,4 +1,4 @@
-"""One rank's reading of opened streams: the samples, their order, and where the reading stands."""
+"""A rank's reading of opened streams: samples, order, position and statistics."""
 
 from __future__ import annotations
 
@@ -20,19 +20,15 @@ from streamplug.types import Int64, World
 T = TypeVar("T")
 
 SHARED_CELLS = CELLS + observer.CELLS
-"""Number of int64 in which a session counts, see `Session.count_in`."""
+"""Number of int64 counters of a session, see `Session.count_in`."""
 
 
 class Session:
-    """One rank's reading of opened streams; what adapters and other distributions build on.
+    """A rank's reading of opened streams, on which adapters and other distributions build.
 
     Attributes:
-        streams: The opened streams.
-        reader: Reads samples by their ids, in any order.
-        source: Reads blocks of samples, fetching ahead.
-        run: The order of the epochs, and how far it was read.
-        monitor: Counts what happens and calls the callbacks.
-        placement: Finds out where this process stands.
+        source: Reads blocks of samples with prefetching.
+        run: Order of the epochs and current position.
         size: Number of samples of all streams.
     """
 
@@ -49,23 +45,20 @@ class Session:
         self.reader: SampleReader = source.reader
         self.size = int(source.reader.starts[-1])
 
-    # -- reading ----------------------------------------------------------------------
-
     def read_epoch(
         self, read: Callable[[Block], T], rows: int, num_threads: int = 0
     ) -> Generator[tuple[int, Block, T], None, None]:
         """Yield this worker's blocks of the next epoch, and what `read` returns for each.
 
-        Whoever iterates calls `run.moved_to` before it hands out the last sample of a step, and closes
-        the generator.
+        The caller calls `run.moved_to` before it yields the last sample of a step, and closes the generator.
 
         Args:
             read: Reads the samples of a block.
-            rows: About how many samples to a block.
-            num_threads: Blocks that are read at once, ahead of use; 0 reads each when it is asked for.
+            rows: Approximate number of samples per block.
+            num_threads: Number of blocks read in parallel ahead of use; 0 reads each on demand.
 
         Yields:
-            Epoch, block, and the samples.
+            Epoch, block, and the result of `read`.
         """
         epoch, first, blocks = self.begin_blocks(rows)
         place = self.placement.worker()
@@ -79,17 +72,15 @@ class Session:
             self.run.moved_to(epoch + 1, 0)
 
     def begin_blocks(self, rows: int) -> tuple[int, int, Generator[Block, None, None]]:
-        """Begin an epoch; return it, its first step, and this worker's blocks of about so many samples."""
+        """Start an epoch; return it, its first step, and this worker's blocks of about `rows` samples."""
         epoch, first = self.begin_epoch()
         world = self.placement.plan_worker()
         blocks = plan_blocks(self.run.epoch(epoch, world), world, self.run.batch, first, rows)
         return epoch, first, blocks
 
     def begin_epoch(self) -> tuple[int, int]:
-        """Begin an epoch; return its number and first step."""
+        """Start an epoch; return its number and first step."""
         return self.run.begin(self.placement.worker_loop())
-
-    # -- where it stands -----------------------------------------------------------------
 
     @property
     def world(self) -> World:
@@ -98,16 +89,16 @@ class Session:
 
     @property
     def place(self) -> World:
-        """`world` with this process's place among the rank's loader workers."""
+        """`world` with this process's worker number."""
         return self.placement.plan_worker()
 
     @property
     def batch(self) -> int:
-        """Samples per batch of one rank; without a batch size every sample is a batch."""
+        """Samples per batch of one rank; 1 without a batch size."""
         return self.run.batch
 
     def current_epoch(self) -> tuple[int, int]:
-        """Return the epoch that was begun last, and the step it began with."""
+        """Return the epoch that was started last, or else the next, and its first step."""
         return self.run.clock.current()
 
     def state_at(self, epoch: int, step: int) -> dict[str, Any]:
@@ -119,31 +110,25 @@ class Session:
         return self.run.next_state(self.world)
 
     def load_state(self, saved: Mapping[str, Any]) -> None:
-        """Continue from a state.
+        """Resume from a state.
 
         Raises:
-            StateError: If it was saved by a run whose order differs from this one's.
+            StateError: If the state belongs to a run with a different order.
         """
         self.run.load(saved, self.world)
 
-    # -- counting in several processes ---------------------------------------------------
-
     def share_counters(self, cells: Int64) -> None:
-        """Go on counting in memory that other processes share.
-
-        Args:
-            cells: Zeros, shape ``[SHARED_CELLS]``.
-        """
+        """Move the counters to shared memory: `cells`, zeros of shape ``[SHARED_CELLS]``."""
         cells[CELLS:] = self.monitor.observer.counters.cells
         self.count_in(cells, None, os.getpid())
 
     def count_in(self, cells: Int64, sets: int | None, home: int) -> None:
-        """Count epochs, and what happens, in shared memory.
+        """Count epochs and events in shared memory.
 
         Args:
             cells: Shape ``[SHARED_CELLS]``.
             sets: As for `EpochCounter`.
-            home: Id of the process that all counts are for.
+            home: Id of the process that owns the counts.
         """
         self.run.clock = EpochCounter(cells[:CELLS], sets)
         self.monitor.observer.counters.use(cells[CELLS:], home)

@@ -1,4 +1,4 @@
-"""Checks of options of a stream that need no access to it."""
+"""Checks of stream options that need no access to the stream."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ def check_stream_values(
     storage_options: Any,
     decoders: Any,
 ) -> None:
-    """Check options of a stream, see `Stream`.
-
-    Raises:
-        ConfigError: If one has a wrong type, or there is no such hash.
-    """
+    """Raise `ConfigError` if an option has the wrong type, or there is no such hash."""
     if validate_hash not in (None, *hash_names()):
         raise ConfigError(
             f"validate_hash={validate_hash!r:.60}: unknown hash; available: "

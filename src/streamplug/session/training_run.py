@@ -1,4 +1,4 @@
-"""Run: the order of a data set's epochs, and where the reading of them stands."""
+"""The order of a data set's epochs and the current position in it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from streamplug.session.order_options import OrderOptions
 from streamplug.types import World
 
 _MOST = 1 << 20
-"""Of whatever a state says how many there were, there were fewer."""
+"""Exclusive upper bound of counts that are accepted from a state."""
 _FAR = 1 << 62
-"""A run has fewer samples."""
+"""Exclusive upper bound of the samples of a run."""
 
 
 class TrainingRun:
-    """What a data set does epoch after epoch, on whatever world reads it.
+    """The epochs of a data set on any world, and the current position.
 
     Attributes:
-        batch_size: Samples per batch of one rank, or None while nobody has said.
-        options: What is asked of the order.
+        batch_size: Samples per batch of one rank; None until it is known.
+        options: Options of the order.
         clock: Counts the epochs.
-        version: How often the order was changed since the run was made.
+        version: Number of changes of the order since the run was made.
     """
 
     def __init__(
@@ -37,22 +37,14 @@ class TrainingRun:
         batch_size: int | None,
         options: OrderOptions,
     ) -> None:
-        """Describe a run.
-
-        Args:
-            planner: Makes the epochs.
-            fingerprint: Of the shards.
-            batch_size: Samples per batch of one rank.
-            options: What is asked of the order.
-        """
         self.batch_size, self.options = batch_size, options
         self.clock = EpochCounter(private_cells())
         self._planner, self._fingerprint = planner, fingerprint
-        # Where the run began on another world: its canonical nodes, nodes and batch size.
+        # From a loaded state: canonical nodes, nodes and batch size with which the run began.
         self._canonical_nodes: int | None = None
         self._initial_nodes: int | None = None
         self._initial_batch_size: int | None = None
-        # Epochs begun, epoch and step of what was handed out last in this process.
+        # Number of epochs started, and the epoch and step after the last batch of this process.
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
         self._sets: int | None = None
@@ -63,16 +55,7 @@ class TrainingRun:
         return {**self.__dict__, "_epoch": None}
 
     def asked(self, batch_size: int | None, **changes: Any) -> TrainingRun:
-        """Return a run over the same streams, from its beginning, with other options.
-
-        Args:
-            batch_size: Samples per batch of one rank.
-            **changes: The options that differ, see `OrderOptions`.
-
-        Raises:
-            ConfigError: If it has no meaning.
-            PluginError: If there is no such shuffle.
-        """
+        """Return a new run over the same streams with another batch size and changed `OrderOptions`."""
         options = replace(self.options, **changes)
         planner = self._planner.with_algorithms(
             options.algorithm(), options.partition_algorithm(), shuffled=options.shuffle
@@ -81,29 +64,29 @@ class TrainingRun:
 
     @property
     def initial_nodes(self) -> int | None:
-        """Number of nodes that the state says which was loaded; None if none was, or it says nothing."""
+        """Number of nodes with which the run began, from the loaded state; None without."""
         return self._initial_nodes
 
     @property
     def planner(self) -> Planner:
-        """Makes the epochs."""
+        """Planner of the epochs."""
         return self._planner
 
     @property
     def epoch_size(self) -> int:
-        """Samples of an epoch over all ranks, before any are repeated to fill it up."""
+        """Number of samples of an epoch over all ranks, before padding."""
         return self._planner.size
 
     @property
     def batch(self) -> int:
-        """Samples per batch of one rank; without a batch size every sample is a batch."""
+        """Samples per batch of one rank; 1 without a batch size."""
         return self.batch_size or 1
 
     def use_batch_size(self, batch_size: int | None) -> None:
-        """Take over a loader's batch size, or check that it is the run's.
+        """Set the batch size to the loader's, or check that both are equal.
 
         Raises:
-            ConfigError: If the run has another one, or nobody says.
+            ConfigError: If they differ, or neither is given.
         """
         if self.batch_size is None:
             self.batch_size = batch_size
@@ -116,20 +99,16 @@ class TrainingRun:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
 
     def length(self, world: World) -> int:
-        """Return how many samples a rank gets in an epoch.
+        """Return the number of samples of a rank in an epoch.
 
         Raises:
-            ConfigError: If there are none, or this world cannot be served.
+            ConfigError: If the epoch is empty, or the world is not supported.
         """
         self._check_size()
         return self._planner.length(world, self.batch, self._epoch_config(world))
 
     def epoch(self, number: int, world: World) -> Epoch:
-        """Return an epoch.
-
-        Raises:
-            ConfigError: As `length`.
-        """
+        """Return the plan of an epoch; raises as `length`."""
         self._check_size()
         config = self._epoch_config(world)
         key = (number, world.nodes, world.ranks_per_node, self._order(world))
@@ -139,9 +118,9 @@ class TrainingRun:
         return self._epoch[1]
 
     def _advise(self, world: World, config: EpochConfig) -> None:
-        if self.clock.begun() > 1:  # workers of the first epoch have said it
+        if self.clock.begun() > 1:  # workers of the first epoch have warned already
             return
-        # Only some shuffles take account of blocks: who names a size knows that his does.
+        # Only some shuffles use blocks; an explicit block size indicates one that does.
         shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
         blocks = shuffle == "window" or (blocks and shuffle != "global")
         advice.on_batches(self.batch_size, world)
@@ -161,7 +140,7 @@ class TrainingRun:
     def _epoch_config(self, world: World) -> EpochConfig:
         options, algorithm = self.options, self._planner.algorithm
         canonical_nodes = options.canonical_nodes(world.nodes, self._canonical_nodes)
-        if options.elastic:  # more canonical nodes than samples are of no use
+        if options.elastic:  # more canonical nodes than samples would be empty
             canonical_nodes = max(min(canonical_nodes, self._planner.size), 1)
         return EpochConfig(
             seed=options.shuffle_seed,
@@ -174,7 +153,7 @@ class TrainingRun:
         )
 
     def identity(self, world: World) -> state.OrderIdentity:
-        """Return what makes this run's order what it is."""
+        """Return what determines this run's order."""
         config, planner = self._epoch_config(world), self._planner
         return state.OrderIdentity(
             size=planner.samples,
@@ -192,10 +171,8 @@ class TrainingRun:
             fingerprint=self._fingerprint,
         )
 
-    # -- where it stands --------------------------------------------------------
-
     def begin(self, loop: WorkerLoop) -> tuple[int, int]:
-        """Begin an epoch, see `EpochCounter.begin`; returns it and its first step.
+        """Start an epoch, see `EpochCounter.begin`; return it and its first step.
 
         Raises:
             ConfigError: If the run was changed since this copy of it was made.
@@ -212,24 +189,24 @@ class TrainingRun:
         return epoch, step
 
     def moved_to(self, epoch: int, step: int) -> None:
-        """Note that everything before a step has been handed out in this process.
+        """Set the position of this process: everything before `step` was yielded.
 
         Raises:
-            ConfigError: If the run was given another place meanwhile.
+            ConfigError: If a state or proportions were set during the loop.
         """
         if self._sets is not None:
             self.check_sets(self._sets)
         self._cursor = (self._cursor[0], epoch, step)
 
     def handed_out(self, epoch: int, step: int) -> None:
-        """Note that a loader, whose workers may be ahead, has handed out everything before a step."""
+        """Set the position of a loader, whose workers may be ahead."""
         self._cursor = (self._cursor[0], epoch, step)
 
     def begins(self, epoch: int, world: World) -> None:
-        """Begin another epoch where nothing else is under way, if whoever reads says that it is its turn.
+        """Follow a trainer to another epoch, if the run is new or at the end of an epoch.
 
         Raises:
-            ConfigError: If it is no whole number from 0 on.
+            ConfigError: If `epoch` is no whole number from 0 on.
         """
         epoch = whole_number("epoch", epoch, 0)
         at, first = self.clock.next()
@@ -244,11 +221,7 @@ class TrainingRun:
         return step > 0 and step * self.batch >= self.length(world)
 
     def check_sets(self, sets: int) -> None:
-        """Refuse to go on with a loop that began when the clock had been set so often.
-
-        Raises:
-            ConfigError: If it was set since.
-        """
+        """Raise `ConfigError` if the clock was set since it had been set `sets` times."""
         if self.clock.sets != sets:
             raise ConfigError(
                 "a state or other proportions were given to the data set while it was being read; leave "
@@ -256,10 +229,10 @@ class TrainingRun:
             )
 
     def state(self, world: World) -> dict[str, Any]:
-        """Return the state as far as this process knows it.
+        """Return the state at the position of this process.
 
         Raises:
-            StateError: If loader workers have read since, or this is one.
+            StateError: If loader workers have read since, or this process is one.
         """
         begun, epoch, step = self._cursor
         if self.clock.begun() == 0:
@@ -272,12 +245,12 @@ class TrainingRun:
         return self.state_at(world, epoch, step)
 
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
-        """Return the state after so many samples, over all ranks, of the current epoch.
+        """Return the state after `samples` of the current epoch, counted over all ranks.
 
-        None of them, where an epoch was handed out to its end, is the beginning of the next.
+        With 0 samples after the end of an epoch, return the start of the next one.
 
         Raises:
-            StateError: If they are not whole global batches.
+            StateError: If `samples` is not a multiple of the global batch size.
         """
         global_batch = self.batch * world.ranks
         epoch, first = self.clock.current()
@@ -293,11 +266,11 @@ class TrainingRun:
         return self.state_at(world, epoch, int(steps) + (0 if from_beginning else first))
 
     def next_state(self, world: World) -> dict[str, Any]:
-        """Return the state of a run that is about to begin an epoch."""
+        """Return the state before the next epoch."""
         return self.state_at(world, *self.clock.next())
 
     def state_at(self, world: World, epoch: int, step: int) -> dict[str, Any]:
-        """Return the state of a run that has done everything before a step."""
+        """Return the state before a step."""
         config = self._epoch_config(world)
         initial_batch_size = (
             config.initial_batch_size if config.batching_method == "device_per_stream" else None
@@ -314,10 +287,10 @@ class TrainingRun:
         return epoch * -(-self._planner.size // (self.batch * world.ranks)) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
-        """Continue from a state.
+        """Resume from a state.
 
         Raises:
-            StateError: If it is of a run whose order differs from this one's.
+            StateError: If the state belongs to a run with a different order.
         """
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
@@ -329,7 +302,7 @@ class TrainingRun:
         )
         order = self._order(world)
         batch = _positive(saved, "global_batch")
-        # What nobody asked for is as it was there.
+        # Options that were not given are taken from the state.
         self._canonical_nodes = _positive(saved, "num_canonical_nodes")
         self._initial_nodes = _positive(saved, "initial_physical_nodes")
         self._initial_batch_size = _positive(saved, "initial_batch_size")
@@ -353,10 +326,10 @@ class TrainingRun:
 
     def _check_place(self, saved: Mapping[str, Any], epoch: int, step: int, world: World) -> None:
         size, total = self._planner.size, self.batch * world.ranks
-        # Each stream may fill up a batch of its own, and ranks may repeat some.
+        # Each stream may pad a batch of its own, and ranks may repeat some.
         steps = -(-size // total) + len(self._planner.streams) + world.ranks
         if not self.options.elastic:
-            # Each canonical node of a stream may be filled up for any world of at most as many ranks as a
+            # Each canonical node of a stream may be padded for any world with at most as many ranks as a
             # batch has samples.
             steps += 3 * self._epoch_config(world).canonical_nodes * len(self._planner.streams)
         if step > steps or (epoch + 1) * (size + steps * total) >= _FAR:
@@ -366,10 +339,10 @@ class TrainingRun:
             )
 
     def set_proportions(self, proportions: Sequence[float], world: World) -> None:
-        """Give the streams other shares from the place on at which reading goes on.
+        """Change the proportions of the streams from the next step on.
 
         Raises:
-            ConfigError: If the run has no curriculum, or the proportions mean nothing.
+            ConfigError: If the run has no curriculum, or the proportions are invalid.
         """
         if not isinstance(self._planner.mixture, Curriculum):
             raise ConfigError("begin the run with curriculum= to change the streams' proportions")
