@@ -1,1 +1,1 @@
-"""Bytes from a storage to local files or memory: downloads, retries, ranges, prefetching, thread pools."""
+"""Transfer of bytes from storages: downloads, retries, range requests, prefetching, thread pools."""

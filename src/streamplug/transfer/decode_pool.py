@@ -1,4 +1,4 @@
-"""Decoding of blocks, on threads where a block takes long enough."""
+"""Thread pool that decodes blocks, used where decoding a block takes long enough."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ V = TypeVar("V")
 N = TypeVar("N")
 
 _WORTH = 0.005
-"""Seconds that a block must take to be made by a thread: Python lets another thread run so late, at worst."""
+"""Minimum seconds per block for threads: the interval at which Python switches between threads."""
 
 _FEW, _MANY = 8, 1024
-"""Blocks that threads make before one is made without them again, to see how long they take now."""
+"""Minimum and maximum number of blocks on threads between two measurements without threads."""
 
-_WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # only Linux tells threads apart
+_WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # per-thread usage on Linux only
 
 
 class _Instant(NamedTuple):
-    """An instant in what this thread does: the time, that of the processor, and how often it waited."""
+    """Wall time, CPU time and voluntary context switches of this thread."""
 
     time: float
     busy: float
@@ -36,37 +36,37 @@ class _Instant(NamedTuple):
         return cls(perf_counter(), usage.ru_utime + usage.ru_stime, usage.ru_nvcsw)
 
     def since(self) -> float:
-        """Return the seconds since then, without those in which it could have gone on but had to stand by."""
+        """Return the seconds since then; CPU time if the thread never blocked, to exclude preemption."""
         now = self.now()
         return now.busy - self.busy if now.waits == self.waits else now.time - self.time
 
 
 class DecodePool(Generic[T, V, N]):
-    """Makes values of blocks, ahead of their use as far as threads make them."""
+    """Decodes blocks ahead of their use, on threads if there are any."""
 
     def __init__(self, make: Callable[[T], Iterable[V]], threads: int) -> None:
-        """Call `make` on so many threads at once, if any; none are started before `add`."""
+        """Call `make` on up to `threads` threads at once; none are started before `add`."""
         self._make, self._threads = make, threads
         self._workers = ThreadPool(threads) if threads else None
         self._queue: deque[tuple[list[V], Job, N]] = deque()
         self._next, self._patience, self._slow = 0, _FEW, False
 
     def __len__(self) -> int:
-        """Return how many blocks were added and not asked for yet."""
+        """Return the number of blocks that were added and not returned yet."""
         return len(self._queue)
 
     @property
     def busy(self) -> bool:
-        """Whether each thread has a block, and another one waits."""
+        """Whether each thread has a block and another one is queued."""
         return len(self._queue) > self._threads
 
     @property
     def worthwhile(self) -> bool:
-        """Whether the next block is to be added: those that were last made by `here` took long."""
+        """Whether to `add` the next block: the last ones decoded by `here` took long."""
         return self._next > 0
 
     def here(self, block: T) -> Iterator[V]:
-        """Yield the values of a block, made when they are asked for."""
+        """Yield the values of a block, decoded on this thread as they are consumed."""
         seconds = 0.0
         began = _Instant.now()
         for value in self._make(block):
@@ -77,11 +77,11 @@ class DecodePool(Generic[T, V, N]):
         before, self._slow = self._slow, seconds >= _WORTH
         if not self._slow:
             self._patience = _FEW
-        elif before and self._threads:  # a single one may have had to open files
+        elif before and self._threads:  # twice in a row: a single block may have opened files
             self._next, self._patience = self._patience, min(2 * self._patience, _MANY)
 
     def add(self, block: T, note: N) -> None:
-        """Begin with a block; `note` comes back with it. There must be threads."""
+        """Queue a block for the threads; `next` returns its `note`."""
         values: list[V] = []
         if self._workers is not None:
             job = self._workers.submit(lambda: values.extend(self._make(block)))
@@ -89,11 +89,7 @@ class DecodePool(Generic[T, V, N]):
             self._next -= 1
 
     def next(self) -> Generator[V, None, N]:
-        """Yield the values of the oldest block, and return its note.
-
-        Raises:
-            BaseException: What `make` raised, after the values before that.
-        """
+        """Yield the values of the oldest block and return its note, or raise the error of `make`."""
         values, job, note = self._queue.popleft()
         job.wait()
         yield from values
@@ -102,7 +98,7 @@ class DecodePool(Generic[T, V, N]):
         return note
 
     def stop(self) -> None:
-        """End the threads, whatever they are at."""
+        """Stop the threads, interrupting their jobs."""
         if self._workers is not None:
             self._workers.stop()
 
@@ -110,16 +106,7 @@ class DecodePool(Generic[T, V, N]):
 def decode_blocks(
     blocks: Iterable[T], make: Callable[[T], Iterable[V]], threads: int
 ) -> Generator[V, None, None]:
-    """Yield what is made of blocks for which nothing has to be fetched.
-
-    Args:
-        blocks: In the order of their use.
-        make: Makes their values; called on several threads at once.
-        threads: How many.
-
-    Raises:
-        BaseException: What `make` raised, after the values before that.
-    """
+    """Yield the values of blocks that need no download, decoded on up to `threads` threads."""
     makers: DecodePool[T, V, None] = DecodePool(make, threads)
     try:
         for block in blocks:

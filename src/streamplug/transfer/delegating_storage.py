@@ -1,4 +1,4 @@
-"""Base class of storages that wrap another one."""
+"""Base class of storages that wrap another storage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from streamplug.types import Buffer, ObjectInfo
 
 
 class DelegatingStorage(Storage):
-    """A storage that hands each operation on to another one; subclasses override some."""
+    """A storage that delegates each operation to another one; subclasses override some."""
 
     def __init__(self, storage: Storage) -> None:
-        """Wrap `storage`."""
         super().__init__(storage.url)
         self._storage = storage
 

@@ -1,4 +1,4 @@
-"""Translation of operating system errors, and verification of local files."""
+"""Mapping of operating system errors, and verification of local files."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ from streamplug.transfer.ranges import open_cancellable
 from streamplug.types import FileInfo
 
 _CHUNK = 1 << 18
-# From fastest to slowest; of several digests in an index, the first of these is checked.
+# From fastest to slowest.
 _FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "md5", "sha256")
 
 
 @contextmanager
 def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
-    """Turn what the operating system refuses about files of caches into our errors.
+    """Map operating system errors of cache files to streamplug errors.
 
-    Args:
-        place: What to name where the system does not say which file.
-        needed: Bytes that are to be written there; None if that is not known.
+    `place` is the path in errors that name none; `needed` is the number of bytes to be written, if known.
     """
     try:
         yield
@@ -50,12 +48,7 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def map_output_errors(path: Path, needed: int) -> Iterator[None]:
-    """Turn what the operating system refuses about a file that is written into our errors.
-
-    Args:
-        path: The file.
-        needed: Its size in bytes.
-    """
+    """Map operating system errors of an output file of `needed` bytes to streamplug errors."""
     try:
         yield
     except StreamplugError:
@@ -93,7 +86,7 @@ def _remedy(error: OSError, path: Path) -> str:
 
 @contextmanager
 def prefix_data_errors(place: str) -> Iterator[None]:
-    """Say in errors of data where that is."""
+    """Prefix the messages of data errors with a place."""
     try:
         yield
     except DataError as error:
@@ -102,7 +95,7 @@ def prefix_data_errors(place: str) -> Iterator[None]:
 
 @contextmanager
 def prefix_shard_errors(shard: int) -> Iterator[None]:
-    """Say in errors, of which the text names the file already, which shard of the data set that is."""
+    """Prefix the messages of errors with the shard number."""
     try:
         yield
     except (DataError, StorageError) as error:
@@ -111,13 +104,13 @@ def prefix_shard_errors(shard: int) -> Iterator[None]:
 
 
 def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
-    """Check a local copy against the index.
+    """Verify the size and digest of a local file against the index.
 
     Args:
-        path: The copy.
-        file: What the index says.
-        algorithm: Which digest to check; None takes a fast one of those that the index has.
-        where: What to call the file in errors.
+        path: The local file.
+        file: Its entry in the index.
+        algorithm: Digest to verify; None selects the fastest one in the index, if any.
+        where: Name of the file in errors.
 
     Raises:
         CorruptShardError: If the size differs.

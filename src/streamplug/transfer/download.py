@@ -1,4 +1,4 @@
-"""Downloads of one file, with stall timeout, retries and cancellation."""
+"""Download of a file with stall timeout, retries and cancellation."""
 
 from __future__ import annotations
 
@@ -32,21 +32,19 @@ def download(
     timeout: float,
     check_copy: Callable[[Path], None] = lambda _: None,
 ) -> None:
-    """Download a file, a large one in several parts at once if the storage can.
+    """Download a file, in parallel parts if it is large and the storage serves ranges.
 
     Args:
-        storage: Where it is.
-        file: Which, and its size.
-        path: The local file; its directory exists, and nobody else writes files whose names begin
-            with its.
-        retries: How often an attempt that fails in passing is repeated.
-        timeout: Seconds after which an attempt fails during which nothing arrived.
-        check_copy: Raises a CorruptShardError if a copy is not what it should be; that attempt then
-            has failed, too.
+        storage: The storage to download from.
+        file: Its entry in the index.
+        path: Local path in an existing directory; staging files beside it have its name as prefix.
+        retries: Number of retries after retryable errors.
+        timeout: Stall timeout in seconds.
+        check_copy: Raises CorruptShardError for a damaged copy, which fails the attempt.
 
     Raises:
-        StorageError: If it cannot be had.
-        CorruptShardError: If what comes is not what it should be.
+        StorageError: If the download fails.
+        CorruptShardError: If the download is damaged.
         OSError: If the local file cannot be written.
     """
     url = storage.url_of(file.basename)
@@ -76,7 +74,7 @@ def _in_parts(
     retries: int,
     attempted: Callable[[Callable[[Path], bool]], bool],
 ) -> bool:
-    """Download a file in parts; returns whether that worked."""
+    """Download a file in parallel parts; return whether that worked."""
 
     def parts(part: Path) -> bool:
         return ranged.download_parts(storage, file, part, retries)
@@ -84,7 +82,7 @@ def _in_parts(
     try:
         return attempted(parts)
     except StalledError as error:
-        # Parts are seen only when they are complete; as a whole, a slow one is told from none.
+        # Progress inside a part is not visible; a download of the whole file shows it.
         _LOG.warning("%s: downloading it as a whole", error)
         return False
 
@@ -96,14 +94,13 @@ def download_to_staging_file(
     timeout: float,
     check_copy: Callable[[Path], None] = lambda _: None,
 ) -> bool:
-    """Have a file made by something that says whether it did, unless that stalls.
+    """Run `work` on a staging file with a stall timeout; rename it to `path` if `work` returns True.
 
     Raises:
-        StalledError: If nothing arrived for too long.
+        StalledError: If no bytes arrive for `timeout` seconds.
         OSError: If the local file cannot be written.
-        BaseException: What `work` or `check_copy` raised.
     """
-    # Not to `path` itself: an attempt that was given up may write on for as long as it likes.
+    # A unique name, as an abandoned attempt may continue to write.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
 
     def made() -> bool:
@@ -111,7 +108,7 @@ def download_to_staging_file(
             return work(part)
         finally:
             scope = current()
-            if scope is not None and scope.stopped:  # what it began only then, nobody else removes
+            if scope is not None and scope.stopped:  # abandoned: the caller's cleanup has run
                 part.unlink(missing_ok=True)
 
     try:
@@ -128,7 +125,7 @@ def download_to_staging_file(
 
 
 def _raise_local(error: BaseException, part: Path) -> None:
-    """Raise what the system said of the local file, if a storage took that for its own failure."""
+    """Raise the OSError of the local file if a storage reports it as its own."""
     if isinstance(error, NotFound) and not part.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
     for cause in _behind(error):

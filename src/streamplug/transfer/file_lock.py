@@ -1,4 +1,4 @@
-"""Locks between processes; the operating system releases them when the holder dies."""
+"""File locks between processes; the operating system releases them when the holder dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamplug.errors import StorageError
 from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
-"""Directory inside a cache for what streamplug keeps beside the shards."""
+"""State directory in a cache."""
 
 _LOCKS = 251
 _LOCK_SECONDS = 1800
@@ -31,27 +31,21 @@ _open: set[int] = set()
 
 
 def lock_slot(name: str) -> int:
-    """Return which of the lock files of a directory is that of a name."""
+    """Return the number of the lock file for a name."""
     return xxh64(name.encode()).intdigest() % _LOCKS
 
 
 def state_directory(cache: Path) -> Path:
-    """Return the directory of what streamplug keeps about a cache.
-
-    It is a sibling of the cache if `make_sibling_state` made one, else it is in the cache.
-    """
+    """Return the state directory of a cache: a sibling if `make_sibling_state` made one, else inside."""
     sibling = _sibling_state(cache)
     return sibling if sibling.is_dir() else cache / STATE_DIR
 
 
 def make_sibling_state(cache: Path) -> None:
-    """Have nothing but shards and their index in a cache: what is kept about it goes beside it.
+    """Create the state directory beside a cache, so that the cache contains only the index and shards.
 
-    A cache that has been used stays as it is. So does one that is a file system of its own, or whose parent
-    cannot be written to: files are renamed from the state directory into the cache.
-
-    Args:
-        cache: The cache, which need not exist.
+    It stays inside a cache that has one, that is a mount point, or whose parent is not writable: files are
+    renamed from the state directory into the cache.
     """
     with suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -61,27 +55,24 @@ def make_sibling_state(cache: Path) -> None:
 
 
 def _sibling_state(cache: Path) -> Path:
-    if cache.name in {"", ".."}:  # "." and "..", whose siblings are not beside them by name
+    if cache.name in {"", ".."}:  # "." and "..", which have no siblings by name
         return cache / STATE_DIR
     return cache.with_name(f".{cache.name}{STATE_DIR}")
 
 
 def lock_slot_path(directory: Path, slot: int) -> Path:
-    """Return the path of one of the lock files of a directory."""
+    """Return the path of a lock file."""
     return state_directory(directory) / f"lock.{slot:03d}"
 
 
 @contextmanager
 def cache_lock(directory: Path, name: str) -> Iterator[None]:
-    """Keep other processes and threads from writing a file of a cache.
+    """Hold the lock for writing a file of a cache, against other processes and threads.
 
-    On a file system without locks several may write it, each to a temporary file of its own: what is
-    there in the end is whole all the same.
-
-    Raises:
-        StorageError: If another process does not let go of it.
+    On a file system without locks several may write it; each has a staging file of its own, so the result is
+    complete all the same.
     """
-    # A fixed number of lock files, shared by the shards: they stay behind, empty.
+    # Shards share a fixed number of lock files, which are never removed.
     path = lock_slot_path(directory, lock_slot(name))
     with file_lock(path, f"to fetch {name}"):
         yield
@@ -91,18 +82,18 @@ def cache_lock(directory: Path, name: str) -> Iterator[None]:
 def file_lock(
     path: Path, purpose: str, *, required: bool = False, pause: float = LOCK_POLL_SECONDS
 ) -> Iterator[None]:
-    """Hold the lock of a file, waiting for it; it goes with whoever holds it.
+    """Hold the lock of a file, which is created if necessary.
 
-    While it waits, other threads work in its place; the wait ends when nobody needs it any more.
+    While it waits, other jobs of the thread pool may run; cancellation ends the wait.
 
     Args:
-        path: The file, made if need be.
-        purpose: What it is held for, for errors.
-        required: Whether to refuse a file system without locks rather than go on without one.
-        pause: Seconds after which at the latest to look again; short for what is held for a short time.
+        path: The lock file.
+        purpose: What the lock is for, in errors.
+        required: Whether to fail on a file system without locks; otherwise go on without one.
+        pause: Maximum seconds between two polls.
 
     Raises:
-        StorageError: If another process does not let go of it, or there are no locks.
+        StorageError: If another process holds it for too long, or there are no locks and `required`.
     """
     descriptor = _opened(path)
     try:
@@ -118,7 +109,7 @@ def file_lock(
 
 @contextmanager
 def try_file_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock of a file if nobody else does; gives whether so. Without locks nobody can tell."""
+    """Try to hold the lock of a file, and yield whether it is held; False if there are no locks."""
     descriptor = _opened(path)
     try:
         try:
@@ -137,7 +128,7 @@ def try_file_lock(path: Path) -> Iterator[bool]:
 
 
 def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, longest: float) -> bool:
-    """Wait for a lock; returns whether there are any."""
+    """Wait for a lock; return False if the file system has none."""
     check()
     try:
         if _lock(descriptor):
@@ -193,13 +184,13 @@ def _opened(path: Path) -> int:
 
 
 def _close(descriptor: int) -> None:
-    if descriptor in _open:  # a fork in between has closed it
+    if descriptor in _open:  # else closed after a fork
         _open.discard(descriptor)
         os.close(descriptor)
 
 
 def _forget_parent() -> None:
-    # A lock lasts as long as any process has its file open: a child must not prolong its parent's.
+    # A lock lasts while any process has its file open: a child must not prolong its parent's.
     for descriptor in list(_open):
         _close(descriptor)
 
@@ -218,6 +209,6 @@ def _lock(descriptor: int) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    # Explicitly, not only by closing: a child may be about to start with a copy of the descriptor.
+    # Closing is not enough: a child that is starting may have a copy of the descriptor.
     if descriptor in _open:
         fcntl.flock(descriptor, fcntl.LOCK_UN)

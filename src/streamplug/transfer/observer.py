@@ -1,7 +1,7 @@
-"""Counts what happens, and tells callbacks of it, in whatever process and thread it happens.
+"""Counters and callbacks for the events of a data set, in every process and thread.
 
-Whoever makes a thread do something for a data set says so with `observer_context`; what happens in there is
-then told with `emit`, which does nothing elsewhere.
+`observer_context` sets the observer of the current thread; `emit` sends it an event, and does nothing in
+threads without one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from streamplug.types import Int64, World
 _LOG = logging.getLogger("streamplug.callbacks")
 _NAMES = tuple(field.name for field in fields(Stats))
 _INDEX = {name: index for index, name in enumerate(_NAMES)}
-_TICKS = 10**9
-"""Seconds are counted in whole nanoseconds."""
+_TICKS = 10**9  # seconds are counted in nanoseconds
 
 _PROCESSES = 256
 CELLS = (1 + _PROCESSES) * len(_NAMES)
-"""How many int64 the counts of a rank take: a row for its own process, and some for its workers."""
+"""Number of int64 counters of a rank: a row for its own process, and some for its workers."""
 
 _ONE = ""
 _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
@@ -56,16 +55,11 @@ _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
     ShardRepaired: {"repairs": _ONE},
     Stalled: {"wait_seconds": "seconds"},
 }
-"""What an event adds to which counts: one of its attributes, or one."""
+"""For each event, the counters it changes, and the attribute to add; `_ONE` adds 1."""
 
 
 class Counters:
-    """What was counted, in memory that the processes of a rank share; a copy counts for itself.
-
-    Attributes:
-        cells: The counts, shape ``[CELLS]``.
-        home: The process whose own row is the first.
-    """
+    """Counters in memory that the processes of a rank share; a pickled copy starts at zero."""
 
     def __init__(self) -> None:
         """Count from zero, in memory that forks share."""
@@ -76,37 +70,32 @@ class Counters:
         return Counters, ()
 
     def use(self, cells: Int64, home: int) -> None:
-        """Count in other memory.
-
-        Args:
-            cells: int64, shape ``[CELLS]``, zeros at first.
-            home: As the attribute.
-        """
-        self.cells = cells
+        """Switch to other memory: int64, shape ``[CELLS]``, initially zero."""
+        self.cells = cells  # shape [CELLS]
         self._rows = cells.reshape(-1, len(_NAMES))
-        self.home = home
+        self.home = home  # PID of the process that owns the first row
         self._own: dict[int, tuple[Int64, threading.RLock]] = {}
 
     def add(self, **amounts: float) -> None:
-        """Add to counts by name; seconds as such."""
+        """Add to counters by name; times are in seconds."""
         row, lock = self._mine()
         with lock:
             for name, amount in amounts.items():
                 row[_INDEX[name]] += _whole(name, amount)
 
     def totals(self, **more: float) -> Stats:
-        """Return the totals over all processes, and more."""
+        """Return the totals over all processes, plus `more`."""
         sums = self._rows.sum(0)
         for name, amount in more.items():
             sums[_INDEX[name]] += _whole(name, amount)
         return Stats(**{name: _told(name, total) for name, total in zip(_NAMES, sums.tolist())})
 
     def _mine(self) -> tuple[Int64, threading.RLock]:
-        # Nobody adds to another's row; a fork's copy of the lock may be held for ever. While it is held, a
-        # signal or the collector may have this thread add something else.
+        # Each process has its own row and lock, as a lock copied by fork may be held forever. It is
+        # reentrant for signal handlers and the garbage collector.
         pid = os.getpid()
         mine = self._own.get(pid)
-        if mine is None:  # of several threads that come here at once, all take the first one's lock
+        if mine is None:  # setdefault: concurrent threads must share one lock
             mine = self._own.setdefault(pid, (self._rows[self._row(pid)], threading.RLock()))
         return mine
 
@@ -117,10 +106,10 @@ class Counters:
 
 
 def process_number() -> int | None:
-    """Return the number of this process among those that its parent started; None if nobody started it."""
+    """Return the number of this process among its multiprocessing siblings; None in a main process."""
     import multiprocessing
 
-    # Processes may be renamed, and there is no public name for the number.
+    # The name may be changed, and the number has no public attribute.
     identity = vars(multiprocessing.current_process())["_identity"]
     return int(identity[-1]) if identity else None
 
@@ -134,15 +123,9 @@ def _told(name: str, total: int) -> Any:
 
 
 class Observer:
-    """Counts what happens for one data set, and tells its callbacks.
-
-    Attributes:
-        counters: The counts.
-        place: Where this process stands.
-    """
+    """Counts the events of a data set and calls its callbacks; `place` is this process's `World`."""
 
     def __init__(self, callbacks: Sequence[Callback] = (), place: World | None = None) -> None:
-        """Tell these callbacks, in their order."""
         self.counters = Counters()
         self.place = place or World()
         self._callbacks = tuple(callbacks)
@@ -152,12 +135,12 @@ class Observer:
         return {**self.__dict__, "_complaints": {}}
 
     def attach(self, urls: Sequence[str]) -> None:
-        """Tell the callbacks where the streams of the data set lie."""
+        """Call `on_attach` with the URLs of the streams."""
         for number, callback in enumerate(self._callbacks):
             self._guarded(number, callback.on_attach, self.counters.totals, urls, self.place)
 
     def emit(self, event: Event) -> None:
-        """Count an event and tell the callbacks."""
+        """Count an event and call the callbacks."""
         counts = _COUNTS.get(type(event))
         if counts is not None:
             amounts = {name: getattr(event, of) if of else 1 for name, of in counts.items()}
@@ -168,7 +151,7 @@ class Observer:
     def _guarded(self, number: int, call: Callable[..., None], *given: object) -> None:
         try:
             call(*given)
-        except Exception as error:  # noqa: BLE001 - whoever only watches must not stop a training
+        except Exception as error:  # noqa: BLE001 - a callback must not stop a training
             mine = object()
             if self._complaints.setdefault((number, type(error)), mine) is mine:
                 _LOG.exception(
@@ -177,23 +160,14 @@ class Observer:
 
     @contextmanager
     def waiting(self, shard: int, file: str) -> Iterator[None]:
-        """Time a block that waits for a shard."""
+        """Emit `Stalled` with the time of a block that waits for a shard."""
         began = time.monotonic()
         yield
         self.emit(Stalled(shard, file, time.monotonic() - began))
 
 
-# -- what a thread does, and for whom ---------------------------------------------------
-
-
 class TransferTask:
-    """What one or several threads do for an observer.
-
-    Attributes:
-        observer: It.
-        url: The file that this is about.
-        retries: Attempts that were made again.
-    """
+    """A transfer of `url` that one or more threads carry out for an observer; counts `retries`."""
 
     __slots__ = ("observer", "retries", "url")
 
@@ -209,13 +183,13 @@ _current = _Current()
 
 
 def current() -> TransferTask | None:
-    """Return what this thread does, to have another thread help with it."""
+    """Return the task of this thread, to share it with another thread."""
     return _current.task
 
 
 @contextmanager
 def task_context(task: TransferTask | None) -> Iterator[None]:
-    """Let this thread work on a task."""
+    """Set the task of this thread."""
     before, _current.task = _current.task, task
     try:
         yield
@@ -225,20 +199,20 @@ def task_context(task: TransferTask | None) -> Iterator[None]:
 
 @contextmanager
 def observer_context(observer: Observer | None, url: str = "") -> Iterator[None]:
-    """Let an observer know what this thread does during a block, which is about a file at a URL."""
+    """Set the observer of this thread, and the URL in its events."""
     with task_context(TransferTask(observer, url)):
         yield
 
 
 def emit(event: Event) -> None:
-    """Tell the observer of this thread of an event, if there is one."""
+    """Send an event to the observer of this thread, if any."""
     task = _current.task
     if task is not None and task.observer is not None:
         task.observer.emit(event)
 
 
 def emit_retry(cause: str, pause: float) -> None:
-    """Tell the observer that something failed and will be tried again, after a pause in seconds."""
+    """Emit `RequestRetried`; `pause` is in seconds."""
     task = _current.task
     if task is not None:
         task.retries += 1
@@ -247,7 +221,7 @@ def emit_retry(cause: str, pause: float) -> None:
 
 @contextmanager
 def track_download(url: str, size: int) -> Iterator[None]:
-    """Tell the observer of a download that a block makes, of so many bytes."""
+    """Emit `ShardDownloaded` after a block that downloads `size` bytes."""
     outer, began = _current.task, time.monotonic()
     task = TransferTask(outer.observer if outer else None, url)
     with task_context(task):
@@ -259,7 +233,7 @@ def track_download(url: str, size: int) -> Iterator[None]:
 def track_ranges(
     observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]]
 ) -> Iterator[None]:
-    """Let an observer know of the parts of a file that a block fetches."""
+    """Emit `RangesRead` after a block that reads ranges of a file."""
     began = time.monotonic()
     with task_context(TransferTask(observer, url)):
         yield

@@ -1,4 +1,4 @@
-"""Thread pool with a bounded number of jobs in flight, first in, first out."""
+"""FIFO thread pool with a bounded number of running jobs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from streamplug.transfer.threads import end_idle, on_thread
 
 _MAX_THREADS = 64
 _STOP_SECONDS = 5.0
-"""How long `ThreadPool.stop` waits for threads; only code that cannot be interrupted takes longer."""
+"""Maximum wait of `ThreadPool.stop`; only code that ignores cancellation takes longer."""
 
 
 class Job:
-    """Something that a thread does.
-
-    Attributes:
-        error: What it raised, once it is done.
-    """
+    """A job of a thread pool; `error` is the exception that it raised."""
 
     def __init__(self, work: Callable[[], object], weight: int) -> None:
         self.work = work
@@ -40,15 +36,15 @@ class Job:
         self._done.wait()
 
     def drop(self, why: BaseException) -> None:
-        """Let whoever waits for it know that it will not be done."""
+        """End it without running, with an error."""
         self.error = why
         self._done.set()
 
     def run(self) -> None:
-        """Do it, and keep what it raises."""
+        """Run it and store its exception."""
         try:
             self.work()
-        except BaseException as error:  # noqa: BLE001 - it is the consumer's to raise
+        except BaseException as error:  # noqa: BLE001 - raised by the consumer
             self.error = error
         self._done.set()
 
@@ -68,20 +64,12 @@ class _WorkersScope(Scope):
 
 
 class ThreadPool:
-    """Daemon threads, started as they are needed, that carry out jobs first come, first served.
-
-    Attributes:
-        unfinished: Jobs that have not ended.
-        weight: What those weigh together, in bytes.
-    """
+    """FIFO pool of daemon threads, started on demand; `unfinished` jobs weigh `weight` bytes together."""
 
     def __init__(self, active: int, most: int | None = None) -> None:
-        """Let some jobs run at once.
+        """Run up to `active` jobs at once, not counting those that wait for another process.
 
-        Args:
-            active: How many, not counting those that wait for another process.
-            most: What they may weigh together, in bytes; one of any weight may run alone. None for no
-                bound.
+        Running jobs may weigh up to `most` bytes together; a single job may exceed that. None is unlimited.
         """
         self._active, self._most = active, most
         self._running = self._carried = self._threads = 0
@@ -93,7 +81,7 @@ class ThreadPool:
         self._at_exit = _at_exit(self.stop)
 
     def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
-        """Queue a job that weighs so many bytes."""
+        """Queue a job that weighs `weight` bytes."""
         job = Job(work, weight)
         with self._change:
             if self._scope.stopped:
@@ -106,30 +94,29 @@ class ThreadPool:
         return job
 
     def stop(self, *, for_now: bool = False) -> None:
-        """Drop what has not begun, interrupt what has, and wait for the threads to end.
+        """Drop queued jobs, cancel running ones, and wait for the threads to end.
 
-        Args:
-            for_now: There will soon be others: let them have the threads, if they begin in a moment.
+        `for_now` keeps idle threads for a pool that starts soon.
         """
         if os.getpid() != self._pid:
-            return  # a fork's copy: the threads are the parent's
+            return  # after a fork, the threads are the parent's
         self._at_exit()
         with self._change:
             self._drop_all(Cancelled())
             self._scope.stop()
-            if current() is not self._scope:  # the collector may end a loop on one of its threads
+            if current() is not self._scope:  # garbage collection may call this on a pool thread
                 self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
         if not for_now:
             end_idle()
 
     def _begin(self) -> None:
-        """Have threads carry out what may begin."""
+        """Start threads for the jobs that may run."""
         while self._threads < _MAX_THREADS and (job := self._take()) is not None:
             self._threads += 1
             try:
-                # With a job in hand it need not ask for one, while others do.
+                # Pass the job, so that the thread need not compete for one.
                 on_thread("streamplug-prefetch", partial(self._work, job), self._ended)
-            except RuntimeError:  # there is no room for its stack
+            except RuntimeError:  # out of threads or memory
                 self._threads -= 1
                 self._running -= 1
                 self._carried -= job.weight
@@ -139,7 +126,7 @@ class ThreadPool:
                 return
 
     def _take(self) -> Job | None:
-        """Take a job from the queue, if one may begin."""
+        """Take a job from the queue if it may run."""
         if self._scope.stopped or not self._may_begin():
             return None
         job = self._queue.popleft()
@@ -178,7 +165,7 @@ class ThreadPool:
         with self._change:
             self._threads -= 1
             try:
-                self._begin()  # what came while this thread was neither at work nor idle
+                self._begin()  # jobs submitted since the last `_take`
             except RuntimeError as error:
                 self._drop_all(error)
             self._change.notify_all()
@@ -192,11 +179,7 @@ class ThreadPool:
 
 
 def run_jobs(jobs: list[Callable[[], object]], active: int) -> None:
-    """Do several things at once.
-
-    Raises:
-        BaseException: What the first of them, in the order given, raised.
-    """
+    """Run jobs on up to `active` threads; raise the error of the first one in the list that fails."""
     if len(jobs) <= 1:
         for job in jobs:
             job()
@@ -212,10 +195,10 @@ def run_jobs(jobs: list[Callable[[], object]], active: int) -> None:
 
 
 def _at_exit(stop: Callable[[], None]) -> Callable[[], object]:
-    """Have `stop` called before this process ends, a loader's worker or not; returns what undoes it."""
+    """Register `stop` for the end of this process; return a function that unregisters it."""
     from multiprocessing.util import Finalize
 
-    # Processes that multiprocessing forks end without running what is registered with atexit.
+    # Children forked by multiprocessing exit without atexit handlers.
     return Finalize(None, stop, exitpriority=100).cancel
 
 

@@ -1,4 +1,4 @@
-"""Prefetching of what the next blocks need, in the background."""
+"""Prefetching of the data that the next blocks need."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)
 
 _BLOCKS = 8
-"""Blocks looked at before one is handed out: that must not hold it up for long, the first least."""
+"""Maximum number of blocks added per `fill`, which must not delay the consumer; starts at 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefetchLimits:
-    """How far ahead to fetch.
+    """Limits of the prefetch window.
 
     Attributes:
-        samples: So many samples after the current block; None adapts to how fast things come.
-        bytes: Bytes that may be wanted ahead of use when it adapts, or if they are `strict`.
-        strict: Whether `bytes` bounds a given number of samples, too.
-        active: Things to fetch at once.
-        most: So many samples after the current block are never exceeded by more than a block; None for
-            any number.
-        busy: Bytes that must be on their way for the network not to wait; doubled, up to `bytes`,
-            whenever the consumer had to wait.
-        queued: Things that may be on their way.
+        samples: Number of samples to prefetch after the current block; None adapts to the throughput.
+        bytes: Size of the window if it adapts or is `strict`.
+        strict: Whether `bytes` also limits a fixed number of samples.
+        active: Number of concurrent jobs.
+        most: Maximum number of samples after the current block, exceeded by less than a block; None is
+            unlimited.
+        busy: Bytes in flight that saturate the network; doubled, up to `bytes`, when the consumer waits.
+        queued: Maximum number of jobs in flight.
     """
 
     samples: int | None = None
@@ -47,17 +46,17 @@ class PrefetchLimits:
 
 
 class BlockRequirements(Generic[T, K]):
-    """What blocks need, and how to have it.
+    """Functions that return what blocks need, and provide it; a key is one requirement, such as a shard.
 
     Attributes:
-        of: Returns what a block needs, the most urgent first.
-        bytes: Returns how much one of these weighs.
-        claim: Told when one begins to be needed, before anything else becomes ready.
-        samples: Returns how many samples a block has.
-        ensure: Makes one ready; called on several threads at once.
-        release: Told when one is needed no more for now.
-        split: Returns the parts of a block that can be handed out one by one.
-        waiting: Entered while one is waited for.
+        of: Returns the keys of a block, the most urgent first.
+        bytes: Returns the weight of a key in bytes.
+        claim: Called when a key is first needed, before it is queued.
+        samples: Returns the number of samples of a block.
+        ensure: Makes a key ready; called on several threads at once.
+        release: Called when no block in the window needs a key any more.
+        split: Splits a block into parts that can be used one by one.
+        waiting: Context manager entered while the consumer waits for a key.
     """
 
     def __init__(
@@ -85,22 +84,20 @@ def prefetch_blocks(
     *,
     threads: int = 0,
 ) -> Generator[V, None, None]:
-    """Use blocks once what they need is ready, fetching for later blocks meanwhile.
+    """Use blocks in order as their requirements become ready, while prefetching those of later blocks.
 
     Args:
-        blocks: Pieces of the plan, in the order of their use.
-        needs: What they need.
-        use: Makes of a block what is yielded; one for which something failed comes in parts, up to
-            the one that needs that.
-        limits: How far ahead to fetch.
-        threads: How many blocks to use at once, on threads of their own where that is worth it; 0 for one,
-            on this thread.
+        blocks: Blocks in the order of their use.
+        needs: Their requirements.
+        use: Returns the values of a block; if a requirement failed, called for the parts before it.
+        limits: Limits of the prefetch window.
+        threads: Number of blocks to use at once on other threads, if they take long enough; 0 for none.
 
     Yields:
-        What `use` makes of the blocks.
+        The values of the blocks.
 
     Raises:
-        StreamplugError: What `ensure` raised, at the part of a block that needs it first.
+        StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """
     limits = limits or PrefetchLimits()
     window = PrefetchWindow(iter(blocks), needs, limits, ThreadPool(limits.active))
@@ -121,7 +118,7 @@ def prefetch_blocks(
                 window.forget((yield from makers.next()))
             for part in _until_failure(block, needs, failed) if failed else (block,):
                 for value in makers.here(part):
-                    if not begun:  # only now, so that nothing competes with the very first one
+                    if not begun:  # so that prefetching does not delay the first sample
                         begun = True
                         window.fill()
                     yield value
@@ -144,7 +141,7 @@ def _until_failure(
 
 
 def _waited(steps: Generator[Work, None, V]) -> V:
-    """Wait for all that a generator yields; returns what it returns."""
+    """Wait for each job that a generator yields; return its value."""
     try:
         while True:
             next(steps).wait()
@@ -156,7 +153,7 @@ def _waited(steps: Generator[Work, None, V]) -> V:
 
 
 class Work(Protocol):
-    """Something that is done elsewhere; see `Job`."""
+    """A job in progress; see `Job`."""
 
     error: BaseException | None
 
@@ -169,22 +166,22 @@ class Work(Protocol):
 
 
 class JobQueue(Protocol):
-    """Who carries out what is needed; see `ThreadPool`."""
+    """A queue of jobs; see `ThreadPool`."""
 
     unfinished: int
     weight: int
 
     def submit(self, work: Callable[[], object], weight: int = 0) -> Work:
-        """Queue a job that weighs so many bytes."""
+        """Queue a job that weighs `weight` bytes."""
 
     def stop(self) -> None:
-        """Drop all that has not ended."""
+        """Drop all jobs that have not ended."""
 
 
 class PrefetchWindow(Generic[T, K]):
-    """The blocks ahead of the consumer, and what is done for them.
+    """The blocks ahead of the consumer, and the jobs in flight for them.
 
-    It neither waits nor looks at a clock, so that who has another clock can ask it what comes next.
+    It neither waits nor reads a clock, so that a simulation can drive it.
     """
 
     def __init__(
@@ -203,29 +200,29 @@ class PrefetchWindow(Generic[T, K]):
         self._workers = workers
 
     def look(self) -> bool:
-        """Look at the next block, if that has not been done; returns whether there is one."""
+        """Return whether there is a next block, pulling it if necessary."""
         return bool(self._ahead) or self._look_further()
 
     def ready(self) -> bool:
-        """Say whether there is a next block, and all that it needs."""
+        """Return whether there is a next block whose requirements are all ready."""
         return self.look() and all(self._jobs[key].done for key in self._ahead[0][1])
 
     def fill(self) -> None:
-        """Look at as many of the blocks after the current one as it takes."""
+        """Extend the window up to its limits, a few blocks at a time."""
         most = self._most if self._limits.samples is None else sys.maxsize
         self._most = min(2 * self._most, _BLOCKS)
         while most > 0 and self._short() and self._look_further():
             most -= 1
 
     def _look_further(self) -> bool:
-        """Look at one more block; returns whether there was one."""
+        """Add the next block to the window; return False at the end."""
         block = next(self._blocks, None)
         if block is not None:
             self._append(block)
         return block is not None
 
     def _short(self) -> bool:
-        """Say whether less is on its way than should be."""
+        """Return whether the window is below its limits."""
         limits, workers = self._limits, self._workers
         if self._bytes >= limits.bytes and (limits.samples is None or limits.strict):
             return False
@@ -251,12 +248,9 @@ class PrefetchWindow(Generic[T, K]):
     def pop(
         self, *, alone: bool
     ) -> Generator[Work, None, tuple[T, Sequence[K], dict[K, BaseException]]]:
-        """Return the next block when its needs have been seen to, these, and what failed of them.
+        """Remove the next block; yield jobs to wait for; return the block, its keys and the failed ones.
 
-        Before anything is waited for it looks at more blocks, unless nothing is to compete with this one.
-
-        Yields:
-            What is to be waited for.
+        The window is extended before each wait, unless `alone`: then nothing competes with this block.
         """
         block, wanted = self._ahead.popleft()
         self._samples -= self._needs.samples(block)
@@ -274,7 +268,7 @@ class PrefetchWindow(Generic[T, K]):
         return block, wanted, failed
 
     def forget(self, wanted: Sequence[K]) -> None:
-        """Take it that a block is used up."""
+        """Release the keys of a used block."""
         for key in wanted:
             self._users[key] -= 1
             if not self._users[key]:
@@ -286,7 +280,7 @@ class PrefetchWindow(Generic[T, K]):
         self._needs.release(key)
 
     def close(self) -> None:
-        """Stop at once."""
+        """Stop the jobs and release all keys."""
         self._workers.stop()
         for key in list(self._jobs):
             self._drop(key)

@@ -1,4 +1,4 @@
-"""Short timeouts for remotes of which a local copy exists, and storages that cannot be opened."""
+"""Storages with short timeouts for remotes with a local copy, and storages that cannot be opened."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROBE_SECONDS = 10.0
 """Upper bound of the stall timeout where a local copy of the index exists."""
 PROBE_RETRIES = 1
 _STALLED_SERVER_SECONDS = 60.0
-"""For so long after a stall, requests to a server fail at once."""
+"""Time after a stall during which requests to the server fail immediately."""
 
 _stalled: dict[str, tuple[float, str]] = {}
 """Time of the last stall of each server, and its error text."""
 
 
 class UnavailableStorage(Storage):
-    """A location whose plugin is missing or fails: each operation raises the error of opening it."""
+    """A storage whose plugin is missing or fails: each operation raises the error of opening it."""
 
     def __init__(self, url: str, error: PluginError) -> None:
         super().__init__(strip_client(url))
@@ -45,10 +45,9 @@ class UnavailableStorage(Storage):
 
 
 class ProbeStorage(DelegatingStorage):
-    """A storage with a short stall timeout; after the first stall all requests fail at once.
+    """A storage with a short stall timeout; after a stall, requests to its server fail at once for a while.
 
-    Attributes:
-        failure: The last error that says that the remote is unreachable; None while it answers.
+    `failure` is the last error that says that the remote is unreachable; None if there was none.
     """
 
     def __init__(self, storage: Storage, timeout: float) -> None:
@@ -97,7 +96,7 @@ class ProbeStorage(DelegatingStorage):
         return self._probe(lambda: self._storage.stat(key))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        # A listing has no timeout, as a long one takes its time: ask for one object first.
+        # A listing has no timeout, as a long one shows no progress: stat one object first.
         if not self._has_answered:
             try:
                 self.stat(INDEX_NAME)
@@ -110,16 +109,10 @@ class ProbeStorage(DelegatingStorage):
 
 
 def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> None:
-    """Check that a remote that was unreachable answers for a file now.
-
-    Args:
-        remote: The remote.
-        key: The file; that it does not exist is left to its download.
-        local: The cache that lacks it.
-        timeout: Stall timeout in seconds.
+    """Check that a remote that was unreachable now answers for `key`, which need not exist.
 
     Raises:
-        StorageError: If the remote is still unreachable.
+        StorageError: If it is still unreachable.
     """
     storage = ProbeStorage(remote, timeout)
     try:
@@ -127,7 +120,7 @@ def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> N
             call_with_retries(lambda: storage.stat(key), PROBE_RETRIES)
         except (NotFound, Transient, AccessDenied):
             raise
-        except StorageError:  # some servers do not tell sizes
+        except StorageError:  # some servers do not support stat
             storage.read_range(key, 0, 1)
     except NotFound:
         return

@@ -1,4 +1,4 @@
-"""Byte ranges of shards, for samples that are read without whole shards."""
+"""Reads of byte ranges of shards, without downloading whole shards."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from streamplug.transfer.observer import Observer, track_ranges
 from streamplug.transfer.ranges import PART_BYTES, ManyFilesRead, read_ranges
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
-_REQUESTS = 32
-"""Ranges of one file that are asked for at once."""
+_REQUESTS = 32  # ranges of one file per call
 
 
 @dataclass(frozen=True, slots=True)
 class RangeReader:
-    """Parts of the shards of one stream, of which none are kept.
+    """Reads byte ranges of one stream's shards; nothing is cached.
 
     Attributes:
-        storage: Where they lie.
-        retries: How often a failed request is tried again.
-        observer: Whom to tell what happens.
-        derived: The directory of files that were made from others, if there are any.
+        storage: The storage of the shards.
+        retries: Number of retries of a failed request.
+        observer: Receives events.
+        derived: Directory of files that a scan wrote, if any.
     """
 
     storage: Storage
@@ -40,15 +39,15 @@ class RangeReader:
     fetches: ClassVar[bool] = True
 
     def read(self, file: FileInfo, ranges: Int64) -> list[Bytes1D]:
-        """Return parts of a file.
+        """Read byte ranges of a file.
 
         Args:
-            file: Which.
-            ranges: Where each begins and ends, shape ``[n, 2]``; none is empty.
+            file: Its entry in the index.
+            ranges: Start and stop offsets in bytes, shape ``[n, 2]``; none is empty.
 
         Raises:
-            StorageError: If they cannot be had.
-            CutShortError: If one is not as long as it must be.
+            StorageError: If a request fails.
+            TruncatedFileError: If the file is shorter than a range.
         """
         if self.derived is not None and (made := self.derived / file.basename).exists():
             data = np.fromfile(made, np.uint8)
@@ -63,20 +62,16 @@ class RangeReader:
 
     @property
     def supports_read_many(self) -> bool:
-        """Whether `read_many` asks for all at once."""
+        """Whether `read_many` combines its requests."""
         return self.derived is None and self.storage.supports_read_many
 
     def read_many(
         self, wanted: Sequence[tuple[FileInfo, Int64]]
     ) -> Iterator[tuple[int, Callable[[], list[Bytes1D]]]]:
-        """Ask for parts of several files.
-
-        Args:
-            wanted: The files and the parts, as for `read`.
+        """Read byte ranges of several files, given as for `read`.
 
         Yields:
-            As they come, the place of a file among `wanted`, and what returns its parts, or raises what
-            `read` does.
+            In order of arrival, the position in `wanted`, and a function that returns what `read` does.
         """
         if (
             len(wanted) < 2
@@ -105,7 +100,7 @@ class RangeReader:
 
 
 def _requests(ranges: Int64) -> list[tuple[int, int]]:
-    """Return what is asked for of a file: large parts come in several."""
+    """Split ranges into requests of at most `PART_BYTES`."""
     return [
         (at, min(at + PART_BYTES, stop))
         for start, stop in ranges.tolist()
@@ -114,7 +109,7 @@ def _requests(ranges: Int64) -> list[tuple[int, int]]:
 
 
 def _whole(ranges: Int64, parts: Sequence[Buffer]) -> list[Bytes1D]:
-    """Return parts as they came, without copying, but for those that came in several."""
+    """Join the parts of each range; ranges of one part are not copied."""
     found = iter(parts)
     pieces = [
         [next(found) for _ in range(start, stop, PART_BYTES)] for start, stop in ranges.tolist()

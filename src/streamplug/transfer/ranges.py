@@ -1,4 +1,4 @@
-"""Reading byte ranges: coalescing, several at once, large files in parallel parts."""
+"""Byte range reads: coalescing, retries, parallel parts of large files."""
 
 from __future__ import annotations
 
@@ -20,28 +20,18 @@ from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.types import Buffer, FileInfo, Int64
 
 PARALLEL_DOWNLOAD_BYTES = (64 << 20) + 1
-"""Bytes of a file from which on it comes in parts; a writer's default is just below."""
+"""Minimum size of files downloaded in parallel parts, just above the default shard size of writers."""
 
 PART_BYTES = 8 << 20
 PARTS_IN_FLIGHT = 4
-"""Parts of one file that are in memory at a time."""
 
 
 def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> bool:
-    """Copy a file to `path` in several parts at once, if it can be had so.
-
-    Args:
-        storage: Where it lies.
-        file: Which, and its size.
-        path: Where it goes, in a directory that exists; a failure may leave a part.
-        retries: How often a failed request is tried again.
-
-    Returns:
-        Whether it can be had in parts; nothing is written if not.
+    """Download a file to `path` in parallel parts; return False if the storage does not serve ranges.
 
     Raises:
-        StorageError: If a part cannot be had.
-        CorruptShardError: If it is shorter than the index says.
+        StorageError: If a request fails; `path` may have been written in part.
+        TruncatedFileError: If the file is shorter than the index says.
         OSError: If the local file cannot be written.
     """
     if not call_with_retries(lambda: storage.serves_ranges(file.basename), retries):
@@ -57,11 +47,7 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
 
 
 class TruncatedFileError(CorruptShardError):
-    """A file ends before it should.
-
-    Attributes:
-        at: The byte from which on there is nothing.
-    """
+    """A file ends at byte `at`, before its size in the index."""
 
     at: int = 0
 
@@ -69,12 +55,7 @@ class TruncatedFileError(CorruptShardError):
 def read_ranges(
     storage: Storage, file: FileInfo, ranges: Sequence[tuple[int, int]], retries: int
 ) -> Sequence[Buffer]:
-    """Return parts of a file.
-
-    Raises:
-        StorageError: If they cannot be had.
-        CutShortError: If one is not as long as it must be.
-    """
+    """Read byte ranges of a file, with retries; `TruncatedFileError` if one is short."""
 
     def attempt() -> Sequence[Buffer]:
         return checked(storage, file, ranges, storage.read_ranges(file.basename, ranges))
@@ -88,12 +69,7 @@ def checked(
     ranges: Sequence[tuple[int, int]],
     parts: Sequence[Buffer | StorageError],
 ) -> list[Buffer]:
-    """Return parts of a file that came.
-
-    Raises:
-        StorageError: That stands in place of one.
-        CutShortError: If one is not as long as it must be.
-    """
+    """Return the parts of a file after checking their lengths; raise an error among them."""
     found = []
     for (start, stop), part in zip(ranges, parts):
         if isinstance(part, StorageError):
@@ -111,7 +87,7 @@ def checked(
 
 
 class _Interruptible(io.FileIO):
-    """A file whose reading ends when nobody waits for it any more."""
+    """A file whose reads raise when the job is cancelled."""
 
     def readinto(self, buffer: Buffer, /) -> int | None:  # type: ignore[override]  # FileIO says more
         check()
@@ -119,19 +95,19 @@ class _Interruptible(io.FileIO):
 
 
 def open_cancellable(path: Path) -> BinaryIO:
-    """Open a file for reading in a way that ends when nobody waits for it any more."""
+    """Open a file for reading, cancellable at every read."""
     return io.BufferedReader(_Interruptible(os.fspath(path)), 1 << 20)
 
 
 def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
-    """Join ranges that are near each other: a request costs more than some bytes too many.
+    """Merge ranges that overlap or are at most `gap` bytes apart, to save requests.
 
     Args:
-        ranges: Where each begins and ends, shape ``[n, 2]``; in any order, they may overlap.
-        gap: Bytes between two ranges up to which they are joined.
+        ranges: Start and stop offsets in bytes, shape ``[n, 2]``, in any order.
+        gap: Maximum gap in bytes.
 
     Returns:
-        The joined ranges, shape ``[m, 2]``, ascending.
+        The merged ranges, shape ``[m, 2]``, ascending.
 
     >>> coalesce_ranges(np.array([[90, 99], [0, 10], [12, 20]]), gap=4)
     array([[ 0, 20],
@@ -150,20 +126,20 @@ def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
 
 
 def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
-    """Find ranges in parts of a file.
+    """Find the spans of a file that contain given ranges.
 
     Args:
-        ranges: Where each begins and ends in the file, shape ``[n, 2]``.
-        spans: The same of the parts, shape ``[m, 2]``; ascending and apart.
+        ranges: Start and stop offsets in bytes, shape ``[n, 2]``.
+        spans: The same, shape ``[m, 2]``; ascending and disjoint.
 
     Returns:
-        Which part each is in, -1 for one that is not whole in one of them, and where in that it begins,
+        The index of the span that contains each range, -1 for none, and the range's offset in that span,
         both of shape ``[n]``.
 
     >>> locate_ranges(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
     (array([ 1, -1,  0]), array([2, 5, 3]))
     """
-    if len(ranges) == len(spans) == 1:  # as where few samples of many shards are wanted
+    if len(ranges) == len(spans) == 1:  # common: few samples of many shards
         (start, stop), (low, high) = ranges.tolist()[0], spans.tolist()[0]
         return np.array([0 if low <= start and stop <= high else -1]), np.array([start - low])
     if not len(spans):
@@ -177,16 +153,11 @@ Wanted: TypeAlias = "Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]]"
 
 
 class ManyFilesRead:
-    """Parts of several files.
-
-    Attributes:
-        errors: What went wrong last with each file that is not there, by its place.
-    """
+    """Reads byte ranges of several files; `errors` has the errors of missing files by position."""
 
     def __init__(
         self, storage: Storage, wanted: Wanted, retries: int, observer: Observer | None
     ) -> None:
-        """Take what is to be asked for: files, and where in them the parts begin and end."""
         self._storage, self._wanted, self._retries = storage, wanted, retries
         self._task = TransferTask(observer, storage.url)
         self._missing = list(range(len(wanted)))
@@ -194,7 +165,7 @@ class ManyFilesRead:
         self.errors: dict[int, StreamplugError] = {}
 
     def come(self) -> Iterator[tuple[int, list[Buffer]]]:
-        """Yield the place of each file and its parts, as they come; in the end `errors` are final."""
+        """Yield the position of each file and its parts as they arrive; `errors` is final at the end."""
         failed: list[Exception] = []
         try:
             self._ask()
@@ -212,20 +183,16 @@ class ManyFilesRead:
 
     def _again(self, failed: list[Exception]) -> None:
         if failed:
-            raise failed.pop()  # the first attempt has been made
+            raise failed.pop()  # counts as the first attempt
         self._ask()
 
     def _ask(self) -> None:
-        """Ask for what is missing.
-
-        Raises:
-            Transient, CorruptShardError: If something is that may still come.
-        """
+        """Request the missing files; raise the error of one that can be retried."""
         files = [self._wanted[place] for place in self._missing]
         requests = [(file.basename, *each) for file, ranges in files for each in ranges]
         try:
             came = iter(self._storage.read_many(requests))
-        except StorageError as error:  # nothing came
+        except StorageError as error:
             came = iter([error] * len(requests))
         for place, (file, ranges) in zip(self._missing, files):
             parts = [next(came) for _ in ranges]

@@ -23,25 +23,18 @@ T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.transfer")
 _WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
 _LONGEST_ASKED_FOR = 60.0
-# What arrived and is not what the index says may have been damaged on its way.
+# Data that differ from the index may have been damaged in transit.
 RETRYABLE_ERRORS = (Transient, CorruptShardError)
 
 
 def call_with_retries(operation: Callable[[], T], retries: int) -> T:
-    """Return what `operation` returns, trying again after a `Transient` error, or damage.
+    """Call `operation`, retrying `RETRYABLE_ERRORS` with exponential backoff.
 
-    Args:
-        operation: What to do.
-        retries: How often to try again; waits grow from half a second to 30, with jitter, and are no
-            shorter than the server asks for, up to a minute.
-
-    Raises:
-        StorageError: The last error once the retries are used up, which then says how many attempts
-            there were, or any that is not `Transient`.
-        CorruptShardError: Likewise, if the operation raises it.
+    Waits grow from 0.5 to 30 seconds, with jitter, and are no shorter than the server asks for, up to a
+    minute. The last error is raised, with the number of attempts.
     """
     try:
-        return operation()  # most do not fail: what follows takes longer to set up than some take
+        return operation()  # tenacity's setup takes longer than some operations
     except RETRYABLE_ERRORS as error:
         failed: list[Exception] = [error]
 

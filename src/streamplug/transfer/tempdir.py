@@ -1,7 +1,8 @@
-"""Directories for temporary files that go with whoever made them, also if that is killed.
+"""Temporary directories that are removed even if the process that made them is killed.
 
-They lie together in ``streamplug-USER`` of the directory for temporary files. Beside each is a lock that
-its maker holds, so that whoever can take it knows that the maker is dead. The next one to be made removes it.
+They are in ``streamplug-USER`` of the system's temporary directory, each beside a lock file that its owner
+holds. A process that can take the lock knows that the owner is dead; the next `TemporaryDirectory` removes
+it.
 """
 
 from __future__ import annotations
@@ -23,18 +24,14 @@ _LOCK = ".lock"
 
 
 class TemporaryDirectory:
-    """A directory that is gone when it is closed, or some time after its maker has died.
-
-    Attributes:
-        path: It.
-    """
+    """A directory at `path` that is removed on close, or by another process after its owner died."""
 
     def __init__(self) -> None:
-        """Make one, and remove those of dead makers.
+        """Create the directory, and remove those of dead owners.
 
         Raises:
-            AccessDenied: If others could change what is put there.
-            StorageError: If there is no room for it.
+            AccessDenied: If other users can write to the parent directory.
+            StorageError: If it cannot be created.
         """
         home = temp_root()
         with map_disk_errors(home):
@@ -48,21 +45,19 @@ class TemporaryDirectory:
             path = home / token_hex(8)
             lock = path.with_suffix(_LOCK)
             self._held.enter_context(file_lock(lock, "for temporary files"))
-            if lock.exists():  # else it was taken for that of a dead maker before it was held
-                check_private(
-                    home
-                )  # with the lock in it, nobody can put another in its place any more
+            if lock.exists():  # else another process removed it as stale before we held it
+                check_private(home)  # again: with the lock in it, it cannot be replaced any more
                 path.mkdir(mode=0o700)
                 return path
             self._held.close()
 
     def close(self) -> None:
-        """Remove it and all that is in it. May be called twice."""
+        """Remove the directory and its content. May be called twice."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             self.path.with_suffix(_LOCK).unlink(missing_ok=True)
         self._held.close()
-        with suppress(OSError):  # others are there
+        with suppress(OSError):  # not empty
             self.path.parent.rmdir()
 
     def __enter__(self) -> Path:
@@ -78,12 +73,7 @@ class TemporaryDirectory:
 
 
 def make_temp_root() -> Path:
-    """Make the place of these directories, for this user alone, and return it.
-
-    Raises:
-        AccessDenied: If others could change what is put there.
-        StorageError: If it cannot be made.
-    """
+    """Create the private parent of temporary directories; AccessDenied if others can write to it."""
     home = temp_root()
     with map_disk_errors(home):
         _make_own(home)
@@ -91,20 +81,19 @@ def make_temp_root() -> Path:
 
 
 def _make_own(home: Path) -> None:
-    """Make the place of these directories, unless it is there."""
     while True:
-        with suppress(FileExistsError):  # whatever it is, it is looked at
+        with suppress(FileExistsError):  # checked below
             home.mkdir(mode=0o700, parents=True)
-        with suppress(FileNotFoundError):  # whoever had the last directory there has removed it
+        with suppress(FileNotFoundError):  # removed by the owner of the last directory in it
             check_private(home)
             return
 
 
 def check_private(home: Path) -> None:
-    """Refuse a place that is another user's: its name is known, and pickles that lie there are read.
+    """Check that only this user can write to a directory, as its name is known and pickles in it are loaded.
 
     Raises:
-        AccessDenied: If it is.
+        AccessDenied: If other users can.
     """
     found = home.lstat()
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
@@ -119,7 +108,7 @@ def check_private(home: Path) -> None:
 
 
 def remove_stale_directories(home: Path) -> None:
-    """Remove the directories in a place whose makers are dead."""
+    """Remove the temporary directories of dead owners."""
     for lock in home.glob(f"*{_LOCK}"):
         with suppress(OSError), try_file_lock(lock) as free:
             if free:
@@ -128,5 +117,5 @@ def remove_stale_directories(home: Path) -> None:
 
 
 def temp_root() -> Path:
-    """Return the place of these directories, which may not exist."""
+    """Return the parent of temporary directories, which may not exist."""
     return Path(tempfile.gettempdir()) / f"streamplug-{os.getuid()}"

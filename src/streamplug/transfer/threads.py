@@ -1,4 +1,4 @@
-"""Threads that are used again: one that has nothing to do waits a moment before it ends."""
+"""Reusable daemon threads that end after a short idle time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-_LINGER = 0.5
-"""Seconds that a thread waits for something to do; requests mostly follow each other more closely."""
+_LINGER = 0.5  # idle seconds before a thread ends
 
 _END_SECONDS = 5.0
 
 
 class _Thread:
-    """A daemon: as such, one that hangs keeps no process from ending."""
+    """A daemon thread, so that one that hangs does not keep the process from exiting."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -31,14 +30,14 @@ class _Thread:
             self.work()
             self.thread.name = "streamplug-idle"
             done = self.done
-            self.work = self.done = None  # they hold what nobody may need any more
+            self.work = self.done = None  # release what the closures refer to
             waiting.append(self)
             done()
             del done
             if not self.told.acquire(timeout=_LINGER):
                 try:
                     waiting.remove(self)
-                except ValueError:  # it was chosen just now
+                except ValueError:  # another thread has just popped it
                     self.told.acquire()
 
 
@@ -46,18 +45,18 @@ _waiting: list[_Thread] = []
 
 
 def on_thread(name: str, work: Callable[[], object], done: Callable[[], object]) -> None:
-    """Do something on another thread; returns at once.
+    """Run `work` on an idle or new thread, without waiting for it.
 
     Args:
-        name: What that thread is called meanwhile.
-        work: What to do; it must not raise.
-        done: Called on it afterwards, when it can be used again; quick, and must not raise.
+        name: Name of the thread while it works.
+        work: Must not raise.
+        done: Called on the thread afterwards, when it can be reused; must be quick and not raise.
 
     Raises:
-        RuntimeError: If there can be no more threads.
+        RuntimeError: If no thread can be started.
     """
     try:
-        thread = _waiting.pop()  # the last one: it was awake most recently
+        thread = _waiting.pop()  # LIFO: it was awake most recently
     except IndexError:
         thread = _Thread()
         thread.name, thread.work, thread.done = name, work, done
@@ -68,13 +67,13 @@ def on_thread(name: str, work: Callable[[], object], done: Callable[[], object])
 
 
 def make_ready(number: int) -> None:
-    """Have so many threads wait for something to do, in a moment; returns at once.
+    """Start threads in the background until `number` are idle, such as while waiting for a response.
 
-    Starting one takes longer than waking one: this is for the time in which an answer is waited for.
+    Starting a thread takes longer than waking one.
     """
 
     def start() -> None:
-        with suppress(RuntimeError):  # then whoever needs one is told
+        with suppress(RuntimeError):  # the next `on_thread` reports it
             for _ in range(number - len(_waiting)):
                 thread = _Thread()
                 thread.work = thread.done = _nothing
@@ -89,7 +88,7 @@ def _nothing() -> None:
 
 
 def end_idle() -> None:
-    """Have all threads end that have nothing to do."""
+    """End all idle threads."""
     ended = []
     try:
         while True:
@@ -101,5 +100,5 @@ def end_idle() -> None:
             each.join(_END_SECONDS)
 
 
-# A process of several threads is not forked without a warning; and those would be the parent's.
+# Forking with several threads warns, and a child has none of its parent's threads.
 os.register_at_fork(before=end_idle, after_in_child=_waiting.clear)

@@ -1,4 +1,4 @@
-"""Stall timeouts for every read of a storage."""
+"""Storage wrapper with a stall timeout for every read."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from streamplug.types import Buffer, ObjectInfo
 
 T = TypeVar("T")
 
-DOWNLOAD_TIMEOUT_SECONDS = 60.0
-"""Default stall timeout."""
+DOWNLOAD_TIMEOUT_SECONDS = 60.0  # default stall timeout
 
 
 class TimeoutStorage(DelegatingStorage):
     """A storage whose reads raise `Transient` when no bytes arrive for the stall timeout.
 
-    Progress inside a range is not visible: one range must be small enough to arrive within the timeout.
-    Concurrent requests that share a slow line do not time out while any of them completes.
+    Progress inside a range is not visible: a range must be small enough to arrive within the timeout.
+    Concurrent requests that share a slow connection do not time out while any of them completes.
     """
 
     def __init__(self, storage: Storage, timeout: float) -> None:
@@ -35,7 +34,7 @@ class TimeoutStorage(DelegatingStorage):
         self._received_bytes = 0
 
     def read(self, key: str) -> bytes:
-        # A file shows progress: a long object on a slow line differs from a server that hangs.
+        # The growing file shows progress, which tells a slow connection from a stalled one.
         with TemporaryDirectory() as folder, map_disk_errors(folder):
             self.download(key, folder / "part")
             return (folder / "part").read_bytes()

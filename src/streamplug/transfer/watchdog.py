@@ -1,4 +1,4 @@
-"""Watchdog of requests: cancels on stall, or when the consumer stops."""
+"""Stall timeout and cancellation of requests."""
 
 from __future__ import annotations
 
@@ -19,24 +19,19 @@ _GLANCE = 1.0
 
 
 class StalledError(Transient):
-    """Nothing arrived for too long."""
+    """No bytes arrived for the stall timeout."""
 
 
 def run_with_timeout(
     work: Callable[[], T], url: str, timeout: float, arrived: Callable[[], int] = lambda: 0
 ) -> T:
-    """Return what `work` returns, for as long as somebody waits for it and something arrives.
+    """Return the result of `work`, which runs on another thread with a stall timeout in seconds.
 
-    Args:
-        work: Done on another thread, as no client can be trusted to give up by itself.
-        url: What it asks for.
-        timeout: Seconds after which it fails during which nothing arrived.
-        arrived: Returns how many bytes there are; without it only the end is seen.
+    `arrived` returns the number of bytes so far; without it, the whole call must finish within the timeout.
 
     Raises:
-        StalledError: If nothing arrived for too long.
-        StorageError: If the process is gone that this one works for.
-        BaseException: What `work` raised.
+        StalledError: If no bytes arrive for `timeout` seconds.
+        StorageError: If the parent process is gone.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -46,14 +41,14 @@ def run_with_timeout(
         try:
             with inside(scope), task_context(task):
                 results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
             errors.append(error)
 
     with ending(scope):
         running.acquire()
         try:
             on_thread("streamplug-request", run, running.release)
-        except RuntimeError as error:  # others may end meanwhile
+        except RuntimeError as error:  # threads may become available: retry
             raise Transient(
                 f"{url}: {error}; raise the limit of processes (ulimit -u) or of memory"
             ) from error
@@ -62,13 +57,13 @@ def run_with_timeout(
         try:
             raise errors.pop()
         finally:
-            # Kept in a frame that it knows, an error would keep all its callers' values alive.
+            # Break the reference cycle between the error and this frame.
             del errors
     return results[0]
 
 
 def bytes_of(part: Path) -> int:
-    """Return the bytes of a file, and of those that some clients write first, named after it."""
+    """Return the size of a file and of a client's partial files, whose names start with its name."""
     total = 0
     for path in part.parent.glob(f"{part.name}*"):
         with suppress(FileNotFoundError):
