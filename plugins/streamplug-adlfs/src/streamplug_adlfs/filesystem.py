@@ -1,4 +1,4 @@
-"""The file system of adlfs, with a client that does not wait for ever."""
+"""adlfs file system with timeouts, retries and custom endpoints."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from fsspec.asyn import sync
 from streamplug.errors import ConfigError
 
 _PART = 8 << 20
-"""Bytes of a blob that are asked for at once, one part after the other. The client's own first part is four
-times as large, and the others come together: on a slow line none of them is there for minutes."""
+"""Bytes per request; a blob's parts are read one after the other. The client's default first part is four
+times as large, and it reads the rest in parallel: on a slow connection, none completes for minutes.
+"""
 
 _SECRETS = ("account_key", "connection_string", "sas_token")
 
 
 class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no types
-    """adlfs, with limits for its client, and a listing that tells a missing container.
+    """adlfs with timeouts for its client, and a listing that detects a missing container.
 
-    adlfs passes limits of time on with reads and writes only, and reaches other servers than Azure's
-    through a connection string only.
+    adlfs passes timeouts only to reads and writes, and supports custom endpoints only through connection
+    strings.
     """
 
     def __init__(
@@ -39,14 +40,14 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         super().__init__(**options)
 
     def do_connect(self) -> None:
-        """Make the client; adlfs has found the credentials by now.
+        """Create the client, after adlfs resolved the credentials.
 
         Raises:
-            ConfigError: If nothing names an account.
+            ConfigError: If no account is set.
         """
         if self._given:
             self._forget_environment()
-        # The client's own policy waits 15 seconds and more between attempts.
+        # The client's default policy waits 15 seconds and more between attempts.
         policy = ExponentialRetry(
             initial_backoff=1,
             increment_base=2,
@@ -73,7 +74,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         self.service_client = BlobServiceClient(url, self._own_credential(), **settings)
 
     def _forget_environment(self) -> None:
-        # adlfs reads its variables for all that was not passed; what was passed shall win.
+        # adlfs fills missing arguments from the environment, which must not override those passed.
         for name in set(_SECRETS) - self._given:
             setattr(self, name, None)
         if "client_id" in self._given:
@@ -89,7 +90,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         await super()._get_file(rpath, lpath, **kwargs)
 
     def blobs(self, path: str) -> list[tuple[str, int]]:
-        """Return name (without container) and size of all blobs that begin with a path."""
+        """Return name (without container) and size of all blobs with a prefix."""
         found: list[tuple[str, int]] = sync(self.loop, self._blobs, path)
         return found
 
@@ -101,7 +102,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
 
 
 def _is_folder(blob: Any) -> bool:
-    """Say whether a blob stands for a directory: so it is with hierarchical namespaces."""
+    """Return whether a blob is a directory marker, as in hierarchical namespaces."""
     metadata = {name.lower(): value for name, value in (blob.metadata or {}).items()}
     marked = "true" in (metadata.get("hdi_isfolder"), metadata.get("is_directory"))
     return marked or blob.name.endswith("/")

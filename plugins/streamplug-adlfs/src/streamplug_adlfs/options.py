@@ -1,4 +1,4 @@
-"""The options of AzureStorage: what is accepted, and what adlfs is given for it."""
+"""Options of the Azure storage, and their translation for adlfs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, {**_OWN, **_PASSED_ON})
     check_url(_WHAT, options, "endpoint_url", "https://ACCOUNT.blob.core.windows.net")
@@ -63,8 +63,8 @@ def adlfs_options(options: Mapping[str, Any], account: str | None) -> dict[str, 
     """Return the arguments of the file system for checked options and the environment.
 
     Args:
-        options: The storage's options.
-        account: The account that the URL names, if it does.
+        options: Options of the storage.
+        account: Account named by the URL, or None.
     """
     given = {name: value for name, value in options.items() if value is not None}
     passed = {name: given[name] for name in _PASSED_ON if name in given}

@@ -1,4 +1,4 @@
-"""AzureStorage: containers of Azure Blob Storage and Data Lake Storage."""
+"""Storage for Azure Blob Storage and Data Lake Storage."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class AzureStorage(FsspecStorage):
     asynchronous = True
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``az://container/prefix`` or ``abfs://container@account.dfs.core.windows.net/prefix``.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no container, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no container, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         place, _, prefix = url.partition("://")[2].partition("/")

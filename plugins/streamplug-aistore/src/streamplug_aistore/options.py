@@ -1,4 +1,4 @@
-"""The options of AistoreStorage, and the client that they make."""
+"""Options of the AIStore storage, and the client for them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _KNOWN: OptionTypes = {
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, _KNOWN)
     check_url(_WHAT, options, "endpoint_url", "http://ais.example:51080")
@@ -39,7 +39,7 @@ def client(options: Mapping[str, Any], url: str) -> Any:
     """Return a client of `aistore` for checked options and the environment.
 
     Raises:
-        ConfigError: If nothing names the cluster.
+        ConfigError: If no endpoint is set.
     """
     from aistore.sdk import Client
     from aistore.sdk.retry_config import RetryConfig
@@ -52,7 +52,7 @@ def client(options: Mapping[str, Any], url: str) -> Any:
             f"nothing names the cluster of {url}; set AIS_ENDPOINT, or pass storage_options with "
             "'endpoint_url', such as http://ais.example:51080"
         )
-    # By itself it tries for minutes; streamplug tries again what may pass.
+    # The client retries for minutes by default; streamplug has its own retries.
     once = RetryConfig(
         http_retry=Retry(total=0, read=False),
         network_retry=Retrying(stop=stop_after_attempt(1), reraise=True),

@@ -1,4 +1,4 @@
-"""AistoreStorage: buckets of an AIStore cluster."""
+"""Storage for AIStore buckets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class AistoreStorage(Storage):
     """The objects below ``ais://bucket/prefix``; the options are described in the README."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``ais://bucket/prefix``.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no bucket, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         self._bucket, _, prefix = url.partition("://")[2].partition("/")
@@ -63,11 +63,11 @@ class AistoreStorage(Storage):
         if stop <= start:
             return b""
         try:
-            # The end that HTTP names is part of the range.
+            # HTTP ranges include their end.
             wanted = f"bytes={start}-{stop - 1}"
             return bytes(self._object(key).get_reader(byte_range=wanted).read_all())
         except Exception as error:
-            if status_of(error) == 416:  # it starts beyond the end
+            if status_of(error) == 416:  # the range starts beyond the end
                 return b""
             raise
 
@@ -103,7 +103,7 @@ class AistoreStorage(Storage):
             writer = self._object(key).get_writer()
             if path.stat().st_size:
                 writer.put_file(str(path))
-            else:  # of an empty file requests would say that its length is unknown
+            else:  # requests would send an empty file without a length
                 writer.put_content(b"")
 
     def delete(self, key: str) -> None:
@@ -120,7 +120,7 @@ class AistoreStorage(Storage):
         self._opened = None
 
     def _open(self) -> Any:
-        # What was made before a fork belongs to the parent.
+        # Connections opened before a fork belong to the parent.
         opened = self._opened
         if opened is None or opened[0] != os.getpid():
             provider = self._options.get("provider") or "ais"
@@ -138,12 +138,12 @@ class AistoreStorage(Storage):
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
-        """Turn all exceptions of a block into ours, about one object."""
+        """Map all exceptions of a block to storage errors about an object."""
         try:
             yield
         except StreamplugError:
             raise
-        except Exception as error:  # noqa: BLE001 - clients raise anything
+        except Exception as error:  # noqa: BLE001 - clients raise arbitrary exceptions
             raise _ours(error, self.url_of(key)) from None
 
 

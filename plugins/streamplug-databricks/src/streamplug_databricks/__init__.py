@@ -1,1 +1,1 @@
-"""Databricks: Unity Catalog volumes and DBFS (dbfs:/) for streamplug."""
+"""Databricks Unity Catalog volumes and DBFS (dbfs:/) for streamplug."""

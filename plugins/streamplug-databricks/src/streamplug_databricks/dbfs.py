@@ -1,4 +1,4 @@
-"""Files of the Databricks File System, by its own interface."""
+"""Files of the Databricks File System, through the DBFS API."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import IO, Any
 from streamplug.errors import NotFound
 from streamplug_databricks.workspace import Workspace
 
-# The interface takes and gives no more at once.
+# Maximum bytes per request of the API.
 _CHUNK = 2**20
 
 PART = ".streamplug-"
-"""How the name of a file that is being written starts; such files are no objects."""
+"""Name prefix of staging files, which are not listed as objects."""
 
 
 class Dbfs:
-    """All files that are not in volumes; a path is absolute, a URL is for errors."""
+    """Files outside of volumes; paths are absolute, URLs are for errors."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -28,17 +28,17 @@ class Dbfs:
         return b"".join(self._pieces(url, path, *(limits or (0, None))))
 
     def chunks(self, url: str, path: str) -> Iterator[bytes]:
-        """Yield a file in pieces."""
+        """Yield the content of a file in chunks."""
         return self._pieces(url, path, 0, None)
 
     def _pieces(self, url: str, path: str, start: int, stop: int | None) -> Iterator[bytes]:
-        # Past the end, the service answers with an error that says no more than that.
+        # For reads past the end, the service returns an unspecific error.
         end = self.size(url, path)
         end = end if stop is None else min(end, stop)
         while start < end:
             wanted = {"path": path, "offset": start, "length": min(_CHUNK, end - start)}
             data = base64.b64decode(self._call(url, "GET", "read", params=wanted)["data"])
-            if not data:  # it has become shorter
+            if not data:  # the file was truncated
                 return
             yield data
             start += len(data)
@@ -46,8 +46,8 @@ class Dbfs:
     def write(self, url: str, path: str, source: IO[bytes], size: int) -> None:
         """Create or replace a file.
 
-        It is written under another name. As the service does not rename over a file, one that is to
-        be replaced is missing for a moment.
+        It is written to a staging file. As the service cannot rename over an existing file, a file that is
+        replaced is missing for a moment.
         """
         part = f"{path.rpartition('/')[0]}/{PART}{uuid.uuid4().hex}"
         source.seek(0)
@@ -71,7 +71,7 @@ class Dbfs:
         return int(found["file_size"])
 
     def walk(self, url: str, folder: str) -> Iterator[tuple[str, int]]:
-        """Yield path and size of all files below a folder, none if there is no such folder."""
+        """Yield path and size of all files below a folder; nothing if the folder does not exist."""
         folders = [folder or "/"]
         while folders:
             found = self._call(url, "GET", "list", missing=True, params={"path": folders.pop()})
@@ -82,7 +82,7 @@ class Dbfs:
                     yield entry["path"], int(entry["file_size"])
 
     def delete(self, url: str, path: str) -> None:
-        """Remove a file, if there is one."""
+        """Delete a file if it exists."""
         self._call(url, "POST", "delete", missing=True, json={"path": path, "recursive": False})
 
     def _call(

@@ -1,4 +1,4 @@
-"""The options of DatabricksStorage."""
+"""Options and URLs of the Databricks storage."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ AUTHENTICATION = (
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, _KNOWN)
     check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
@@ -49,7 +49,7 @@ def folder_of(url: str) -> str:
     """Return the path of a location, such as ``/Volumes/catalog/schema/volume/set``.
 
     Raises:
-        ConfigError: If it is a part of the path to a volume.
+        ConfigError: If the path to a volume is incomplete.
     """
     path = "/" + url.partition(":")[2].strip("/")
     parts = path.split("/")[1:]

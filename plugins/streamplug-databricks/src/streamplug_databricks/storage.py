@@ -1,4 +1,4 @@
-"""DatabricksStorage: Unity Catalog volumes and DBFS."""
+"""Storage for Databricks Unity Catalog volumes and DBFS."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class DatabricksStorage(Storage):
     """The files below ``dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/path`` or ``dbfs:/path``."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/path``, or another path of DBFS.
-            **options: Settings of the connection, described in the README.
+            **options: Connection options, described in the README.
 
         Raises:
             ConfigError: If the URL names a part of the path to a volume, or an option is unknown
-                or has no meaning.
+                or invalid.
         """
         super().__init__(url, **options)
         check(options)

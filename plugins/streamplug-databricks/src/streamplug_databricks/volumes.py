@@ -1,4 +1,4 @@
-"""Files of Unity Catalog volumes, by the Files interface."""
+"""Files of Unity Catalog volumes, through the Files API."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _CHUNK = 2**20
 
 
 class Volumes:
-    """The files below ``/Volumes``; a path is absolute, a URL is for errors."""
+    """The files below ``/Volumes``; paths are absolute, URLs are for errors."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def read(self, url: str, path: str, limits: tuple[int, int] | None = None) -> bytes:
         """Return a file, or the bytes ``[start, stop)`` of it."""
-        # The end that HTTP names is part of the range.
+        # HTTP ranges include their end.
         headers = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
         with self._workspace.answer(url, "GET", _file(path), headers=headers) as response:
             if response.status_code == 416:  # the range starts beyond the end
@@ -28,15 +28,15 @@ class Volumes:
         return data[slice(*limits)] if limits and response.status_code == 200 else data
 
     def chunks(self, url: str, path: str) -> Iterator[bytes]:
-        """Yield a file in pieces."""
+        """Yield the content of a file in chunks."""
         with self._workspace.answer(url, "GET", _file(path)) as response:
             yield from response.iter_content(_CHUNK)
 
     def write(self, url: str, path: str, source: IO[bytes], size: int) -> None:
-        """Create or replace a file; the service shows it when it is whole."""
+        """Create or replace a file; it becomes visible when the upload is complete."""
         for attempt in (1, 2):
             source.seek(0)
-            # Of an empty file requests would say that its length is unknown.
+            # requests would send an empty file without a length.
             with self._workspace.answer(
                 url,
                 "PUT",
@@ -58,7 +58,7 @@ class Volumes:
             return int(response.headers["Content-Length"])
 
     def walk(self, url: str, folder: str) -> Iterator[tuple[str, int]]:
-        """Yield path and size of all files below a folder, none if there is no such folder."""
+        """Yield path and size of all files below a folder; nothing if the folder does not exist."""
         folders = [folder]
         while folders:
             for entry in self._entries(url, folders.pop()):
@@ -81,7 +81,7 @@ class Volumes:
             page["page_token"] = found["next_page_token"]
 
     def delete(self, url: str, path: str) -> None:
-        """Remove a file, if there is one."""
+        """Delete a file if it exists."""
         with self._workspace.answer(url, "DELETE", _file(path), missing=True):
             pass
 

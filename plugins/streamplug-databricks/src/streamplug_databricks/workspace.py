@@ -1,4 +1,4 @@
-"""Requests to a workspace: signed in, with timeouts, and with errors of ours."""
+"""HTTP client of a Databricks workspace, with authentication, timeouts and error mapping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamplug_databricks.options import AUTHENTICATION, CONNECT_TIMEOUT, READ_
 
 
 class Workspace:
-    """One workspace, for the threads of the process that asks it."""
+    """Client of one workspace, for all threads of a process."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = {name: value for name, value in options.items() if value is not None}
@@ -33,17 +33,17 @@ class Workspace:
     def answer(
         self, url: str, method: str, path: str, *, missing: bool = False, **request: Any
     ) -> Iterator[Any]:
-        """Send a request, and yield the answer to read its content from.
+        """Send a request, and yield the streamed response.
 
         Args:
-            url: What it is about, for errors.
+            url: URL of the object, for errors.
             method: ``GET``, …
-            path: Of the interface, quoted.
-            missing: Whether an answer that says that something is missing is wanted, too.
+            path: Path in the API, quoted.
+            missing: Whether to yield responses with status 404, too.
             **request: As for `requests.request`.
 
         Raises:
-            StorageError: For every other answer, and if there is none.
+            StorageError: For other error responses, and if there is no response.
         """
         with translated(url):
             session, host, sign_in = self._open(url)
@@ -57,22 +57,22 @@ class Workspace:
                 yield response
 
     def close(self) -> None:
-        """Let go of connections; the next request makes new ones."""
+        """Close the connections; the next request opens new ones."""
         opened, self._opened = self._opened, None
         if opened is not None and opened[0] == os.getpid():
             opened[1].close()
 
     def _open(self, url: str) -> tuple[Any, str, Any]:
-        # What was made before a fork belongs to the parent.
+        # Connections opened before a fork belong to the parent.
         opened = self._opened
         if opened is None or opened[0] != os.getpid():
             self._opened = opened = (os.getpid(), _session(), *self._sign_in(url))
         return opened[1:]
 
     def _sign_in(self, url: str) -> tuple[str, Any]:
-        """Return the host, and a function that gives the headers of the moment."""
+        """Return the host, and a function that returns current authentication headers."""
         given = {name: self._options[name] for name in AUTHENTICATION if name in self._options}
-        if set(given) == {"host", "token"}:  # nothing to look for
+        if set(given) == {"host", "token"}:  # needs no lookup
             return _host(given["host"]), lambda: {"Authorization": f"Bearer {given['token']}"}
         from databricks.sdk.config import Config
 
@@ -96,12 +96,12 @@ class Workspace:
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """Turn all exceptions of a block into ours, about one URL."""
+    """Map all exceptions of a block to storage errors about a URL."""
     try:
         yield
     except StreamplugError:
         raise
-    except Exception as error:  # noqa: BLE001 - clients raise anything
+    except Exception as error:  # noqa: BLE001 - clients raise arbitrary exceptions
         raise _ours(error, url) from None
 
 
@@ -127,7 +127,7 @@ def _session() -> Any:
     from requests.adapters import HTTPAdapter
 
     session = requests.Session()
-    # Else requests would sign with what it finds in ~/.netrc.
+    # Otherwise requests would use credentials from ~/.netrc.
     session.auth = lambda request: request
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=32))

@@ -1,4 +1,4 @@
-"""The options of GCSStorage: what is accepted, and what gcsfs is given for it."""
+"""Options of the Google Cloud storage, and their translation for gcsfs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PASSED_ON: OptionTypes = {
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, {**_OWN, **_PASSED_ON})
     check_url(_WHAT, options, "endpoint_url", "http://127.0.0.1:4443")
@@ -53,13 +53,12 @@ def gcsfs_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     given = {name: value for name, value in options.items() if value is not None}
     token = given.get("token")
-    if isinstance(token, Mapping):  # gcsfs looks for exactly a dict
+    if isinstance(token, Mapping):  # gcsfs tests for dict, not Mapping
         token = dict(token)
     return {
         **{name: given[name] for name in _PASSED_ON if name in given},
         "token": "anon" if given.get("anon") else token,
-        # No limit for a whole request, which may be large: what must not happen is that nothing
-        # arrives. gcsfs has no limit of its own.
+        # A stall timeout only, as requests may be large; gcsfs sets no timeout of its own.
         "requests_timeout": ClientTimeout(
             total=None,
             sock_connect=given.get("connect_timeout", CONNECT_TIMEOUT),

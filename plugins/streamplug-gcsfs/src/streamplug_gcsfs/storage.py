@@ -1,4 +1,4 @@
-"""GCSStorage: buckets of Google Cloud Storage."""
+"""Storage for Google Cloud Storage buckets."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class GCSStorage(FsspecStorage):
     asynchronous = True
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``gs://bucket/prefix``.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no bucket, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         if not urlsplit(url).netloc:
@@ -44,14 +44,14 @@ class GCSStorage(FsspecStorage):
         return gcsfs_options(self._options)
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
-        # The class that gcsfs registers asks over gRPC what kind of bucket it has before it reads,
-        # for up to a minute where only HTTP gets through; and gRPC does not survive a fork.
+        # The class that gcsfs registers looks up the bucket type over gRPC before it reads, which takes
+        # up to a minute where only HTTP is reachable; and gRPC does not survive a fork.
         from gcsfs.core import GCSFileSystem
 
         return GCSFileSystem(**options), self._location.partition("://")[2]
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
-        # gcsfs finds nothing below a prefix without objects: only a missing bucket is an error.
+        # gcsfs lists an empty prefix without an error: only a missing bucket is an error.
         root = f"{self.path('')}/"
         for name, info in self.filesystem().find(self.path(folder), detail=True).items():
             if name.startswith(root) and not name.endswith("/"):
@@ -62,12 +62,12 @@ class GCSStorage(FsspecStorage):
         from google.auth.exceptions import GoogleAuthError, TransportError
         from requests.exceptions import RequestException
 
-        # gcsfs names what it asked for; to list or to write fails so only without a bucket.
+        # Listing and writing raise this error only if the bucket is missing.
         if isinstance(error, FileNotFoundError) and _LISTED.search(str(error)):
             return missing_bucket(url)
         if getattr(error, "code", None) in (401, "401"):
             return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
-        # gcsfs raises it without a number, and a message of its own.
+        # gcsfs raises it without errno, with its own message.
         if type(error) is OSError and str(error).startswith("Forbidden"):
             return AccessDenied(
                 f"no permission for {url}; check the credentials and its access rules"

@@ -1,4 +1,4 @@
-"""The options of HdfsStorage, and how its locations are written."""
+"""Options and URLs of the HDFS storage."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _KNOWN: OptionTypes = {
     "token": str,
     "user": str,
 }
-# Where the HTTP interface of a name node listens by default; hdfs:// has the port of another one.
+# Default HTTP port of name nodes; ports in hdfs:// URLs are those of another protocol.
 _PORTS = {"hdfs": ("http", 9870), "webhdfs": ("http", 9870), "swebhdfs": ("https", 9871)}
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, _KNOWN)
     for endpoint in _listed(options.get("endpoint_url") or ()):
@@ -44,7 +44,7 @@ def check(options: Mapping[str, Any]) -> None:
 
 
 def parse(url: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, str]:
-    """Return the name nodes, the user that the URL names, and the folder, without a last slash.
+    """Return the name nodes, the user in the URL, and the folder without a trailing slash.
 
     Raises:
         ConfigError: If neither the URL nor an option names a host.

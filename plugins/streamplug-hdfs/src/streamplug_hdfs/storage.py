@@ -1,4 +1,4 @@
-"""HdfsStorage: folders of Hadoop's file system, over HTTP."""
+"""Storage for Hadoop's file system, over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamplug_hdfs.options import check, parse
 from streamplug_hdfs.webhdfs import OutOfRange, WebHdfs, translated
 
 _PART = ".streamplug-"
-"""How the name of a file that is being written starts; such files are no objects."""
+"""Name prefix of staging files, which are not listed as objects."""
 
 _CONCURRENCY = 8
 _CHUNK = 2**20
@@ -26,15 +26,15 @@ class HdfsStorage(Storage):
     """The files below ``hdfs://namenode/path``; the options are described in the README."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``hdfs://namenode/path``, ``webhdfs://namenode:port/path`` or, over HTTPS,
                 ``swebhdfs://namenode:port/path``.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If nothing names a host, or an option is unknown or has no meaning.
+            ConfigError: If nothing names a host, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         check(options)
@@ -104,7 +104,7 @@ class HdfsStorage(Storage):
                 continue
             for entry in entries:
                 name = entry["pathSuffix"]
-                if not name or name.startswith(_PART):  # a file's own entry has no name
+                if not name or name.startswith(_PART):  # a file's own entry is nameless
                     continue
                 key = f"{top}/{name}" if top else name
                 if entry["type"] == "DIRECTORY":
@@ -121,11 +121,11 @@ class HdfsStorage(Storage):
         if not path.is_file():
             raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
         with path.open("rb") as file:
-            # Of an empty file requests would say that its length is unknown.
+            # requests would send an empty file without a length.
             self._put(key, file if path.stat().st_size else b"")
 
     def _put(self, key: str, data: Any) -> None:
-        """Write under another name, and put it in the place of the object at once."""
+        """Write a staging file, and rename it atomically to the object."""
         target, url = self._path(key), self.url_of(key)
         part = f"{target.rpartition('/')[0]}/{_PART}{uuid.uuid4().hex}"
         try:
@@ -146,7 +146,7 @@ class HdfsStorage(Storage):
 
     def delete(self, key: str) -> None:
         with suppress(NotFound):
-            self.stat(key)  # so that no folder is removed
+            self.stat(key)  # raises NotFound for folders, which must not be deleted
             self._asked(key, "DELETE", "DELETE")
 
     # -- the cluster ------------------------------------------------------------------

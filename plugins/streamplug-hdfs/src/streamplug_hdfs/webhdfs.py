@@ -1,4 +1,4 @@
-"""Requests to name nodes and data nodes: with timeouts, and with errors of ours."""
+"""WebHDFS client, with timeouts and error mapping."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PASSING = {
 
 
 class OutOfRange(Exception):
-    """A name node refused for no particular reason, as it does where a range begins past the end."""
+    """A name node refused a read without a specific reason, as for ranges that begin past the end."""
 
 
 class WebHdfs:
-    """The name nodes of one cluster, for the threads of the process that asks them."""
+    """Client of the name nodes of one cluster, for all threads of a process."""
 
     def __init__(
         self, nodes: tuple[str, ...], user: str | None, options: Mapping[str, Any]
@@ -54,19 +54,19 @@ class WebHdfs:
     def answer(
         self, url: str, method: str, path: str, operation: str, data: Any = None, **parameters: Any
     ) -> Iterator[Any]:
-        """Ask for an operation, and yield the answer to read its content from.
+        """Send a request, and yield the streamed response.
 
         Args:
-            url: What it is about, for errors.
+            url: URL of the object, for errors.
             method: ``GET``, …
-            path: On the cluster, not quoted.
-            operation: Such as ``OPEN``.
-            data: A content, which goes to the data node that the name node names.
-            **parameters: Of the operation.
+            path: Path in the cluster, not quoted.
+            operation: WebHDFS operation, such as ``OPEN``.
+            data: Content to send to the data node that the name node selects.
+            **parameters: Parameters of the operation.
 
         Raises:
-            StorageError: If the answer is not the one wanted, or there is none.
-            OutOfRange: If a name node refuses to open a file for no particular reason.
+            StorageError: For error responses, and if there is no response.
+            OutOfRange: If a name node refuses to open a file without a specific reason.
         """
         query = {"op": operation, **self._who, **parameters}
         active = self._from_active(url, method, path, query, data is None)
@@ -85,7 +85,7 @@ class WebHdfs:
     def _from_active(
         self, url: str, method: str, path: str, query: Mapping[str, Any], follow: bool
     ) -> Iterator[Any]:
-        """Yield the answer of the first name node that is in service."""
+        """Yield the response of the first active name node."""
         from requests import exceptions
 
         for node in self._nodes:
@@ -115,14 +115,14 @@ class WebHdfs:
         )
 
     def _session(self) -> Any:
-        # What was made before a fork belongs to the parent.
+        # Connections opened before a fork belong to the parent.
         opened = self._opened
         if opened is None or opened[0] != os.getpid():
             self._opened = opened = (os.getpid(), _session(bool(self._options.get("kerberos"))))
         return opened[1]
 
     def close(self) -> None:
-        """Let go of connections; the next request makes new ones."""
+        """Close the connections; the next request opens new ones."""
         opened, self._opened = self._opened, None
         if opened is not None and opened[0] == os.getpid():
             opened[1].close()
@@ -130,12 +130,12 @@ class WebHdfs:
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """Turn all exceptions of a block into ours, about one URL."""
+    """Map all exceptions of a block to storage errors about a URL."""
     try:
         yield
     except (StreamplugError, OutOfRange):
         raise
-    except Exception as error:  # noqa: BLE001 - clients raise anything
+    except Exception as error:  # noqa: BLE001 - clients raise arbitrary exceptions
         raise _ours(error, url) from None
 
 
@@ -152,7 +152,7 @@ def _ours(error: Exception, url: str) -> StorageError:
 
 
 def _exception(response: Any) -> str:
-    """Return the name of the exception that a node tells of, or an empty string."""
+    """Return the name of the exception in an error response, or an empty string."""
     if response.status_code < 400:
         return ""
     try:
@@ -186,7 +186,7 @@ def _session(kerberos: bool) -> Any:
     if kerberos:
         session.auth = import_module("requests_kerberos").HTTPKerberosAuth()
     else:
-        # Else requests would sign with what it finds in ~/.netrc.
+        # Otherwise requests would use credentials from ~/.netrc.
         session.auth = lambda request: request
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_connections=16, pool_maxsize=16))

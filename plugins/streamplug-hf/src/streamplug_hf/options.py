@@ -1,4 +1,4 @@
-"""The options of HfStorage, and how its locations are written."""
+"""Options and URLs of the Hugging Face Hub storage."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _KNOWN: OptionTypes = {
 }
 _KINDS = {"datasets": "datasets", "models": "models", "spaces": "spaces"}
 _FORM = "write hf://datasets/OWNER/NAME/path or hf://datasets/OWNER/NAME@REVISION/path"
-# Revisions with slashes that need not be quoted, as on the Hub's own pages.
+# Revisions with unquoted slashes, as in the URLs of the Hub.
 _REFS = re.compile(r"refs/(?:convert/[^/]+|pr/\d+)(?=/|$)")
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, _KNOWN)
     check_url(_WHAT, options, "endpoint_url", "https://huggingface.co")
@@ -42,13 +42,13 @@ def check(options: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """A folder of a repository of the Hub.
+    """A folder of a Hub repository.
 
     Attributes:
         kind: ``datasets``, ``models`` or ``spaces``.
         repository: Owner and name.
-        revision: A branch, tag or commit; None where the URL names none.
-        folder: Path in the repository, empty for all of it.
+        revision: A branch, tag or commit; None if the URL has none.
+        folder: Path in the repository; empty for its root.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Place:
 
 
 def parse(url: str) -> Place:
-    """Return the place that a URL names.
+    """Parse a URL.
 
     Raises:
         ConfigError: If it names no repository.

@@ -1,4 +1,4 @@
-"""HfStorage: files of repositories of the Hugging Face Hub, to be read."""
+"""Read-only storage for repositories of the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -27,23 +27,22 @@ _CHUNK = 2**20
 
 
 class HfStorage(Storage):
-    """The files below ``hf://datasets/OWNER/NAME[@REVISION]/path``.
+    """The files below ``hf://datasets/OWNER/NAME[@REVISION]/path``, read-only.
 
-    Repositories are histories: writing a file is a commit, and many small ones are refused by the
-    Hub. This storage therefore only reads. The README describes the options.
+    Each write would be a commit, and the Hub refuses many small ones. The README describes the options.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``hf://datasets/OWNER/NAME[@REVISION]/path``; ``hf://spaces/…`` and
                 ``hf://OWNER/NAME/…`` (a model) work too.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
             ConfigError: If the URL names no repository or a second revision, or an option is
-                unknown or has no meaning.
+                unknown or invalid.
         """
         super().__init__(url, **options)
         check(options)
@@ -72,10 +71,10 @@ class HfStorage(Storage):
         return self._get(key, (start, stop)) if stop > start else b""
 
     def _get(self, key: str, limits: tuple[int, int] | None = None) -> bytes:
-        # The end that HTTP names is part of the range.
+        # HTTP ranges include their end.
         wanted = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
         with self._answer("GET", self._file(key), wanted) as response:
-            if limits and response.status_code == 416:  # it starts beyond the end
+            if limits and response.status_code == 416:  # the range starts beyond the end
                 return b""
             self._check(response, key)
             data = bytes(response.read())
@@ -116,7 +115,7 @@ class HfStorage(Storage):
         )
         while url:
             with self._answer("GET", url) as response:
-                # A folder that does not exist has no files; a repository that does not, is missing.
+                # A missing folder is empty; a missing repository is an error.
                 if response.headers.get("X-Error-Code") == "EntryNotFound":
                     return
                 self._check(response, folder)
@@ -177,7 +176,7 @@ class HfStorage(Storage):
     def _answer(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, **body: Any
     ) -> Iterator[Any]:
-        """Send a request with the token; the client by itself would wait for ever."""
+        """Send an authenticated request with timeouts, which the client does not set."""
         from huggingface_hub.utils import (  # type: ignore[attr-defined]  # it is there
             build_hf_headers,
             get_session,
@@ -211,12 +210,12 @@ class HfStorage(Storage):
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
-        """Turn all exceptions of a block into ours, about one object."""
+        """Map all exceptions of a block to storage errors about an object."""
         try:
             yield
         except StreamplugError:
             raise
-        except Exception as error:  # noqa: BLE001 - clients raise anything
+        except Exception as error:  # noqa: BLE001 - clients raise arbitrary exceptions
             raise _ours(error, self.url_of(key)) from None
 
     def _concurrency(self, wanted: int) -> int:

@@ -1,8 +1,8 @@
-"""The module obstore, as this process may use it.
+"""The obstore module, loaded again in forked processes.
 
-obstore runs its requests on threads of its own. A forked child inherits the module but not the
-threads, and waits for ever on them. So a child loads the compiled part of obstore a second time:
-that one starts threads of its own.
+obstore runs its requests on its own threads. A forked child inherits the module but not the threads, and
+would wait for them forever. Therefore a child loads the compiled part of obstore again, which starts new
+threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPILED = "obstore._obstore"
 
 
 class _Process:
-    """What this process has of obstore."""
+    """The obstore module of a process."""
 
     def __init__(self, *, inherited: bool) -> None:
         self.client: ModuleType | None = None
@@ -31,17 +31,17 @@ class _Process:
 
 
 _processes = [_Process(inherited=False)]
-"""The last is this process; those before it are its parents."""
+"""This process, preceded by its parents."""
 
-# What must never be collected here: it would close sockets of the parent.
+# Never collected, as that would close sockets of the parent.
 _left_to_parent: list[Any] = []
 
 
 def client() -> Any:
-    """Return the module obstore, or in a forked child a copy of it.
+    """Return the obstore module, or in a forked child a copy of it.
 
     Raises:
-        StorageError: If this is a forked child, and the system has no way to load a copy.
+        StorageError: If this is a forked child on a system that cannot load a copy.
     """
     process = _processes[-1]
     if process.client is None:
@@ -52,7 +52,7 @@ def client() -> Any:
 
 
 def leave_to_parent(*things: Any) -> None:
-    """Keep what was inherited through fork for as long as this process lives."""
+    """Keep inherited objects alive in this process, as their finalizers would close the parent's sockets."""
     _left_to_parent.extend(things)
 
 
@@ -69,7 +69,7 @@ def _load_again() -> ModuleType:
         sys.modules[_COMPILED] = _load_copy(str(inherited[_COMPILED].__file__))
         module = _load()
     finally:
-        # Others in this process may hold the inherited module, and its classes: leave it in place.
+        # Other code may refer to the inherited module and its classes: restore it.
         for name in [name for name in sys.modules if _is_obstore(name)]:
             del sys.modules[name]
         sys.modules.update(inherited)
@@ -86,7 +86,7 @@ def _load_copy(path: str) -> ModuleType:
             "obstore cannot be used in a forked process on this system; start loader workers with "
             "multiprocessing_context='spawn'"
         )
-    # The linker knows a library by its file: another file in memory makes it another library.
+    # The linker identifies a library by its file: a copy in memory is loaded separately.
     copy = os.memfd_create("obstore")
     with open(path, "rb") as source, open(copy, "wb") as target:  # noqa: PTH123 - a descriptor
         target.write(source.read())

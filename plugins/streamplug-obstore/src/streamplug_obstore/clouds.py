@@ -1,4 +1,4 @@
-"""The storages of the clouds, and of plain HTTP."""
+"""Storages for S3, Google Cloud, Azure and HTTP."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from streamplug_obstore.storage import ObstoreStorage, settings
 
 
 class _Bucket(ObstoreStorage):
-    """A storage whose URL names a bucket (Azure says container), and a prefix in it."""
+    """A storage whose URL names a bucket (for Azure, a container) and a prefix."""
 
     own: ClassVar[OptionTypes] = {}
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``obstore+scheme://bucket/prefix``, also without ``obstore+``.
-            **options: Settings of the connection, described in the README.
+            **options: Connection options, described in the README.
 
         Raises:
-            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no bucket, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         scheme, _, rest = url.partition("://")
@@ -60,7 +60,7 @@ class ObstoreS3(_Bucket):
     }
 
     def __init__(self, url: str, **options: Any) -> None:
-        """As for all; `addressing_style` is ``"path"`` or ``"virtual"``."""
+        """Set the location as for all buckets; `addressing_style` is ``"path"`` or ``"virtual"``."""
         super().__init__(url, **options)
         together(self._what, self._given, "key", "secret")
         exclude(self._what, self._given, "anon", "key")
@@ -102,7 +102,7 @@ class ObstoreGCS(_Bucket):
     own: ClassVar[OptionTypes] = {"anon": bool, "endpoint_url": str, "token": (str, Mapping)}
 
     def __init__(self, url: str, **options: Any) -> None:
-        """As for all; `token` is the path of a key file, its content as a dict, or a token."""
+        """As for all buckets; `token` is the path of a key file, its content as a dict, or a token."""
         super().__init__(url, **options)
         exclude(self._what, self._given, "anon", "token")
 
@@ -137,7 +137,7 @@ class ObstoreAzure(_Bucket):
     }
 
     def __init__(self, url: str, **options: Any) -> None:
-        """As for all; the URL may name the account: ``container@account.dfs.core.windows.net``."""
+        """As for all buckets; the URL may name the account: ``container@account.dfs.core.windows.net``."""
         super().__init__(url, **options)
         exclude(self._what, self._given, "anon", "account_key", "sas_token", "client_id")
         together(self._what, self._given, "tenant_id", "client_id", "client_secret")
@@ -166,19 +166,19 @@ class ObstoreAzure(_Bucket):
 
 
 class ObstoreHttp(ObstoreStorage):
-    """The files below ``obstore+https://host/path``, for reading."""
+    """The files below ``obstore+https://host/path``, read-only."""
 
     ways = "pass storage_options={'headers': {'Authorization': …}}"
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``obstore+https://host/path``, without a query.
-            **options: Settings of the connection, described in the README.
+            **options: Connection options, described in the README.
 
         Raises:
-            ConfigError: If the URL has a query, or an option is unknown or has no meaning.
+            ConfigError: If the URL has a query, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         if "?" in url:

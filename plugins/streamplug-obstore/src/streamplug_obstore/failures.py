@@ -1,4 +1,4 @@
-"""What an error of obstore means."""
+"""Mapping of obstore's errors to storage errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_BUCKET = re.compile(
     r"<Code>(?:NoSuchBucket|ContainerNotFound)</Code>|specified (?:bucket|container) does not exist"
 )
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
-# Its own words for where it looks for credentials, none of which is about the object.
+# Texts of credential lookups, which are not about the object.
 _CREDENTIALS = re.compile(
     r"token request|169\.254\.|metadata\.google|/latest/(api|meta-data)|[Cc]redential|sts\.",
     re.ASCII,
@@ -26,14 +26,14 @@ _PASSING_CODES = re.compile(r"<Code>(RequestTimeout|SlowDown|OperationAborted)</
 
 
 def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
-    """Return our error for one of obstore, without its text, which holds URLs and answers.
+    """Return a storage error without obstore's text, which contains URLs and response bodies.
 
     Args:
-        error: What was raised.
-        url: The object.
-        ways: How credentials may be given.
+        error: The error of obstore.
+        url: URL of the object.
+        ways: How credentials can be passed.
     """
-    # The first part is for people; what follows repeats it as data.
+    # The first part is readable; the rest repeats it as debug output.
     text = str(error).partition("\n\nDebug source")[0]
     if _NO_BUCKET.search(text):
         return missing_bucket(url)
@@ -78,16 +78,16 @@ def _reason(error: BaseException, text: str) -> str:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the HTTP status of the answer, or 0."""
+    """Return the HTTP status of the response, or 0."""
     found = _STATUS.search(str(error))
     return int(found[1]) if found else 0
 
 
 def begins_beyond_end(error: BaseException) -> bool:
-    """Say whether a range was asked for that begins where the object has ended."""
+    """Return whether a requested range begins at or after the end of the object."""
     return status_of(error) == 416 or "Wanted range starting at" in str(error)
 
 
 def ignores_ranges(error: BaseException) -> bool:
-    """Say whether the server sent a whole object where a part was asked for."""
+    """Return whether the server sent a whole object for a range request."""
     return "non-partial response" in str(error) or "Range request not supported" in str(error)

@@ -1,4 +1,4 @@
-"""The options that all storages of obstore take, and what obstore is given for them."""
+"""Options of all obstore storages, and their translation for obstore."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _COMMON: OptionTypes = {
 
 
 def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, Any]:
-    """Return the options that are given, having refused those that have no meaning.
+    """Check options and return those that are not None.
 
     Args:
-        what: The storage, for errors.
-        options: What the user gave.
-        own: Options that the storage has besides those that all have.
+        what: Name of the storage, for errors.
+        options: Options of the user.
+        own: Types of options besides the common ones.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(what, options, {**_COMMON, **own})
     check_url(what, options, "endpoint_url", "https://host:port")
@@ -41,10 +41,10 @@ def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, 
 
 
 def exclude(what: str, given: Mapping[str, Any], *names: str) -> None:
-    """Refuse more than one of several options.
+    """Check that at most one of several options is given.
 
     Raises:
-        ConfigError: If there are.
+        ConfigError: If more than one is given.
     """
     found = [name for name in names if given.get(name) not in (None, False)]
     if len(found) > 1:
@@ -52,10 +52,10 @@ def exclude(what: str, given: Mapping[str, Any], *names: str) -> None:
 
 
 def together(what: str, given: Mapping[str, Any], *names: str) -> None:
-    """Refuse some of several options without the others.
+    """Check that several options are given together or not at all.
 
     Raises:
-        ConfigError: If one is given and another is not.
+        ConfigError: If only some are given.
     """
     if 0 < len(given.keys() & set(names)) < len(names):
         listed = ", ".join(repr(name) for name in names)
@@ -63,13 +63,13 @@ def together(what: str, given: Mapping[str, Any], *names: str) -> None:
 
 
 def transport(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a store that say how requests are made."""
+    """Return the client options of a store."""
     return {
         "client_options": {
-            "allow_http": True,  # a server is asked in clear only if its URL says so
+            "allow_http": True,  # plain HTTP is used only for http:// URLs
             "connect_timeout": timedelta(seconds=given.get("connect_timeout", CONNECT_TIMEOUT)),
             "read_timeout": timedelta(seconds=given.get("read_timeout", READ_TIMEOUT)),
-            # Of a whole request, which may be large; obstore would end it after 30 seconds.
+            # Total time per request, which may be large; the default of obstore is 30 seconds.
             "timeout": timedelta(days=1),
             **given.get("client_options", {}),
         },

@@ -1,4 +1,4 @@
-"""ObstoreStorage: what the storages of all clouds have in common."""
+"""Base class of the obstore storages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from streamplug_obstore.client import client, leave_to_parent
 from streamplug_obstore.failures import begins_beyond_end, ignores_ranges, storage_error
 
 GAP = 2**15
-"""Bytes between two ranges that are rather read than asked for with another request."""
+"""Ranges with at most this many bytes between them are coalesced."""
 
 READERS = 8
-"""Requests at once for ranges of one object that cannot all be had together."""
+"""Maximum requests in flight for ranges of one object that are read one by one."""
 
 _CHUNK = 1 << 18
-"""Bytes of a download that are had at a time; what obstore gives by default takes minutes on a slow line."""
+"""Minimum bytes of a download chunk; obstore's default takes minutes on a slow connection."""
 
 _PREFIX = "obstore+"
 
@@ -42,7 +42,7 @@ class ObstoreStorage(Storage):
     """Objects below a URL, through obstore.
 
     Attributes:
-        ways: How credentials may be given, for errors.
+        ways: How credentials can be passed, for errors.
     """
 
     ways: ClassVar[str] = ""
@@ -57,7 +57,7 @@ class ObstoreStorage(Storage):
 
     @abstractmethod
     def make_store(self, stores: Any) -> Any:
-        """Return a new store of obstore.
+        """Return a new obstore store.
 
         Args:
             stores: The module ``obstore.store``.
@@ -89,7 +89,7 @@ class ObstoreStorage(Storage):
         except StreamplugError:
             raise
         except Exception as error:  # noqa: BLE001 - obstore raises its own and built-in ones
-            # `from None`: its text holds URLs that may be signed, and answers of servers.
+            # `from None`: the text contains response bodies and possibly signed URLs.
             raise storage_error(error, self.url_of(key), self.ways) from None
 
     # -- reading ------------------------------------------------------------------
@@ -122,7 +122,7 @@ class ObstoreStorage(Storage):
         starts, stops = map(list, zip(*merged))
         with self._translated(key):
             try:
-                # Were obstore to join ranges, it would panic where one begins beyond the end.
+                # obstore panics if it coalesces ranges of which one begins beyond the end.
                 found = client().get_ranges(
                     self._open(), self._path(key), starts=starts, ends=stops, coalesce=0
                 )
@@ -194,7 +194,7 @@ class ObstoreStorage(Storage):
         return (
             o
             for o in objects
-            # The marker of a directory, "a/b/", comes as "a/b".
+            # The directory marker "a/b/" is listed as "a/b".
             if o.key.startswith(prefix) and not (o.size == 0 and o.key in folders)
         )
 
@@ -219,7 +219,7 @@ class ObstoreStorage(Storage):
 
 
 def settings(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options under the names that obstore has for them, then its own `config`."""
+    """Return options under obstore's names, updated with the user's `config`."""
     renamed = {theirs: given[ours] for ours, theirs in names.items() if ours in given}
     return {**renamed, **given.get("config", {})}
 
@@ -246,7 +246,7 @@ def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryvie
 
 
 def _after_fork() -> None:
-    # A store that was inherited must not be used here, nor collected: see `client`.
+    # An inherited store must be neither used nor collected here: see `client`.
     global _opening, _live
     for storage in list(_live):
         leave_to_parent(storage._store)  # noqa: SLF001 - our own class

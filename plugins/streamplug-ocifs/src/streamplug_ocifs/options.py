@@ -1,4 +1,4 @@
-"""The options of OciStorage: what is accepted, and what ocifs is given for it."""
+"""Options of the Oracle Cloud storage, and their translation for ocifs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamplug.plugin_kit.options import OptionTypes, check_options, check_posi
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
-# The SDK by itself tries for ten minutes; streamplug tries again on top of that.
+# The SDK retries for ten minutes by default; streamplug retries on top of that.
 ATTEMPTS = 2
 _WHAT = "oci storage"
 _IAM_TYPES = ("api_key", "resource_principal", "instance_principal", "oke_principal")
@@ -34,10 +34,10 @@ _KNOWN: OptionTypes = {
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, _KNOWN)
     iam = options.get("iam_type")
@@ -50,13 +50,13 @@ def check(options: Mapping[str, Any]) -> None:
 
 
 class Config(dict[str, Any]):
-    """A configuration that shows nothing of itself: ocifs logs it, and it may hold a key."""
+    """A configuration with an empty repr: ocifs logs it, and it may hold a key."""
 
     def __repr__(self) -> str:
         return "Config(...)"
 
     def copy(self) -> Config:
-        """Return another one, not a plain dict."""
+        """Return a copy of the same class."""
         return Config(self)
 
 
@@ -77,7 +77,7 @@ def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
             retry_max_wait_between_calls_seconds=2,
             retry_base_sleep_time_seconds=0.2,
         ).get_retry_strategy(),
-        # Else ten busy answers in a row make all clients of the process refuse to ask for half a minute.
+        # By default, ten busy responses in a row block all clients of the process for half a minute.
         "circuit_breaker_strategy": NoCircuitBreakerStrategy(),
         **given.get("config_kwargs", {}),
     }
@@ -100,7 +100,7 @@ def _credentials(given: Mapping[str, Any]) -> dict[str, Any]:
         return {"iam_type": "api_key", "config": Config(config)}
     location = config or _location()
     if iam is None and config is None and location is None:
-        return {}  # ocifs asks whether this machine is a resource principal
+        return {}  # ocifs then tries the resource principal
     from oci.config import DEFAULT_LOCATION, DEFAULT_PROFILE, from_file
 
     profile = given.get("profile") or os.environ.get("OCIFS_CONFIG_PROFILE") or DEFAULT_PROFILE
@@ -121,7 +121,7 @@ def _location() -> str | None:
 
 
 def _session(config: Mapping[str, Any], token: str) -> Any:
-    """Return the signer of a session that `oci session authenticate` began."""
+    """Return the signer of a session started by `oci session authenticate`."""
     from oci.auth.signers import SecurityTokenSigner
     from oci.signer import load_private_key_from_file
 

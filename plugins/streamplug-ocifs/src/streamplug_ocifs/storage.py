@@ -1,4 +1,4 @@
-"""OciStorage: buckets of Oracle Cloud's Object Storage."""
+"""Storage for Oracle Cloud's Object Storage."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class OciStorage(FsspecStorage):
     """The objects below ``oci://bucket@namespace/prefix``; the README describes the options."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``oci://bucket@namespace/prefix``, or ``oci://bucket/prefix`` for a bucket in the
                 namespace of the credentials.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no bucket, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         self._bucket = urlsplit(url).netloc.partition("@")[0]
@@ -65,14 +65,14 @@ class OciStorage(FsspecStorage):
         return ocifs_options(self._options)
 
     def _place(self, key: str) -> dict[str, str]:
-        """Return an object's place, as the client's methods name it."""
+        """Return the location of an object as arguments of the client."""
         bucket, namespace, name = self.filesystem().split_path(self.path(key))
         return {"namespace_name": namespace, "bucket_name": bucket, "object_name": name}
 
     def _client(self) -> Any:
         return self.filesystem().oci_client
 
-    # ocifs asks for the size before it reads, and uploads in one thread: the client does neither.
+    # Unlike ocifs, the client reads without a size request and uploads in parallel.
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
@@ -83,7 +83,7 @@ class OciStorage(FsspecStorage):
 
         def get(limits: tuple[int, int]) -> bytes | Exception:
             try:
-                # The end that HTTP names is part of the range.
+                # HTTP ranges include their end.
                 wanted = f"bytes={limits[0]}-{limits[1] - 1}"
                 found = self._client().get_object(namespace, bucket, name, range=wanted)
                 return bytes(found.data.content)

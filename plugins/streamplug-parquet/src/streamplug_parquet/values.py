@@ -296,10 +296,7 @@ class Nested(Value):
         if value is not None:
             try:
                 return keep(value)
-            except (
-                TypeError,
-                ValueError,
-            ):  # Arrow may still be able to convert it
+            except (TypeError, ValueError):  # Arrow may be able to convert it
                 pass
         found = self.column([value])
         if found.null_count:

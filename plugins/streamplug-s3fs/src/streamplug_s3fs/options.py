@@ -1,4 +1,4 @@
-"""The options of S3Storage: what is accepted, and what s3fs is given for it."""
+"""Options of the S3 storage, and their translation for s3fs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streamplug.plugin_kit.options import OptionTypes, check_options, check_posi
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0
-# How often botocore itself tries; s3fs tries again on top of that, so it must not be often.
+# Attempts of botocore; s3fs retries on top of that, so keep it low.
 ATTEMPTS = 2
 LARGE = 1 << 26
-"""Bytes up to which an object comes in one piece: a shard as writers make them by default."""
+"""Maximum bytes of an object that is read in one request; the default size of a shard."""
 
 _WHAT = "s3 storage"
 _ADDRESSING = ("auto", "path", "virtual")
@@ -46,10 +46,10 @@ _PASSED_ON: OptionTypes = {
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, {**_OWN, **_PASSED_ON})
     check_url(_WHAT, options, "endpoint_url", "https://ACCOUNT.r2.cloudflarestorage.com")
@@ -104,7 +104,7 @@ def _endpoint_of_environment() -> str:
 
 
 def _checksums(endpoint: str) -> dict[str, str]:
-    """Return settings without which several stores other than Amazon's refuse uploads."""
+    """Return the checksum settings that S3-compatible stores need to accept uploads."""
     from botocore.config import Config  # type: ignore[import-untyped]  # botocore has no types
 
     host = urlsplit(endpoint).hostname or "amazonaws.com"
@@ -113,12 +113,12 @@ def _checksums(endpoint: str) -> dict[str, str]:
     return {
         name: "when_required"
         for name in ("request_checksum_calculation", "response_checksum_validation")
-        # Older botocore has no such settings, and sends no such checksums.
+        # Older botocore has neither these settings nor these checksums.
         if name in Config.OPTION_DEFAULTS and f"AWS_{name.upper()}" not in os.environ
     }
 
 
 def _paying() -> set[str]:
-    """Return the buckets whose requests the reader pays for, as mosaicml-streaming is told."""
+    """Return the requester-pays buckets from mosaicml-streaming's environment variable."""
     listed = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "")
     return {bucket.strip() for bucket in listed.split(",")}

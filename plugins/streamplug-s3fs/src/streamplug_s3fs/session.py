@@ -1,4 +1,4 @@
-"""What botocore knows of S3, read once in a process."""
+"""aiobotocore sessions that share botocore's service models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 def new_session(profile: str | None) -> Any:
     """Return a new session of aiobotocore.
 
-    It has credentials and settings of its own. But what botocore says of S3, in files that take longer to
-    parse than all the rest of making a client, it has in common with the others of this process.
+    It has its own credentials and settings, but shares the loader of service models with all sessions of
+    the process, as parsing them takes longer than the rest of creating a client.
 
     Args:
-        profile: Name of the AWS profile; None for the one that the environment names.
+        profile: Name of the AWS profile; None is the one from the environment.
 
     Raises:
         Exception: botocore's own, if there is no such profile.

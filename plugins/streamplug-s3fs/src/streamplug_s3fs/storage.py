@@ -1,4 +1,4 @@
-"""S3Storage: buckets of Amazon S3 and compatible object stores."""
+"""Storage for Amazon S3 and compatible object stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DENIED = {
 _PASSING = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "OperationAborted"}
 
 _PIECE = 1 << 18
-"""Bytes of a download that are read at a time: by the 64 KiB of s3fs it takes a sixth longer."""
+"""Bytes per read of a download; with the 64 KiB of s3fs, downloads take a sixth longer."""
 
 
 class S3Storage(FsspecStorage):
@@ -39,14 +39,14 @@ class S3Storage(FsspecStorage):
     asynchronous = True
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``s3://bucket/prefix``.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no bucket, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no bucket, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         self._bucket = urlsplit(url).netloc
@@ -66,7 +66,7 @@ class S3Storage(FsspecStorage):
     def read(self, key: str) -> bytes:
         with self.translated(key):
             cat_file = self.filesystem().cat_file
-            # One GET: where s3fs can read in parts (from 2026.3 on), it asks for the size first.
+            # One GET: s3fs 2026.3 and later first request the size to read in parts.
             parts = "max_concurrency" in signature(cat_file).parameters
             return bytes(cat_file(self.path(key), **({"max_concurrency": 1} if parts else {})))
 
@@ -118,11 +118,11 @@ class S3Storage(FsspecStorage):
 
 
 async def _read(filesystem: Any, remote: str, file: IncomingFile) -> bool:
-    """Write an object to a file; `get_file` must where it is large, or breaks off in the middle."""
+    """Write an object to a file; return False if it is too large or the connection breaks, for `get_file`."""
     from s3fs.core import S3_RETRYABLE_ERRORS
 
     bucket, key, _ = filesystem.split_path(remote)
-    found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - the public method would wait for this very loop
+    found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - the public method would block on this event loop
     body = found["Body"]
     try:
         size = found.get("ContentLength", 0)
@@ -139,7 +139,7 @@ async def _read(filesystem: Any, remote: str, file: IncomingFile) -> bool:
 
 
 def _code(error: BaseException | None) -> str:
-    """Return the error code that the server gave, from the error that s3fs made of it."""
+    """Return the server's error code from the causes of an s3fs error."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):

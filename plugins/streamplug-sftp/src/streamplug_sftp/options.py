@@ -1,4 +1,4 @@
-"""The options of SftpStorage: what is accepted, and what asyncssh is given for it."""
+"""Options and URLs of the SFTP storage, and their translation for asyncssh."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _KNOWN: OptionTypes = {
 
 @dataclass(frozen=True)
 class Server:
-    """Where a URL leads: whom to ask for what.
+    """Server and folder of a URL.
 
     Attributes:
         host: Name or address.
-        port: None for that of the configuration, or 22.
-        username: None for that of the configuration, or of this machine.
-        password: Not shown.
-        folder: Path on the server, without a slash at its end; relative to the home directory
-            unless it begins with one.
+        port: Port; None is that of the SSH configuration, or 22.
+        username: User name; None is that of the SSH configuration, or of this machine.
+        password: Not part of the repr.
+        folder: Path on the server, without a trailing slash; relative to the home directory unless it
+            begins with one.
     """
 
     host: str
@@ -51,10 +51,10 @@ class Server:
 
 
 def parse(url: str) -> Server:
-    """Return what a URL such as ``sftp://user@host:22/path`` names.
+    """Parse a URL such as ``sftp://user@host:22/path``.
 
     Raises:
-        ConfigError: If it names no host, or something that is no port.
+        ConfigError: If the URL has no host, or an invalid port.
     """
     place, _, path = url.partition("://")[2].partition("/")
     user, at, host = place.rpartition("@")
@@ -69,7 +69,7 @@ def parse(url: str) -> Server:
         raise ConfigError("the location names no host; write sftp://user@host/path")
     if port and not (port.isascii() and port.isdigit()):
         raise ConfigError(f"the port {port!r} of {host} is no number")
-    # As curl and others write it, for what lies in the home directory.
+    # The notation of curl and others for paths in the home directory.
     folder = path.removeprefix("~/") if path.startswith("~/") else f"/{path}"
     return Server(
         host,
@@ -81,10 +81,10 @@ def parse(url: str) -> Server:
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no meaning.
+    """Check names, types and values of options.
 
     Raises:
-        ConfigError: If a name is unknown, or a value is of the wrong type or does not fit.
+        ConfigError: If an option is unknown, or has the wrong type or an invalid value.
     """
     check_options(_WHAT, options, _KNOWN)
     check_positive(_WHAT, options, "connect_timeout", "read_timeout", "port")
@@ -117,7 +117,7 @@ def connection_options(server: Server, options: Mapping[str, Any]) -> dict[str, 
     }
     connect.update({name: value for name, value in named.items() if value is not None})
     if given.get("known_hosts") is False:
-        connect["known_hosts"] = None  # whoever answers is believed
+        connect["known_hosts"] = None  # disables host key verification
     if given.get("config") is False:
         connect["config"] = None
     if given.get("agent") is False:

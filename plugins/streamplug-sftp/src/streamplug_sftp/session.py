@@ -1,4 +1,4 @@
-"""A connection to a server, and the thread in which its event loop runs."""
+"""SSH connection with its event loop thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class Session:
-    """One connection with one SFTP client, for any number of threads of one process."""
+    """One connection with one SFTP client, shared by the threads of a process."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Connect.
@@ -45,11 +45,11 @@ class Session:
 
     @property
     def client(self) -> Any:
-        """The SFTP client, to be used in coroutines for `run`."""
+        """The SFTP client, for coroutines passed to `run`."""
         return self._client
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return what a coroutine returns, in the loop's thread."""
+        """Run a coroutine in the thread of the event loop and return its result."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:  # stopped by another thread
@@ -62,7 +62,7 @@ class Session:
             raise
 
     def stop(self) -> None:
-        """Close the connection and end the thread; may be called twice."""
+        """Close the connection and stop the thread; idempotent."""
         if self._process != os.getpid() or self._loop.is_closed():
             return
         if threading.current_thread() is self._thread:  # collected by its own thread
@@ -80,7 +80,7 @@ class Session:
             self._connection.close()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._connection.wait_closed(), 2)
-        # What other threads still wait for ends here, and their calls with it.
+        # Cancels the calls of other threads that are still in flight.
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -1,4 +1,4 @@
-"""SftpStorage: folders of servers that are reached by SSH."""
+"""Storage for SFTP servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, par
 from streamplug_sftp.session import Session
 
 _PART = ".streamplug-"
-"""How the name of a file that is being written starts; such files are no objects."""
+"""Name prefix of staging files, which are not listed as objects."""
 
 _CHUNK = 4 * 2**20
 _MISSING = {"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory", "SFTPFileIsADirectory"}
@@ -47,14 +47,14 @@ class SftpStorage(Storage):
     """The files below ``sftp://user@host:port/path``; the options are described in the README."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Describe a location.
+        """Set the location and its options.
 
         Args:
             url: ``sftp://user@host:port/path``; ``/~/path`` lies in the home directory.
-            **options: Settings of the connection.
+            **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no host, or an option is unknown or has no meaning.
+            ConfigError: If the URL names no host, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         self._server = parse(url)
@@ -123,7 +123,7 @@ class SftpStorage(Storage):
         return (o for o in found if o.key.startswith(prefix))
 
     async def _entries(self, sftp: Any, folder: str) -> Sequence[tuple[str, Any]]:
-        """Return what is in a folder, nothing if there is none; links are followed."""
+        """Return the entries of a folder, none if it does not exist; links are followed."""
         try:
             found = await self._soon(sftp.readdir(folder))
         except Exception as error:
@@ -139,7 +139,7 @@ class SftpStorage(Storage):
                 try:
                     attributes = await self._soon(sftp.stat(f"{folder}/{name}"))
                 except Exception as error:
-                    if not _names(error) & _MISSING:  # a link that leads nowhere is no object
+                    if not _names(error) & _MISSING:  # dangling links are no objects
                         raise
                     continue
             entries.append((name, attributes))
@@ -185,7 +185,7 @@ class SftpStorage(Storage):
                     await self._soon(file.write(chunk))
             await self._replace(sftp, key, part, target)
         except BaseException:
-            with suppress(Exception):  # what went wrong first counts
+            with suppress(Exception):  # the first error is raised
                 await self._soon(sftp.remove(part))
             raise
 
@@ -227,14 +227,14 @@ class SftpStorage(Storage):
         return f"{folder.rstrip('/')}/{key}" if key else folder
 
     def _do(self, key: str, work: Callable[[Any, str], Coroutine[Any, Any, Result]]) -> Result:
-        """Do something with the client and an object's path, and turn its exceptions into ours."""
+        """Run an operation with the client and an object's path, and map its exceptions."""
         path, url, session = self._path(key), self.url_of(key), None
         try:
             session = self._open()
             return session.run(self._seen(session.client, path, url, work))
         except StreamplugError:
             raise
-        except (Exception, CancelledError) as error:  # noqa: BLE001 - clients raise anything
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - clients raise arbitrary exceptions
             ours = _ours(error, url)
             if isinstance(ours, Transient) and session is not None:
                 self._forget(session)
@@ -250,7 +250,7 @@ class SftpStorage(Storage):
         try:
             return await work(sftp, path)
         except Exception as error:
-            # Most servers tell no more than that something failed.
+            # Most servers report missing files as an unspecific failure.
             if "SFTPFailure" in _names(error) and not await self._is_file(sftp, path):
                 raise NotFound(f"{url} does not exist") from None
             raise
@@ -279,7 +279,7 @@ class SftpStorage(Storage):
         return session
 
     def _forget(self, session: Session) -> None:
-        """Leave a broken connection; the next operation makes another."""
+        """Drop a broken connection; the next operation opens a new one."""
         with _opening:
             if self._session is session:
                 self._session = None
@@ -316,8 +316,8 @@ def _ours(error: BaseException, url: str) -> StorageError | ConfigError:
 
 
 def _forget_parent() -> None:
-    # A session inherited through fork has its parent's event loop and socket. It must not be used
-    # here, nor collected: closing it would take the parent's socket out of the parent's loop.
+    # A session inherited through fork has its parent's event loop and socket. It must be neither used
+    # nor collected here: closing it would remove the socket from the parent's event loop.
     global _opening, _live
     for storage in list(_live):
         if storage._session is not None:  # noqa: SLF001 - our own class
