@@ -1,1 +1,1 @@
-"""Data sets without an index: listing and scanning their files, and the index made from that."""
+"""Scanning of data sets without an index: file listing, scanning, and the resulting index."""

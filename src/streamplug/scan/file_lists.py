@@ -1,4 +1,4 @@
-"""File lists that other libraries write."""
+"""File lists written by other libraries."""
 
 from __future__ import annotations
 
@@ -18,31 +18,22 @@ _ADVICE = "write the list again, or name the files themselves in remote="
 
 
 class FileListFoundError(NotFound):
-    """There is an index.json, but it is a list of another library."""
+    """The index.json is a file list of another library."""
 
 
 @dataclass(frozen=True)
 class FileListClaims:
-    """What a list says of its files, which is compared with what they are.
-
-    Attributes:
-        where: The list.
-        files: What it says, by the key of each file.
-    """
+    """What the file list at `where` says of its files, by their keys; verified against the files."""
 
     where: str = ""
     files: Mapping[str, FileListEntry] = field(default_factory=dict)
 
     def marks(self) -> list[str]:
-        """Return what tells these claims from others; nothing where there are none."""
+        """Return texts that identify these claims in a cache key; empty if there are none."""
         return [f"{key}: {said.samples}" for key, said in self.files.items()]
 
     def check_size(self, found: DataFile, url: str) -> None:
-        """Check the size of a file.
-
-        Raises:
-            InvalidIndexError: If it differs.
-        """
+        """Raise InvalidIndexError if the size of a file differs."""
         said = self.files.get(found.stored.key)
         if said is not None and said.size is not None and said.size != found.stored.size:
             raise InvalidIndexError(
@@ -50,11 +41,7 @@ class FileListClaims:
             )
 
     def check_samples(self, found: DataFile, samples: int, url: str) -> None:
-        """Check the number of samples that were found in a file.
-
-        Raises:
-            InvalidIndexError: If it differs.
-        """
+        """Raise InvalidIndexError if the number of samples of a file differs."""
         said = self.files.get(found.stored.key)
         if said is not None and said.samples != samples:
             raise InvalidIndexError(
@@ -65,18 +52,17 @@ class FileListClaims:
 def resolve_file_list(
     storage: Storage, files: FileSet, format_: Format, retries: int
 ) -> tuple[FileSet, FileListClaims]:
-    """Return which files are meant where that is said by a list, and what else it says.
+    """Return the files to read and the claims about them, reading a file list if there is one.
 
     Args:
-        storage: That of the root.
-        files: Which are meant: those of a list if it names one, or is a directory in which there is one.
-        format_: Their format, which reads lists.
-        retries: How often a failed request is tried again.
+        storage: The storage at the root of `files`.
+        files: Files to read; those of a file list if it names one, or a directory that contains one.
+        format_: Format of the files, which parses file lists.
+        retries: Number of retries of a failed request.
 
     Raises:
-        ConfigError: If one is no list, or names files that are elsewhere.
-        InvalidIndexError: If it is damaged.
-        StorageError: If it cannot be had.
+        ConfigError: If a file is not a valid list, or names files outside the root.
+        InvalidIndexError: If a list is damaged.
     """
     if not isinstance(format_, FileListFormat):
         return files, FileListClaims()
@@ -133,7 +119,7 @@ def _said(file: FileListEntry) -> str:
 
 
 def _key(name: str, root: str, where: str) -> str:
-    """Return the path of a listed file below the root."""
+    """Return the path of a listed file relative to the root."""
     name = name.removeprefix("file://").removeprefix("./")
     if name.startswith("/"):
         name, root = os.path.normpath(name), os.path.normpath(root)
@@ -154,10 +140,6 @@ def _key(name: str, root: str, where: str) -> str:
 
 
 def check_found(claims: FileListClaims, found: Sequence[DataFile], storage: Storage) -> None:
-    """Check the sizes of files against what a list says.
-
-    Raises:
-        InvalidIndexError: If one differs.
-    """
+    """Raise InvalidIndexError if the size of a file differs from the list's."""
     for each in found:
         claims.check_size(each, storage.url_of(each.stored.key))

@@ -1,4 +1,4 @@
-"""Globs and brace expansions in locations of files."""
+"""Globs and brace expansion in file locations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MOST = 10_000_000
 
 @dataclass(frozen=True)
 class FileSet:
-    """Which files below a location are meant.
+    """Files below a root.
 
     Attributes:
-        root: The location.
-        parts: One after the other: names of files, globs, and directories, which end with a slash; an
-            empty one is the root itself.
+        root: URL or path of the directory.
+        parts: File names, globs, and directories with a trailing slash, in order; an empty part is the
+            whole root.
     """
 
     root: str
@@ -31,20 +31,20 @@ class FileSet:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a directory, all of it."""
+        """Whether it is the whole root directory."""
         return self.parts == ("",)
 
 
 def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], bool]) -> FileSet:
-    """Return which files are meant.
+    """Parse locations of files.
 
     Args:
-        locations: URLs or paths of directories or files, with ``*``, ``**``, ``[…]`` and
-            ``{…}`` in what follows the last directory without; or a list of such.
-        is_file: Says whether a name is one of a file rather than of a directory.
+        locations: One or more URLs or paths of directories or files; ``*``, ``**``, ``[…]`` and ``{…}``
+            are expanded after the last plain directory.
+        is_file: Returns whether a name is that of a file rather than a directory.
 
     Raises:
-        ConfigError: If they have no directory in common, or no meaning.
+        ConfigError: If a location is invalid, or they have no common directory.
     """
     given = [locations] if isinstance(locations, str) else list(locations)
     if not given:
@@ -55,7 +55,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Yield directory and rest of the locations that one stands for."""
+    """Yield the (directory, rest) pairs of a location after brace expansion."""
     special = _SPECIAL.search(location)
     if special is None and not is_file(location):
         yield location.rstrip("/") or "/", ""
@@ -69,13 +69,13 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
 
 
 def expand_braces(text: str) -> Iterator[str]:
-    """Yield what a text with braces stands for: ``{a,b}`` and ``{00..12}``.
+    """Yield the expansions of ``{a,b}`` and ``{00..12}`` in a text.
 
     >>> list(expand_braces("{a,b}-{08..10}"))
     ['a-08', 'a-09', 'a-10', 'b-08', 'b-09', 'b-10']
 
     Raises:
-        ConfigError: If braces have no meaning, or stand for too much.
+        ConfigError: If braces are unbalanced, or a range is invalid or too long.
     """
     start = text.find("{")
     if start < 0:
@@ -91,7 +91,7 @@ def expand_braces(text: str) -> Iterator[str]:
 
 
 def _choices(text: str, start: int) -> tuple[Iterable[str], int]:
-    """Return what the braces that begin at a place stand for, and where they end."""
+    """Return the choices in the braces that open at `start`, and the position after them."""
     depth, begin, found = 0, start + 1, []
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -114,12 +114,12 @@ def _choices(text: str, start: int) -> tuple[Iterable[str], int]:
 
 
 def is_glob(part: str) -> bool:
-    """Say whether a part of a `FileSet` is a glob."""
+    """Return whether a part of a `FileSet` is a glob."""
     return "*" in part or "[" in part
 
 
 def glob_may_contain(glob: str, folder: str) -> bool:
-    """Say whether a glob may stand for files below a directory.
+    """Return whether a glob may match files below a directory.
 
     >>> glob_may_contain("a*/*.tar", "ab"), glob_may_contain("a*/*.tar", "b")
     (True, False)
@@ -134,7 +134,7 @@ def glob_may_contain(glob: str, folder: str) -> bool:
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Return the pattern of the names that a glob stands for; ``**`` goes through directories."""
+    """Compile a glob to a regular expression; ``**`` matches any number of directories."""
     pieces, end = [], 0
     for found in _GLOB.finditer(glob):
         pieces += [re.escape(glob[end : found.start()]), _translated(found[0])]
@@ -150,7 +150,7 @@ def _translated(wildcard: str) -> str:
 
 
 def glob_prefix(glob: str) -> str:
-    """Return what all names begin with that a glob stands for."""
+    """Return the literal prefix of a glob."""
     found = re.search(r"[*?\[]", glob)
     return glob[: found.start()] if found else glob
 

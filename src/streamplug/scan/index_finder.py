@@ -1,4 +1,4 @@
-"""Fetching and parsing the index of a data set."""
+"""Download and parsing of the index.json of a data set."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.threads import make_ready
 from streamplug.transfer.watchdog import StalledError
 
-_SHORT_INDEX = 1 << 20
-"""Bytes up to which an index.json comes with the first request."""
-
-_SOON = 16
-"""Threads that are started while the index comes: what is in it is likely to be asked for next."""
+_SHORT_INDEX = 1 << 20  # bytes requested at first
+_SOON = 16  # threads started while waiting for the index, as its shards will be read next
 
 
 def open_index(
@@ -30,19 +27,19 @@ def open_index(
     retries: int,
     translate: Translate = bytes,
 ) -> Index:
-    """Return the index of a data set.
+    """Return the index of a data set, and claim its cache directory.
 
     Args:
-        storage: Where it lies.
-        directory: Its cache, which is taken into use; or `storage` itself.
-        in_place: Whether it is read where it lies.
-        retries: How often a failed request is tried again.
-        translate: Makes an index.json of ours of what is there.
+        storage: The storage of the data set.
+        directory: The cache directory; unused if `in_place`.
+        in_place: Whether the data set is read without a cache.
+        retries: Number of retries of a failed request.
+        translate: Imports an index.json of another library.
 
     Raises:
-        StorageError: If the index cannot be had.
-        InvalidIndexError: If it cannot be used.
-        CacheConflictError: If the directory serves another data set.
+        StorageError: If the index cannot be read.
+        InvalidIndexError: If the index is invalid.
+        CacheConflictError: If the directory is the cache of another data set.
     """
     data = None if in_place else _short(storage, retries)
     if data is None:
@@ -57,33 +54,28 @@ def open_index(
 
 
 def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> Index:
-    """Return the index of a data set from its index.json; nothing is kept.
-
-    Raises:
-        StorageError: If it cannot be had.
-        InvalidIndexError: If it cannot be used.
-    """
-    data = _short(storage, retries)  # without a file in between
+    """Return the index of a data set from its index.json, without a cache."""
+    data = _short(storage, retries)
     if data is None:
         data = _content(storage, retries)
     return parse_index(translate(data), storage.url_of(INDEX_NAME))
 
 
 def _short(storage: Storage, retries: int) -> bytes | None:
-    """Return the index.json if it is short, as most are, in one request."""
+    """Return a short index.json, as most are, in one request; None if it is longer or the request fails."""
 
     def asked() -> bytes:
         make_ready(_SOON)
         try:
             return storage.read_range(INDEX_NAME, 0, _SHORT_INDEX)
-        except StalledError:  # it may come slowly, which is seen only in a file
+        except StalledError:  # a download to a file shows progress
             return b""
 
     try:
         data = call_with_retries(asked, retries)
     except Transient:
         raise
-    except StorageError:  # reading all of it will tell what is wrong, or work
+    except StorageError:  # reading the whole file works, or raises a better error
         return None
     return data if 0 < len(data) < _SHORT_INDEX else None
 

@@ -1,4 +1,4 @@
-"""Import of the index.json of other libraries."""
+"""Import of index.json files of other libraries."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ from streamplug.scan.listing import stat_files
 from streamplug.transfer.retry import call_with_retries
 
 Translate = Callable[[bytes], bytes]
-"""Takes the content of an index.json, returns that of ours."""
+"""Translates an index.json to streamplug's."""
 
 
 def make_index_importer(format_: Format, storage: Storage, retries: int) -> Translate | None:
-    """Return what translates the index.json of a set; None if its format knows no other than ours.
-
-    Args:
-        format_: That of the stream.
-        storage: Where the set lies.
-        retries: How often a failed request is tried again.
-    """
+    """Return a function that imports index.json files; None if the format supports no other than ours."""
     if not isinstance(format_, (FileListFormat, IndexImportFormat)):
         return None
 
     def translate(data: bytes) -> bytes:
         try:
             document = json.loads(data)
-        except (ValueError, RecursionError):  # whoever parses it says what is wrong
+        except (ValueError, RecursionError):  # parse_index reports it
             return data
         if isinstance(document, dict) and "shards" in document:
             return data
@@ -42,11 +36,11 @@ def make_index_importer(format_: Format, storage: Storage, retries: int) -> Tran
             entries = _import_entries(format_, document, _Files(storage, retries))
         except FileListFoundError:
             raise
-        except NotFound as error:  # or it would seem that there is no index.json
+        except NotFound as error:  # not as NotFound, which would mean a missing index.json
             raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
         except StreamplugError as error:
             raise type(error)(f"{where}: {error}") from error.__cause__
-        except Exception as error:  # whatever a format runs into that takes it for a whole one
+        except Exception as error:  # a format may fail in any way on a damaged one
             raise InvalidIndexError(
                 f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
             ) from error

@@ -1,4 +1,4 @@
-"""Writing of an index.json beside data files that have none."""
+"""Writing of an index.json beside data files without one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RETRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an index.json that was written says.
+    """Summary of a written index.json.
 
     Attributes:
-        url: Where it is.
+        url: Its URL.
         shards: Number of shards.
         samples: Number of samples.
-        columns: Encoding of each column by its name.
+        columns: Encoding of each column by name.
     """
 
     url: str
@@ -47,18 +47,18 @@ def scan_index(
     exist_ok: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Summary:
-    """Look through files, and write an index.json beside them, so that they are a data set for everybody.
+    """Scan data files and write an index.json beside them, which makes them a data set.
 
     Args:
-        location: URL or path of their directory, or of themselves with ``*`` and ``{…}``.
-        format: Their format.
-        storage_options: Settings of their storage, which is written to.
-        exist_ok: Whether to replace an index.json that is there.
-        report: Told what is being done.
+        location: URL or path of their directory, or of the files, with ``*`` and ``{…}``.
+        format: Format of the files.
+        storage_options: Options of the storage, which must be writable.
+        exist_ok: Whether to replace an existing index.json.
+        report: Called with progress messages.
 
     Raises:
         OutputExistsError: If there is an index.json and not `exist_ok`.
-        StorageError: If a file cannot be had or written.
+        StorageError: If a file cannot be read or written.
         DataError: If a file is damaged.
     """
     format_: Format = make("format", format)
@@ -83,7 +83,7 @@ def scan_index(
             for role in _made(entry):
                 name = entry[f"raw_{role}"]["basename"]
                 target = f"{entry['raw_data']['basename']}.{role}"
-                if target not in written:  # a file that is listed twice has one
+                if target not in written:  # files may be listed twice
                     report(f"writing {storage.url_of(target)}")
                     _write(storage, target, made.folder / name)
                     written.add(target)
@@ -96,7 +96,7 @@ def scan_index(
 
 
 def _rename(entry: Mapping[str, Any], endings: Sequence[str]) -> None:
-    """Give an entry's raw file the name that goes with that of the stored one."""
+    """Set an entry's raw basename to the stored one without the compression suffix."""
     if entry["zip_data"] is not None:
         found = split_compression(entry["zip_data"]["basename"], endings)
         if found is None:

@@ -18,8 +18,7 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 
 _AT_ONCE = 16
-_FEW = 64
-"""Files up to which each is asked for by its name, rather than listing all that begin alike."""
+_FEW = 64  # number of files up to which each gets a stat request instead of one listing
 
 _COMPRESSIONS = {"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zstd", "lz4": "lz4", "br": "br"}
 _SHORT = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
@@ -27,13 +26,7 @@ _SHORT = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A stored data file.
-
-    Attributes:
-        stored: The file.
-        raw: Its name when it is not compressed.
-        compression: What it is compressed by, or None.
-    """
+    """A stored data file, its name without compression suffix, and its compression, if any."""
 
     stored: ObjectInfo
     raw: str
@@ -41,7 +34,7 @@ class DataFile:
 
 
 def split_compression(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None:
-    """Return what a file is called raw, and its compression; None if it is no data file.
+    """Return the raw name of a file and its compression; None if it is not a data file.
 
     >>> split_compression("a/b.tgz", ["tar"]), split_compression("b.tar.places", ["tar"])
     (('a/b.tar', 'gz'), None)
@@ -58,14 +51,14 @@ def split_compression(name: str, endings: Sequence[str]) -> tuple[str, str | Non
 
 
 def is_data_file(location: str, format_: Format) -> bool:
-    """Say whether a location is a data file, or a list of such, rather than a directory."""
+    """Return whether a location is a data file or a file list rather than a directory."""
     if split_compression(location, file_suffixes_of(format_)) is not None:
         return True
     return isinstance(format_, FileListFormat) and format_.is_file_list(location)
 
 
 def file_suffixes_of(format_: Format) -> tuple[str, ...]:
-    """Return how the names of a format's data files end; any file is one of a format of many files."""
+    """Return the suffixes of a format's data files; empty for multi-file formats, which take any."""
     if isinstance(format_, MultiFileFormat):
         return ()
     return format_.file_suffixes() if isinstance(format_, ScannableFormat) else (format_.suffix,)
@@ -74,19 +67,19 @@ def file_suffixes_of(format_: Format) -> tuple[str, ...]:
 def list_data_files(
     storage: Storage, files: FileSet, endings: Sequence[str], retries: int
 ) -> list[DataFile]:
-    """Return the data files that are meant, in their order: as given, and by name where that leaves it open.
+    """Return the data files of a file set in the given order, by name within directories and globs.
 
-    A file is returned as often as it is listed: each name, glob and directory adds all that it stands for.
+    A file is returned once for each part that contains it.
 
     Args:
-        storage: That of the root.
-        files: Which.
-        endings: How the names of raw files may end, without a dot.
-        retries: How often a failed request is tried again.
+        storage: The storage at the root of `files`.
+        files: Files to list.
+        endings: Suffixes of raw files, without a dot.
+        retries: Number of retries of a failed request.
 
     Raises:
         NotFound: If a file does not exist, or there are none.
-        ConfigError: If two would have one name.
+        ConfigError: If two files have the same raw name.
     """
     named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
     known = stat_files(storage, named, retries)
@@ -125,7 +118,7 @@ def _dotted(endings: Sequence[str]) -> str:
 
 
 def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
-    """Yield the files in a directory, or that match a glob."""
+    """Yield the files in a directory or that match a glob."""
     glob = compile_glob(part if is_glob(part) else f"{part}*")
     start = glob_prefix(part)
     for each in call_with_retries(lambda: list(storage.list(start)), retries):
@@ -137,15 +130,11 @@ def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
 
 
 def reject_directory_links(storage: Storage, names: Iterable[str]) -> None:
-    """Refuse links to directories, which are listed as if they were files: what is in them would lack.
-
-    Raises:
-        ConfigError: If one of the names is that of such a link.
-    """
+    """Raise ConfigError for links to directories, which are listed as files, and whose files are not."""
     near = local_path(storage.url)
     for name in names if near is not None else ():
         path = f"{near}/{name}"
-        if isdir(path):  # noqa: PTH112 - for each of many files
+        if isdir(path):  # noqa: PTH112 - faster, for many files
             raise ConfigError(
                 f"{path} is a link to a directory, into which is not looked; have the directory itself "
                 "there, or name what is meant with wildcards in remote="
@@ -153,17 +142,13 @@ def reject_directory_links(storage: Storage, names: Iterable[str]) -> None:
 
 
 def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
-    """Return what a storage says of some files, by their names.
-
-    Raises:
-        StorageError: If it does not say, or one does not exist.
-    """
+    """Return the metadata of files by name."""
     known: dict[str, ObjectInfo] = {}
     if len(names) > _FEW:
         try:
             listed = call_with_retries(lambda: list(storage.list(_start(names))), retries)
             known = {each.key: each for each in listed}
-        except StorageError:  # some servers list nothing
+        except StorageError:  # some servers do not support listing
             known = {}
     wanted = set(names)
 
@@ -175,7 +160,7 @@ def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str
 
 
 def _start(names: Sequence[str]) -> str:
-    """Return what all names begin with."""
+    """Return the common prefix of names."""
     first, last = min(names), max(names)
     length = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))
     return first[:length]

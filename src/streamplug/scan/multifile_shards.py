@@ -1,4 +1,4 @@
-"""Grouping of the files of a tree into shards; nothing is copied or moved."""
+"""Grouping of many files into shards, without copying them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 
 MULTIFILE_PREFIX = "_bundles/"
-"""What the names of such shards begin with, and of what is kept beside the files of a set with an index."""
+"""Prefix of the names of such shards, and of the files stored beside an index."""
 
 _MOST_FILES = 256
-_MOST_BYTES = 32 << 20
-"""Bytes of several files together; a larger file is a shard of its own."""
+_MOST_BYTES = 32 << 20  # a larger file is a shard of its own
 
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """The files below a location that are meant.
+    """The files of a file set.
 
     Attributes:
-        files: They, by name.
+        files: The files, sorted by name.
         counts: How often each is listed.
-        digest: Of their names, sizes and versions, and how often they are listed.
+        digest: Digest of their names, sizes, versions and counts.
     """
 
     files: Sequence[ObjectInfo]
@@ -42,7 +41,7 @@ class FileTree:
     digest: str
 
     def repeated(self, chosen: FileSelection) -> FileSelection:
-        """Return samples that come as often as their files are listed: all of them, then all again."""
+        """Repeat the samples as often as their files are listed: one pass over all, then the next."""
         most = max((self.counts[number] for number in chosen.numbers), default=0)
         if most < 2:
             return chosen
@@ -61,7 +60,7 @@ class FileTree:
 
 
 def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
-    """List the files that are meant.
+    """List the files of a file set.
 
     Raises:
         NotFound: If there are none.
@@ -102,7 +101,7 @@ def _meant(key: str, part: str) -> bool:
     parts = key.split("/")
     if key == INDEX_NAME or key.startswith(MULTIFILE_PREFIX) or STATE_DIR in parts:
         return False
-    if not parts[-1]:  # stands for a directory
+    if not parts[-1]:  # directory placeholder
         return False
     if is_glob(part):
         return compile_glob(part).fullmatch(key) is not None
@@ -110,7 +109,7 @@ def _meant(key: str, part: str) -> bool:
 
 
 def bundles(files: Sequence[ObjectInfo], chosen: FileSelection) -> Iterator[ShardManifest]:
-    """Yield bundles of the files that were chosen, in their order."""
+    """Yield shards of up to `_MOST_FILES` selected files and `_MOST_BYTES`, in their order."""
     labels = chosen.labels
     first = size = 0
     for place, number in enumerate([*chosen.numbers, -1]):

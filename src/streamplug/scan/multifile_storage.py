@@ -22,51 +22,32 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.pool import run_jobs
 from streamplug.types import Buffer
 
-_AT_ONCE = 16
-"""Files of one shard that are fetched at once."""
-_KEPT = 1024
-"""Lists of files that are kept in memory."""
+_AT_ONCE = 16  # files of one shard read concurrently
+_KEPT = 1024  # manifests cached in memory
 
 
 def wrap_multifile(storage: Storage, index: Index, derived: Path | None) -> Storage:
-    """Return what the shards of an index are read from.
-
-    Args:
-        storage: Where the data set lies.
-        index: Describes it.
-        derived: The directory of files that were made from others, if there are any.
-    """
+    """Return `storage`, wrapped if the index has multi-file shards; `derived` is the scan directory."""
     if any(isinstance(schema.format, MultiFileFormat) for schema in index.schemas):
         return _MultifileStorage(storage, index, derived)
     return storage
 
 
 class _Files:
-    """The files of a shard.
-
-    Attributes:
-        names: Their names, below the root.
-        begins: Where each begins in the data file.
-        ends: Where each ends.
-    """
+    """The files of a shard: names below the root, and begin and end offsets in the data file."""
 
     def __init__(self, folder: str, bundle: ShardManifest) -> None:
-        """Take a bundle, whose names are below a folder.
-
-        Raises:
-            CorruptShardError: If one leads out of the data set.
-        """
+        """Raise CorruptShardError if a name in the manifest is outside of the data set."""
         self.names = [folder + bundle.safe_name(number) for number in range(len(bundle))]
         self.ends: list[int] = bundle.ends.tolist()
         self.begins: list[int] = [0, *self.ends][: len(self.ends)]
 
     def size(self, number: int) -> int:
-        """Return how many bytes a file has."""
         size: int = self.ends[number] - self.begins[number]
         return size
 
     def parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield which parts of which files lie in a range of the data file: number, begin, end."""
+        """Yield (file number, start, stop) of the parts of files in a range of the data file."""
         number = bisect_right(self.ends, start)
         while start < stop:
             begin, end = self.begins[number], min(self.ends[number], stop)
@@ -76,7 +57,7 @@ class _Files:
 
 
 class _MultifileStorage(DelegatingStorage):
-    """A storage that has the data files of such shards, too."""
+    """A storage that also serves multi-file shards as single data files."""
 
     def __init__(self, storage: Storage, index: Index, derived: Path | None) -> None:
         super().__init__(storage)
@@ -96,10 +77,8 @@ class _MultifileStorage(DelegatingStorage):
         self.__dict__.update(state)
         self._forget()
 
-    # -- which files ----------------------------------------------------------------
-
     def _files(self, key: str) -> _Files | None:
-        """Return the files of a shard; None if a key is that of an object."""
+        """Return the files of a multi-file shard; None for any other key."""
         found = self._kept.get(key)
         if found is None:
             folder, inside, _ = key.rpartition(MULTIFILE_PREFIX)
@@ -130,14 +109,12 @@ class _MultifileStorage(DelegatingStorage):
     def url_of(self, key: str) -> str:
         try:
             files = self._files(key)
-        except (StreamplugError, OSError):  # whoever reads it is told
+        except (StreamplugError, OSError):  # reading reports it
             files = None
         if files is None or not files.names:
             return self._storage.url_of(key)
         first, more = self._storage.url_of(files.names[0]), len(files.names) - 1
         return f"{first} and the {more} files after it" if more else first
-
-    # -- reading ----------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
         files = self._files(key)
@@ -166,7 +143,7 @@ class _MultifileStorage(DelegatingStorage):
         return [read[p[0]] if len(p) == 1 else b"".join(map(read.__getitem__, p)) for p in parts]
 
     def _part(self, files: _Files, number: int, start: int, stop: int) -> bytes:
-        """Return a part of a file; with its last byte, what should not follow is asked for, too."""
+        """Read a part of a file; at its end, request one byte more to detect a file that has grown."""
         name, size = files.names[number], files.size(number)
         past = stop + (stop == size)
         if self._near is not None:
@@ -201,7 +178,7 @@ class _MultifileStorage(DelegatingStorage):
             def fetch(number: int) -> None:
                 data = memoryview(self._part(files, number, 0, files.size(number)))
                 at = files.begins[number]
-                while data:  # a full disk takes a part of it before it refuses
+                while data:  # a write may be short, such as on a full disk
                     done = os.pwrite(file, data, at)
                     data, at = data[done:], at + done
 
@@ -210,7 +187,7 @@ class _MultifileStorage(DelegatingStorage):
 
 
 def _each(work: Callable[[Any], None], items: Sequence[Any], *, near: bool) -> None:
-    if near or len(items) < 2:  # a disk is read sooner than threads are begun
+    if near or len(items) < 2:  # a disk read takes less time than a thread start
         for item in items:
             work(item)
     else:
@@ -225,7 +202,7 @@ def _read_near(path: str, start: int, stop: int) -> bytes:
             while len(data) < stop - start and (
                 more := os.pread(file, stop - start - len(data), start + len(data))
             ):
-                data += more  # a single read gives 2 GiB at most
+                data += more  # one pread returns 2 GiB at most
             return data
         finally:
             os.close(file)

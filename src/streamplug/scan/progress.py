@@ -1,4 +1,4 @@
-"""Progress display of a scan."""
+"""Progress bar of a scan."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ import threading
 from types import TracebackType
 from typing import Any
 
-_FEW = 2
-"""Files up to which nothing is shown."""
+_FEW = 2  # files up to which nothing is displayed
 
 
 class ScanProgress:
-    """A line on a terminal with how many files have been looked through; it appears when there are some."""
+    """A progress bar on a terminal, displayed if more than a few files are scanned."""
 
     def __init__(self, title: str) -> None:
-        """Show nothing yet."""
         self._title = title
         self._shown: Any = None
         self._lock = threading.Lock()
 
     def update(self, done: int, total: int) -> None:
-        """Say that `done` files of `total` have been looked through."""
+        """Set the number of scanned files."""
         with self._lock:
             if self._shown is None:
                 if total - done <= _FEW or not sys.stderr.isatty():

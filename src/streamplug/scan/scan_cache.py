@@ -1,7 +1,7 @@
-"""The index of a data set that has none: made once from its files, and kept.
+"""Cache of scans: the index of data files without one.
 
-What was found in each file is kept by the file's name, size and version, so that of a set that changes only
-what is new is looked through again.
+Results are stored per file by its name, size and version, so that only new and changed files are scanned
+again.
 """
 
 from __future__ import annotations
@@ -41,34 +41,22 @@ _AT_ONCE = 8
 _LOG = logging.getLogger("streamplug.scan")
 
 Report = Callable[[int, int], None]
-"""Told how many files of how many have been looked through."""
+"""Called with the number of scanned files and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedIndex:
-    """An index that was made.
-
-    Attributes:
-        data: What its index.json would be.
-        folder: Where the files are that were made with it.
-    """
+    """Content of the index.json made by a scan, and the folder of the files written with it."""
 
     data: bytes
     folder: Path
 
 
 class ScanCache:
-    """Makes the index of some files, or finds the one that was made before."""
+    """Makes the index of data files, or returns the cached one."""
 
     def __init__(self, storage: Storage, near: Path | None, spec: str, retries: int) -> None:
-        """Look through files.
-
-        Args:
-            storage: Where they lie.
-            near: The directory on this machine that this is, if so.
-            spec: Their format.
-            retries: How often a failed request is tried again.
-        """
+        """Scan files of format `spec`; `near` is the local directory of `storage`, if it is local."""
         self._storage, self._near, self._retries = storage, near, retries
         self._spec = spec
         self._format: Format = make("format", spec)
@@ -76,16 +64,16 @@ class ScanCache:
     def get_index(
         self, files: FileSet, base: Path, report: Report = lambda *_: None
     ) -> ScannedIndex:
-        """Return the index of some files.
+        """Return the index of a file set.
 
         Args:
-            files: Which.
-            base: The directory below which it is kept; another where this one cannot be written to.
-            report: Told how it is getting on.
+            files: Files of the data set.
+            base: Directory of the cache; the user's cache directory if it is not writable.
+            report: Called with the progress.
 
         Raises:
-            StorageError: If a file cannot be had.
-            DataError: If one is damaged.
+            StorageError: If a file cannot be read.
+            DataError: If a file is damaged.
         """
         if isinstance(self._format, MultiFileFormat):
             return self._of_bundles(files, base, self._format)
@@ -101,7 +89,7 @@ class ScanCache:
         with map_disk_errors(folder):
             if not path.exists():
                 with cache_lock(base, _LOCK):
-                    if not path.exists():  # nobody else has made it meanwhile
+                    if not path.exists():  # no other process made it meanwhile
                         self._make(found, marks, base, path, report, claims)
             return ScannedIndex(path.read_bytes(), folder)
 
@@ -113,7 +101,7 @@ class ScanCache:
         return self._format
 
     def _of_bundles(self, files: FileSet, base: Path, format_: MultiFileFormat) -> ScannedIndex:
-        """Return the index of shards that are made of many files, as these are now."""
+        """Return the index of multi-file shards."""
         tree = list_tree(self._storage, files, self._retries)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
@@ -157,12 +145,12 @@ class ScanCache:
         _keep(base, path, format_index(entries, {}))
 
     def _mark(self, found: DataFile) -> str:
-        """Return what tells a file, as it is now, from others."""
+        """Return the cache key of a file, of its name, size and version."""
         stored = found.stored
         said = [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
         return _digest(said)
 
-    def _make(  # noqa: PLR0917 - what derive() has found out
+    def _make(  # noqa: PLR0917 - the state of get_index
         self,
         found: Sequence[DataFile],
         marks: Sequence[str],
@@ -171,7 +159,7 @@ class ScanCache:
         report: Report,
         claims: FileListClaims,
     ) -> None:
-        """Scan each file once, and write an entry for each time that it is listed."""
+        """Scan each file once, and write an entry for each time it is listed."""
         files = dict(zip(marks, found))
         scanned = {mark: _known(path.parent, mark) for mark in files}
         missing = [mark for mark, said in scanned.items() if said is None]
@@ -200,7 +188,7 @@ class ScanCache:
     def _look(
         self, found: DataFile, mark: str, base: Path
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """Look through a file, and keep what was found."""
+        """Scan a file and store the result."""
         looked = scan_file(self._scannable(), found, self._storage, self._near, self._retries)
         folder = base / STATE_DIR / _FOLDER
         entry: dict[str, Any] = {}
@@ -212,7 +200,7 @@ class ScanCache:
             entry[f"zip_{role}"] = None
         name = found.raw
         if self._near is not None and found.compression is not None:
-            name = f"{mark}.{self._format.suffix}"  # it will be unpacked among what is made
+            name = f"{mark}.{self._format.suffix}"  # decompressed into the scan folder
         raw = {"basename": name, "bytes": looked.size, "hashes": {}}
         stored = {"basename": found.stored.key, "bytes": found.stored.size, "hashes": {}}
         said = {
@@ -248,7 +236,7 @@ class ScanCache:
         ]
 
     def _apart(self, kinds: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-        """Return the first two files that cannot be of one set, of files of different kinds."""
+        """Return the names of the first two files whose entries cannot be merged."""
         for later in range(1, len(kinds)):
             for earlier in range(later):
                 try:
@@ -259,7 +247,7 @@ class ScanCache:
 
 
 def _known(folder: Path, mark: str) -> dict[str, Any] | None:
-    """Return what was found in a file before, if it is all there."""
+    """Return the stored result for a file; None if it is missing or incomplete."""
     try:
         said: dict[str, Any] = json.loads((folder / f"{mark}.json").read_bytes())
         for role, file in said["own"].items():
@@ -281,7 +269,7 @@ def _digest(said: Any) -> str:
 
 
 def _writable(base: Path, url: str) -> Path:
-    """Return a directory that can be written to: this one, or one in the user's cache directory."""
+    """Return `base` if it is writable, else a directory in the user's cache."""
     with suppress(OSError):
         (base / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=base / STATE_DIR / _FOLDER):

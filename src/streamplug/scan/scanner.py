@@ -20,29 +20,18 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Buffer
 
-_SKIPPED = 1 << 20
-"""Bytes between two reads from which on what lies there is left out rather than read."""
-
-_AT_ONCE = 256
-"""Places that are read at once."""
-
-_LEAST, _MOST = 1 << 16, 1 << 23
+_SKIPPED = 1 << 20  # bytes between two reads up to which they count as sequential
+_AT_ONCE = 256  # ranges per request
+_LEAST, _MOST = 1 << 16, 1 << 23  # bytes of a read-ahead, doubled while reads are sequential
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
-"""How much larger than its file a decompressed one may be, and what it may be in any case."""
-_GLANCE = 1 << 24
-"""Bytes after which it is seen how much room there is."""
-_SPARE, _SPARE_SHARE = 1 << 30, 20
-"""Bytes that are left free on a disk, or this share of a small one."""
+"""Limits against decompression bombs: maximum ratio, and a size in bytes that is always allowed."""
+_GLANCE = 1 << 24  # bytes written between two checks of the free disk space
+_SPARE, _SPARE_SHARE = 1 << 30, 20  # bytes to leave free; on a small disk, 1/20 of it
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found in a data file.
-
-    Attributes:
-        scanned: What its format says.
-        size: Bytes of the raw file.
-    """
+    """Scan result of a data file, and the size of the raw file in bytes."""
 
     scanned: ScanResult
     size: int
@@ -51,19 +40,7 @@ class Looked:
 def scan_file(
     format_: ScannableFormat, found: DataFile, storage: Storage, near: Path | None, retries: int
 ) -> Looked:
-    """Look through a data file.
-
-    Args:
-        format_: Its format.
-        found: Which.
-        storage: Where it lies.
-        near: The directory on this machine that it lies in, if so.
-        retries: How often a failed request is tried again.
-
-    Raises:
-        StorageError: If it cannot be had.
-        DataError: If it is damaged.
-    """
+    """Scan a data file; `near` is the local directory of `storage`, if it is local."""
     url = storage.url_of(found.stored.key)
     try:
         with _opened(found, storage, near, retries, url) as file:
@@ -109,7 +86,7 @@ def _unpack(stored: Path, path: Path, compression: str) -> None:
 
 
 class _Sparing(io.FileIO):
-    """A file that is written as long as that leaves room for others on its disk."""
+    """A file whose writes fail before the disk is full."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "wb")
@@ -158,7 +135,7 @@ class _Folder:
 
 
 class _Near(ScanSource):
-    """A file on this machine."""
+    """A memory-mapped local file."""
 
     def __init__(self, map_: mmap.mmap | bytes, name: str, folder: _Folder) -> None:
         self.name, self.size = name, len(map_)
@@ -172,7 +149,7 @@ class _Near(ScanSource):
 
 
 class _Far(ScanSource):
-    """A file elsewhere, read in pieces: large ones where it is read through, small ones where not."""
+    """A remote file with read-ahead: large where it is read sequentially, small otherwise."""
 
     def __init__(self, storage: Storage, key: str, name: str, size: int, folder: _Folder) -> None:
         self.name, self.size = name, size
