@@ -1,4 +1,4 @@
-"""Bytes from near: opens local shards and decodes their samples."""
+"""Reading of samples from local shards, or by range requests."""
 
 from streamplug.read.decoders import apply_decoders
 from streamplug.read.encoded_values import EncodedValues

@@ -1,4 +1,4 @@
-"""Grouping samples by shard, and assembling what was read of the groups: values of columns, and samples."""
+"""Grouping of samples by shard, and assembly of the values that were read per group."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from streamplug.interfaces import Column
 from streamplug.types import ColumnValues, Int64, Sample
 
 PlacedValues = tuple[Int64, Column, ColumnValues]
-"""Places of some values among all, their column, and the values."""
+"""Positions of the values among the requested samples, their column, and the values."""
 
 
 class ShardGroups:
-    """Samples grouped by shard.
+    """Sample ids grouped by shard.
 
     Attributes:
         shards: The distinct shards, ascending.
-        counts: Number of samples of each, shape ``[shards]``.
+        counts: Number of samples of each shard, shape ``[shards]``.
         rows: Row of each sample in its shard, shape ``[n]``.
     """
 
     def __init__(self, starts: Int64, ids: Int64) -> None:
-        """Group samples.
+        """Group sample ids.
 
         Args:
             starts: First sample id of each shard, and the total, shape ``[all shards + 1]``.
-            ids: The samples, shape ``[n]``.
+            ids: Sample ids, shape ``[n]``.
         """
         numbers = np.searchsorted(starts, ids, side="right") - 1
         self.rows: Int64 = ids - starts[numbers]
@@ -42,26 +42,26 @@ class ShardGroups:
         self.counts: Int64 = np.diff(self._ends)
 
     def __iter__(self) -> Iterator[tuple[int, Int64]]:
-        """Yield each shard, and the places of its samples among all, ascending."""
+        """Yield each shard, and the positions of its samples in `ids`, ascending."""
         for number, shard in enumerate(self.shards):
             yield shard, self.places(slice(number, number + 1))
 
     def places(self, groups: slice) -> Int64:
-        """Return the places of the samples of some of the shards, shard by shard."""
+        """Return the positions in `ids` of the samples of some of the shards, shard by shard."""
         return self._order[self._ends[groups.start] : self._ends[groups.stop]]
 
     def per_sample(self, values: Int64) -> Int64:
-        """Return a value for each sample, given one for each shard."""
+        """Expand one value per shard to one value per sample."""
         result = np.empty(len(self._order), values.dtype)
         result[self._order] = np.repeat(values, self.counts)
         return result
 
 
 def merge_values(count: int, parts: Sequence[PlacedValues]) -> ColumnValues:
-    """Return the values of one column as one array, or as a list if they differ in dtype or shape.
+    """Merge the values of one column into an array, or a list if they differ in dtype or shape.
 
-    Slices of that list are arrays where their values do not differ: a batch must not depend on which others
-    were read together with it.
+    A slice of the list is an array if its values do not differ: a batch must not depend on which others were
+    read together with it.
     """
     first = parts[0][2]
     if isinstance(first, np.ndarray) and all(
@@ -110,8 +110,8 @@ class _MixedValues(list[Any]):
 
 
 def make_samples(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Sample]:
-    """Return samples, given the names of the columns and the values of each, all of one length."""
-    # Dict displays are built nearly three times as fast as dicts of pairs, and few columns are the rule.
+    """Return samples from the names of the columns and the values of each, all of one length."""
+    # Dict displays are nearly three times as fast as dicts of pairs, and most data sets have few columns.
     if len(names) == 1:
         (a,) = names
         return [{a: x} for x in columns[0]]

@@ -1,4 +1,4 @@
-"""Columns that are decoded otherwise than their data set says, because their reader asks for it."""
+"""Replacement of columns' encodings by decoders of the user."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from streamplug.interfaces import Column, Decoder, Encoding
 
 
 def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
-    """Return an index whose columns are decoded by these decoders, by the names of the columns.
+    """Return an index whose columns use these decoders, by column name.
 
     Raises:
-        ConfigError: If there is no such column, or a decoder cannot be used for it.
+        ConfigError: If there is no such column, or a decoder does not fit its encoding.
     """
     if not decoders:
         return index

@@ -1,4 +1,4 @@
-"""Where the encoded values of a column lie in the memory that shards are mapped to."""
+"""Location of a column's encoded values in mapped memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from streamplug.types import Int64
 
 
 class EncodedValues(NamedTuple):
-    """Where the encoded values of one column of some samples lie.
+    """Location of the encoded values of one column of some samples.
 
     Attributes:
         column: The column.
-        places: Which of the samples asked for they are of, shape ``[n]``.
-        data: Holds the values.
-        starts: Where in it each begins, shape ``[n]``.
-        sizes: Bytes of each, shape ``[n]``.
-        shards: Those that own the buffer: to be kept for as long as it is read.
+        places: Positions of the values among the requested samples, shape ``[n]``.
+        data: Buffer that contains the values.
+        starts: Offset of each value in `data`, shape ``[n]``.
+        sizes: Bytes of each value, shape ``[n]``.
+        shards: Owners of the memory; keep them while `data` is used.
     """
 
     column: Column
@@ -37,7 +37,7 @@ class EncodedValues(NamedTuple):
     def of(
         cls, shards: Sequence[OpenShard], groups: ShardGroups, part: slice, name: str
     ) -> EncodedValues | None:
-        """Look at what is asked for of shards that can be read together; None if they cannot tell."""
+        """Locate the values in uniform shards; return None if their format does not support it."""
         first = shards[0]
         if first.layout is None or first.kind is None:
             return None

@@ -1,4 +1,4 @@
-"""Gathering samples of shards that can be read together, all at once or batch by batch."""
+"""Gathering of samples from several uniform shards in one call, at once or batch by batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from streamplug.types import ColumnValues, Int64
 Batch: TypeAlias = "dict[str, ColumnValues]"
 
 _MIN_ROWS_TO_POPULATE = 64
-"""Rows read of one shard at once from which on it pays to map all of its pages."""
+"""Rows read of a shard at once from which on mapping all of its pages is faster."""
 
 _MAX_POPULATED_BYTES = 256 << 20
-"""Size of a file from which on that would take too long, or too much memory for a few rows."""
+"""File size from which on mapping all pages takes too long, or too much memory for a few rows."""
 
 
 class GatheredValues(NamedTuple):
@@ -27,7 +27,7 @@ class GatheredValues(NamedTuple):
 
     Attributes:
         shard: One of their shards.
-        places: Their places among the requested samples; None if they are all of them, in order.
+        places: Their positions among the requested samples; None if they are all of them, in order.
         values: The values of each column.
     """
 
@@ -37,7 +37,7 @@ class GatheredValues(NamedTuple):
 
 
 def gather_values(shards: Sequence[OpenShard], groups: ShardGroups, part: slice) -> GatheredValues:
-    """Read the samples of some of the shards, `part` of those of `groups`."""
+    """Read the samples of `shards`, which are those of `groups` at `part`."""
     _populate(shards, groups.counts[part])
     places = None if len(shards) == len(groups.shards) else groups.places(part)
     first = shards[0]
@@ -54,13 +54,13 @@ def gather_batches(
     parts: Sequence[slice],
     read_batch: Callable[[slice], Batch],
 ) -> Iterator[Batch]:
-    """Yield batches of samples that are located at once; each is decoded when it is requested.
+    """Yield batches of samples that are located at once; each is decoded on demand.
 
     Args:
-        shards: The shards of the samples, which can be read together.
+        shards: The shards of the samples, which must be uniform.
         groups: The samples.
         parts: The samples of each batch.
-        read_batch: Reads a batch where this fails, and names the damaged sample.
+        read_batch: Fallback on errors; it names the damaged sample.
     """
     _populate(shards, groups.counts)
     columns, layout = shards[0].columns, shards[0].layout
@@ -70,13 +70,13 @@ def gather_batches(
     for part in parts:
         try:
             batch = dict(zip(names, next(batches)))
-        except Exception:  # noqa: BLE001 - the generator ends here: the rest is read this way, too
+        except Exception:  # noqa: BLE001 - this ends the generator: later batches are read this way, too
             batch = read_batch(part)
         yield batch
 
 
 def slice_columns(columns: Mapping[str, ColumnValues], parts: Sequence[slice]) -> Iterator[Batch]:
-    """Yield parts of columns that were read at once."""
+    """Yield batches as slices of columns that were read at once."""
     return ({name: values[part] for name, values in columns.items()} for part in parts)
 
 
@@ -93,7 +93,7 @@ def _populate(shards: Sequence[OpenShard], counts: Int64) -> None:
 def _where(
     shards: Sequence[OpenShard], groups: ShardGroups, part: slice
 ) -> tuple[GatherBuffer, Int64, Int64, Int64]:
-    """Return a buffer, and for each sample where its shard begins in it, that one's size, and its row."""
+    """Return a buffer, and for each sample the offset and size of its shard in it, and its row."""
     data, starts = spanned([shard.data for shard in shards])
     sizes = np.array([shard.bytes for shard in shards], np.int64)
     if len(shards) == len(groups.shards):

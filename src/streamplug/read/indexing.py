@@ -1,4 +1,4 @@
-"""Which samples a user chooses by an index, a slice, or a list of indices."""
+"""Resolution of indices, slices and lists of indices to sample ids."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streamplug.types import Int64
 
 
 def resolve_index(at: SupportsIndex, size: int) -> int:
-    """Return the id of a sample of a data set of `size` samples; negative ones count from the end.
+    """Return the sample id of an index into `size` samples; negative ones count from the end.
 
     Raises:
-        IndexError: If there is no such sample, or `at` is no whole number.
+        IndexError: If it is out of range, or not an integer.
     """
-    number: Any = None if isinstance(at, bool) else at  # True is a number, too
+    number: Any = None if isinstance(at, bool) else at  # bool is a subclass of int
     try:
         at = index(number)
     except TypeError:
@@ -28,11 +28,7 @@ def resolve_index(at: SupportsIndex, size: int) -> int:
 
 
 def resolve_indices(at: slice | Sequence[int] | Int64, size: int) -> Int64:
-    """Return the ids of many samples, shape ``[n]``; see `chosen_one`.
-
-    Raises:
-        IndexError: If there is no such sample, or `at` holds something else than whole numbers.
-    """
+    """Return the sample ids of many indices, shape ``[n]``; see `resolve_index`."""
     ids = np.arange(*at.indices(size)) if isinstance(at, slice) else np.asarray(at)
     if ids.size and ids.dtype.kind not in "iu":
         raise IndexError(f"samples are chosen by whole numbers, got {ids.dtype} in {at!r:.60}")

@@ -1,4 +1,4 @@
-"""Maps the files of a shard into memory."""
+"""Memory maps of the files of a shard."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from streamplug.read.memory import Span
 from streamplug.types import Bytes1D
 
 _PAGE, _AROUND = 1 << 12, 1 << 16
-"""What a system maps at the least, and what Linux maps around a byte that is touched, in bytes."""
+"""Page size, and size of the region that Linux maps around a page fault, in bytes."""
 
 _TOUCHES = 512
-"""At least so many bytes are touched, if there are as many pages: numpy lets others run from 501 on."""
+"""Minimum number of bytes touched per file with as many pages: NumPy releases the GIL above 500."""
 
 
 class MappedFiles:
-    """Some files, mapped.
+    """Memory maps of some files.
 
     Attributes:
-        data: The bytes of each, by role.
-        inodes: Which file each path was.
-        inode_of: The same by role.
+        data: The bytes of each file, by role.
+        inodes: Inode of each path.
+        inode_of: Inode of each role's file.
     """
 
     def __init__(self, paths: Mapping[str, Path], opened: Mapping[str, BinaryIO]) -> None:
         """Map files.
 
         Args:
-            paths: Where they are, by role.
-            opened: Those of them that are open already.
+            paths: Paths of the files, by role.
+            opened: Files that are open already, by role; they are closed.
 
         Raises:
-            OSError: `FileNotFoundError` if one is gone.
+            OSError: `FileNotFoundError` if a file was deleted.
         """
         self.data: dict[str, Bytes1D] = {}
         self.inodes: dict[Path, int] = {}
@@ -52,19 +52,19 @@ class MappedFiles:
                 self.data[role] = _mapped(stream.fileno(), status.st_size)
 
     def populate(self) -> None:
-        """Map all pages at once: cheaper than a page fault at each sample.
+        """Map all pages at once, which is cheaper than a page fault at each sample.
 
-        A byte of each stretch that the system maps at once is touched; other threads run meanwhile, however
-        slow the disk is, unless the file has few pages.
+        One byte of each region that the system maps together is touched. Unless the file has few pages, this
+        releases the GIL, so that other threads run even if the disk is slow.
         """
         for data in self.data.values():
             np.bitwise_or.reduce(data[:: min(_AROUND, max(len(data) // _TOUCHES, _PAGE))])
 
 
 class _Region(Span):
-    """A file in memory, until nobody looks at it any more.
+    """Read-only memory map of a file, unmapped when it is collected.
 
-    Unlike `mmap.mmap` it takes no file descriptor, of which a process has few: many shards are open.
+    Unlike `mmap.mmap` it holds no file descriptor, of which a process with many open shards would run out.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -96,6 +96,6 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
 def _mapped(descriptor: int, size: int) -> Bytes1D:
     if size == 0:  # nothing to map
         return np.empty(0, np.uint8)
-    if sys.platform == "win32":  # where one takes none
+    if sys.platform == "win32":  # mmap.mmap holds no file descriptor there
         return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
     return np.asarray(_Region(descriptor, size))

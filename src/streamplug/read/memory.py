@@ -1,4 +1,4 @@
-"""Bytes in several places of memory, addressed as one buffer."""
+"""One buffer over bytes in several places of memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamplug.types import Bytes1D, Int64
 
 
 class Span:
-    """A stretch of this process's memory, for numpy to see as an array that nobody may write to."""
+    """Range of addresses of this process, which NumPy sees as a read-only array."""
 
     def __init__(self, start: int, stop: int) -> None:
         self.__array_interface__: dict[str, Any] = {
@@ -24,13 +24,13 @@ class Span:
 
 
 def spanned(buffers: Sequence[Bytes1D]) -> tuple[GatherBuffer, Int64]:
-    """Return a buffer in which several others lie, and where in it each begins, without copying.
+    """Return one buffer that spans several others without a copy, and the offset of each in it.
 
-    So that one call can gather rows of all of them. What lies between them must not be touched: not
-    all of it is memory. Whoever uses it keeps `buffers` alive, and checks that rows lie inside them.
+    It lets one call gather rows of all of them. The bytes between them must not be accessed: they may not be
+    mapped. The caller keeps `buffers` alive, and checks that rows lie inside them.
 
     Args:
-        buffers: uint8, contiguous, none of them empty; at least one.
+        buffers: uint8, contiguous, not empty; at least one.
     """
     starts = [buffer.__array_interface__["data"][0] for buffer in buffers]
     first = min(starts)

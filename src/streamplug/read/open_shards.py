@@ -1,4 +1,4 @@
-"""Open shards: memory mapped and validated, a bounded number at a time."""
+"""Cache of open shards, which are memory mapped and validated."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Sample
 
 MAX_OPEN = 512
-"""Shards kept open; an open shard costs address space and page tables, not a file descriptor."""
+"""Maximum number of open shards; they cost address space and page tables, not file descriptors."""
 
 PART_OPEN = 4
-"""A process keeps open at most the cache limit divided by this number, and at least one shard."""
+"""Divisor of the cache limit that gives the maximum bytes of a process's open shards."""
 
 USED_SECONDS = 1.0  # interval between touches of a cached shard in use
 SWEEP_SECONDS = 0.1  # interval between searches for evicted shards
@@ -41,7 +41,8 @@ class ColumnSelection:
     Attributes:
         columns: The selected columns, in stored order.
         layout: Reads many shards at once, or None.
-        kind: Equal for shards, also of several streams, that can be read at once; None if they cannot.
+        kind: Equal for uniform shards, also of several streams, which can be read at once; None if they
+            cannot.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
@@ -54,22 +55,19 @@ class ColumnSelection:
 
 
 class OpenShard:
-    """A shard that is being read.
+    """A memory-mapped shard.
 
     Attributes:
-        reader: Reads its samples.
-        columns: The selected columns, in stored order.
-        where: What errors call it.
-        populated: Whether all of it was mapped at once.
+        where: Name of the shard in errors.
+        populated: Whether all of its pages were mapped at once.
         bytes: Size of its files.
-        data: Its file, to be read together with others.
-        kind: Equal for shards that can be read together with it; None if it cannot.
-        layout: Reads such shards at once.
-        paths: The inode of each of its files.
-        inode_of: The inode of the file of each role.
+        data: Its first file.
+        kind: As for `ColumnSelection`; None for an empty file.
+        paths: Inode of each of its files.
+        inode_of: Inode of each role's file.
         recent: Whether it was used since it was last considered for closing.
         row: Reads one sample; set at first use.
-        used: When it was last touched in the cache, by `time.monotonic`.
+        used: Time of the last touch in the cache, by `time.monotonic`.
     """
 
     __slots__ = (
@@ -107,16 +105,16 @@ class OpenShard:
         self._files = files
 
     def populate(self) -> None:
-        """Map all pages of its files, as most of their samples are going to be read."""
+        """Map all pages of its files, because most of its samples will be read."""
         self.populated = True
         self._files.populate()
 
     def located(self, error: DataError) -> DataError:
-        """Return an error with the place of this shard in front."""
+        """Return the error with the name of this shard in front."""
         return type(error)(f"{self.where}: {error}")
 
     def evicted(self) -> bool:
-        """Say whether its files were deleted or replaced: then only the mapping keeps them on the disk."""
+        """Return whether its files were deleted or replaced, and only the mapping keeps their disk space."""
         try:
             return any(path.stat().st_ino != inode for path, inode in self.paths.items())
         except OSError:
@@ -126,12 +124,12 @@ class OpenShard:
 class OpenShards:
     """The open shards of one stream: opened at first use, closed by CLOCK, a second-chance LRU.
 
-    If the cache has a limit, shards that were evicted are closed, too, because their disk space is free
-    only then, and open shards take at most a quarter of the limit.
+    If the cache has a limit, evicted shards are closed, too, because their disk space is released only then,
+    and open shards take at most a quarter of the limit.
     """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
-        """Open none yet.
+        """Create an empty cache.
 
         Args:
             index: The shards.
@@ -141,7 +139,7 @@ class OpenShards:
         self._index = index
         self._store = store
         self._open: dict[int, OpenShard] = {}
-        # Without a limit a caller that marks a shard as recent may take it from here without the lock.
+        # Without a limit, callers that mark a shard as recent may look it up here without the lock.
         self.lock_free: Mapping[int, OpenShard] = self._open if store.limit is None else {}
         self._new_locks()
         self._bytes = 0
@@ -160,7 +158,7 @@ class OpenShards:
         return {**self.__dict__, **empty, "_claims": Counter(), "_bytes": 0, **no_locks}
 
     def _new_locks(self) -> None:
-        # Reentrant: the collector may end a loop, which releases shards, while this thread holds it.
+        # Reentrant: garbage collection may end a loop, which releases shards, while this thread holds it.
         self._lock = RLock()
         self._repair_lock = Lock()
 
@@ -171,17 +169,17 @@ class OpenShards:
         _all.add(self)
 
     def free_in_child(self) -> None:
-        """Drop what another thread, which a fork lacks, was changing, and make new locks."""
+        """Drop what another thread was changing at the fork, and make new locks."""
         if not self._lock.acquire(blocking=False):
             self._open.clear()
             self._bytes = 0
-        self._new_locks()  # in any case: a thread may have been about to acquire them
+        self._new_locks()  # always: another thread may have been acquiring them at the fork
 
     def get(self, shard: int) -> OpenShard:
-        """Return an open shard.
+        """Return an open shard, downloading and opening it if necessary.
 
         Raises:
-            StorageError: If its files cannot be fetched.
+            StorageError: If its files cannot be downloaded.
             DataError: If they are damaged.
         """
         cached = self.if_open(shard)
@@ -197,8 +195,8 @@ class OpenShards:
         return opened
 
     def if_open(self, shard: int) -> OpenShard | None:
-        """Return a shard if it is open."""
-        cached = self._open.get(shard)  # without the lock, which takes longer than all the rest
+        """Return a shard if it is open, else None."""
+        cached = self._open.get(shard)  # without the lock, which takes longer than the lookup
         if cached is None:
             return None
         cached.recent = True
@@ -207,9 +205,9 @@ class OpenShards:
         return cached
 
     def keep(self, shard: int, times: int) -> None:
-        """Change by `times` how often a shard, once open, is claimed to stay open.
+        """Add `times` to the number of claims that keep a shard open.
 
-        Matters only with a limit: there, opening a shard again may mean to fetch it again.
+        It has an effect only with a limit, where opening a shard again may mean downloading it again.
         """
         if self._limit is not None:
             with self._lock:
@@ -218,21 +216,15 @@ class OpenShards:
                     del self._claims[shard]
 
     def repair(self, shard: int, damaged: OpenShard, error: DataError) -> OpenShard | None:
-        """Fetch a shard in which a sample is damaged again, once in a process.
+        """Download a shard with a damaged sample again, once in a process.
 
-        Args:
-            shard: Its number in the stream.
-            damaged: The open shard.
-            error: What is damaged.
-
-        Returns:
-            The shard, opened anew; None if that was tried before, or it is read in place.
+        Return the new shard; None if it was repaired before, or is read in place.
 
         Raises:
-            StorageError: If its files cannot be fetched.
+            StorageError: If its files cannot be downloaded.
             DataError: If they are damaged.
         """
-        with self._repair_lock:  # of threads that find the same damage one fetches
+        with self._repair_lock:  # only one of the threads that find the damage downloads it
             if not damaged.evicted():
                 if shard in self._repaired:
                     return None
@@ -255,14 +247,14 @@ class OpenShards:
 
     @property
     def limit(self) -> int | None:
-        """Bytes that all shards may take in the cache, or None for any number."""
+        """Cache limit in bytes; None is unlimited."""
         return self._store.limit
 
     def _too_many(self) -> bool:
         return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
 
     def _close_some(self, newest: int) -> None:
-        """Close shards that were not used since the previous call, or else any, until few enough are open."""
+        """Close shards not used since the previous call, or else any, until the limits hold."""
         for number in 2 * list(self._open):
             if not self._too_many():
                 break
@@ -274,19 +266,19 @@ class OpenShards:
             candidate.recent = False
 
     def _close(self, shard: int) -> None:
-        # The mapping lives on while somebody reads from it.
+        # The mapping lives on while arrays refer to it.
         closed = self._open.pop(shard, None)
         if closed is not None:
             self._bytes -= closed.bytes
 
     def _touch(self, shard: OpenShard) -> None:
-        """Mark a shard as used in the cache, lest it is evicted."""
+        """Update the shard's time of use in the cache, so that it is not evicted."""
         shard.used = time.monotonic()
         if not self._store.touch(list(shard.paths)):
             self._close_evicted()
 
     def _close_evicted(self, kept: Container[int] | None = None) -> None:
-        """Close the shards that were evicted, but for those in `kept`, by default the claimed ones."""
+        """Close evicted shards except those in `kept`, by default the claimed ones."""
         with self._lock:
             kept = self._claims if kept is None else kept
             evicted = [number for number, shard in self._open.items() if shard.evicted()]
@@ -296,7 +288,7 @@ class OpenShards:
             self._swept = time.monotonic()
 
     def _close_all_evicted(self) -> None:
-        """Close all shards that were evicted, because the disk is full."""
+        """Close all evicted shards, because the disk is full."""
         self._close_evicted(())
 
     def _open_shard(self, shard: int) -> OpenShard:
@@ -310,7 +302,7 @@ class OpenShards:
             try:
                 opened = self._open_files(shard, files)
             except DataError as error:
-                # A new copy may be intact. If not, it is discarded, too, so that nobody uses it.
+                # A new copy may be intact. If not, it is discarded, too, so that no process uses it.
                 if not self._store.discard(shard, files.inode_of) or is_repaired:
                     raise
                 _LOG.warning("%s: fetching it again", error)

@@ -1,4 +1,4 @@
-"""Fetching sample ranges while samples of others are decoded."""
+"""Fetching of sample ranges while others are decoded."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from streamplug.read.sample_range import FetchGroup, SampleRange
 from streamplug.transfer.pool import Job, ThreadPool
 
 _MAX_RANGES_IN_FLIGHT = 64
-# With more, all ranges arrive late instead of some early, and freed memory is not yet there for the next.
+# With a higher limit all ranges arrive late instead of some early, and less freed memory can be reused.
 _MAX_BYTES_IN_FLIGHT = 16 << 20
 _PREPARED_GROUPS = 16
 
 
 class RangeFetcher:
-    """Fetches sample ranges in the order of need, and keeps each until its samples are decoded."""
+    """Fetches sample ranges in the order of need, and holds each until its samples are decoded."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class RangeFetcher:
             groups: Sample ranges of distinct shards.
             fetch: Fetches a group.
             release: Frees a sample range.
-            prepare: Called some time before `fetch`, to fetch the headers that it needs.
+            prepare: Fetches the headers of a group; called ahead of `fetch`.
         """
         self._fetch, self._release = fetch, release
         self._ranges: dict[int, tuple[SampleRange, Job | None]] = {
@@ -75,8 +75,7 @@ class RangeFetcher:
     def hold(self, number: int) -> Iterator[None]:
         """Wait for the sample range of a shard, if there is one, and release it after the block.
 
-        Args:
-            number: The shard, over all streams.
+        `number` counts the shards of all streams.
 
         Raises:
             StreamplugError: If it cannot be fetched.
@@ -97,7 +96,7 @@ class RangeFetcher:
         self._release(sample_range)
 
     def stop(self) -> None:
-        """Cancel what is not fetched yet, and release all sample ranges."""
+        """Cancel pending fetches, and release all sample ranges."""
         if self._queue is not None:
             self._queue.stop(for_now=True)
         for sample_range, _ in self._ranges.values():

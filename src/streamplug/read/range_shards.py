@@ -1,4 +1,4 @@
-"""Reading samples by range requests, rather than by downloading their shards."""
+"""Reading of samples by range requests."""
 
 from __future__ import annotations
 
@@ -38,38 +38,38 @@ from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _MAX_CACHED_INFOS = 1024
-"""Shards whose entry in the index is cached."""
+"""Maximum number of cached index entries."""
 
 
 class _ProcessState:
-    """What one process holds: headers that were read, and sample ranges whose samples will be."""
+    """Headers and sample ranges held by one process."""
 
     def __init__(self, headers: ShardHeaders) -> None:
         self.pid = os.getpid()
         self.headers = headers
-        # Reentrant: the collector may end a loop, which releases ranges, while this thread holds it.
+        # Reentrant: garbage collection may end a loop, which releases ranges, while this thread holds it.
         self.lock = RLock()
         self.ranges: dict[int, list[SampleRange]] = {}
         self.infos: dict[int, tuple[ShardInfo, str]] = {}
 
 
 class RangeShards:
-    """Reads the shards of one stream by ranges.
+    """Reader of the shards of one stream by range requests.
 
     Attributes:
-        supports_read_many: Whether the bytes of several shards can be asked for at once.
+        supports_read_many: Whether one request can read several shards.
     """
 
     def __init__(self, index: Index, store: RangeReader, columns: Sequence[str] | None) -> None:
-        """Check that the shards of `index` can be read by ranges.
+        """Check that the shards of `index` support range access.
 
         Args:
             index: The shards.
-            store: Reads parts of their files.
+            store: Reads byte ranges of their files.
             columns: Names of the columns to decode; None for all.
 
         Raises:
-            ConfigError: If some are compressed, or of a format that cannot be read by ranges.
+            ConfigError: If shards are compressed, or their format does not support range access.
         """
         self._index = index
         self._store = store
@@ -90,7 +90,7 @@ class RangeShards:
         return _ProcessState(ShardHeaders(self._index, self._store))
 
     def _check(self, number: int) -> None:
-        """Check that the shards of one schema can be read by ranges."""
+        """Check that the shards of one schema support range access."""
         schema = self._index.schemas[number]
         for shard in np.flatnonzero(self._index.schema_of == number)[:1]:
             info = self._index.shard(int(shard))
@@ -110,7 +110,7 @@ class RangeShards:
             )
 
     def get(self, shard: int) -> OpenShard:
-        """Return a shard that fetches what is read of it."""
+        """Return a shard that fetches the samples that are read of it."""
         info, where = self._info(shard)
         selection = self._selections[self._index.schema_of[shard]]
         return OpenShard(_RangeReader(self, info), selection, where, MappedFiles({}, {}))
@@ -130,7 +130,7 @@ class RangeShards:
         return sum(file.raw.bytes for file in self._info(shard)[0].files.values())
 
     def _info(self, shard: int) -> tuple[ShardInfo, str]:
-        """Return a shard's entry in the index, and what errors call the shard."""
+        """Return a shard's entry in the index, and its name in errors."""
         infos = self._state().infos
         cached = infos.get(shard)
         if cached is None:
@@ -145,19 +145,19 @@ class RangeShards:
         return f"shard {info.number} ({', '.join(names)})"
 
     def new_range(self, number: int, shard: int, rows: Int64) -> SampleRange:
-        """Return a sample range that is still to be fetched; `number` is the shard's over all streams."""
+        """Return a sample range that is not fetched yet; `number` counts the shards of all streams."""
         samples = int(self._index.starts[shard + 1] - self._index.starts[shard])
         return SampleRange(number, shard, rows, len(rows) * self.nbytes(shard) // max(samples, 1))
 
     def is_missing(self, shard: int, rows: Int64) -> bool:
-        """Say whether samples have to be fetched before they are read."""
+        """Return whether samples have to be fetched."""
         return self._find(shard, rows) is None
 
     def fetch(self, group: FetchGroup) -> None:
-        """Fetch sample ranges, and keep them until they are released.
+        """Fetch a group of sample ranges, and hold them until they are released.
 
         Raises:
-            StorageError: If one cannot be read.
+            StorageError: If a range cannot be read.
             DataError: If its bytes are damaged.
         """
         self._fill(group, self._error_context)
@@ -168,18 +168,13 @@ class RangeShards:
         try:
             check()
         except Cancelled:
-            # The loop may have ended, and released all, before this group was kept.
+            # The loop may have ended, and released all ranges, before this group was added.
             for each in group:
                 self.release(each)
             raise
 
     def prepare(self, group: FetchGroup) -> None:
-        """Fetch the headers that sample ranges need, but for those that come with the samples.
-
-        Raises:
-            StorageError: If one cannot be read.
-            DataError: If one is damaged.
-        """
+        """Fetch the headers for a group, except those that are fetched together with samples."""
         headers = self._state().headers
         infos = [(self._info(each.shard)[0], each.rows) for each in group]
         alone = [info for info, rows in infos if not headers.comes_with_samples(info, rows)]
@@ -199,7 +194,7 @@ class RangeShards:
                 state.ranges.pop(released.shard, None)
 
     def take(self, info: ShardInfo, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
-        """Decode samples of a shard, fetching them if need be; as `ShardReader.take`."""
+        """Decode samples of a shard as `ShardReader.take`, fetching them if necessary."""
         found = self._find(info.number, rows)
         if found is None:
             fetched = self.new_range(0, info.number, rows)
@@ -220,7 +215,7 @@ class RangeShards:
         return None
 
     def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
-        """Read the bytes of sample ranges."""
+        """Read the bytes of a group of sample ranges."""
         requests = [(self._info(each.shard)[0], each) for each in group if len(each.rows)]
         rows = [(info, each.rows) for info, each in requests]
         headers = self._state().headers.get_many(rows, error_context)
@@ -239,10 +234,10 @@ class RangeShards:
     def _add_speculative(
         self, info: ShardInfo, added: SampleRange, header: ShardHeader, read: SpeculativeRead
     ) -> _Rest:
-        """Take the samples that came with the header; return what is still to be read."""
+        """Add the samples that were read with the header; return the ranges still to read."""
         ranges = header.byte_ranges(added.rows)
         _check_bounds(added, ranges, info.files["data"].raw.bytes)
-        is_missing = ranges[:, 0] < ranges[:, 1]  # nothing is to be read of an empty sample
+        is_missing = ranges[:, 0] < ranges[:, 1]  # empty samples need no request
         if len(read.spans):
             came = read.contains(ranges)
             self._state().headers.record_guess(read, float(came.mean()))
@@ -258,19 +253,19 @@ class RangeShards:
         return _Rest(is_missing, ranges, spans)
 
     def _state(self) -> _ProcessState:
-        # A fork's copy may have been made while another thread held one of its locks.
+        # In a forked copy, another thread may have held one of the locks.
         if self._process_state.pid != os.getpid():
             self._process_state = self._new_state()
         return self._process_state
 
 
 class _Rest(NamedTuple):
-    """What of a sample range did not come with the header of its shard.
+    """The part of a sample range that was not read with the header of its shard.
 
     Attributes:
-        is_missing: Which of its rows, shape ``[rows]``.
-        ranges: Where in the file they lie, shape ``[n, 2]``.
-        spans: What to read, shape ``[m, 2]``.
+        is_missing: Mask of its rows, shape ``[rows]``.
+        ranges: Byte ranges of these rows in the file, shape ``[n, 2]``.
+        spans: Byte ranges to read, shape ``[m, 2]``.
     """
 
     is_missing: NDArray[np.bool_]
@@ -299,7 +294,7 @@ def _read(
 
 
 class _RangeReader(ShardReader):
-    """Reads one shard."""
+    """Reader of one shard."""
 
     def __init__(self, shards: RangeShards, info: ShardInfo) -> None:
         self._shards, self._info = shards, info

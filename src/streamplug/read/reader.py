@@ -1,4 +1,4 @@
-"""Reads samples by id, one or many, over the shards of all streams."""
+"""Random access to samples by id, over the shards of all streams."""
 
 from __future__ import annotations
 
@@ -32,15 +32,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads samples by id.
-
-    Attributes:
-        starts: First sample id of each shard over all streams, and the total.
-        stream_shards: First shard of each stream, and the total.
-        reads_ranges: Whether all streams are read by ranges.
-        decodes_lazily: Whether `batches` decodes each when it is asked for, rather than all at once.
-        cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
-    """
+    """Reader of samples by id; the attributes are those of `SampleReader`."""
 
     def __init__(self, starts: Sequence[Int64], shards: Sequence[OpenShards | RangeShards]) -> None:
         """Read from the shards of some streams.
@@ -58,13 +50,13 @@ class Reader:
         self.reads_ranges = all(isinstance(each, RangeShards) for each in shards)
         limits = [each.limit for each in shards if isinstance(each, OpenShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
-        # With a limit, evicted shards are closed soon; batches that were read before are used up meanwhile.
+        # With a limit, evicted shards are closed soon: their batches must not be decoded later.
         self.decodes_lazily = (
             self.cache_limit is None and not self._any_ranged and _are_uniform(shards)
         )
 
     def _index_shards(self) -> None:
-        """Set up the fast lookup of a single sample, without a Python number for every shard."""
+        """Set up the fast lookup of a single sample, without a Python int for every shard."""
         self._bounds = memoryview(self.starts)  # type: ignore[arg-type]  # an array is a buffer
         single = self._streams[0] if len(self._streams) == 1 else None
         self._open = single.lock_free if isinstance(single, OpenShards) else {}
@@ -83,7 +75,7 @@ class Reader:
         return list(dict.fromkeys(shards.tolist()))
 
     def open(self, shard: int) -> OpenShard:
-        """Return an open shard, by its number over all streams."""
+        """Return an open shard; `shard` counts the shards of all streams."""
         shards, number = self._find(shard)
         return shards.get(number)
 
@@ -94,7 +86,7 @@ class Reader:
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be fetched to read some samples, in the order of first need.
 
-        Shards by number over all streams, or groups of sample ranges.
+        These are shards, numbered over all streams, or groups of sample ranges.
         """
         if not self._any_ranged:
             return self.shards_of(ids)  # type: ignore[return-value]  # lists are invariant
@@ -118,14 +110,14 @@ class Reader:
         )
 
     def weight(self, need: int | FetchGroup) -> int:
-        """Return about how many bytes a need has."""
+        """Return the approximate bytes of a need."""
         if isinstance(need, tuple):
             return sum(each.weight for each in need)
         shards, shard = self._find(need)
         return shards.nbytes(shard)
 
     def ensure(self, need: int | FetchGroup) -> None:
-        """Fetch a shard or a group, unless it is there.
+        """Fetch a shard or a group, unless it is cached.
 
         Raises:
             StreamplugError: If it cannot be fetched, or is damaged.
@@ -142,13 +134,13 @@ class Reader:
         return number, shards.basename(shard)
 
     def claim(self, need: int | FetchGroup) -> None:
-        """Keep a shard open, once it is, until it is released as often as it was claimed."""
+        """Keep a shard open until it is released as often as it was claimed."""
         if not isinstance(need, tuple):
             shards, shard = self._find(need)
             shards.keep(shard, 1)
 
     def release(self, need: int | FetchGroup) -> None:
-        """Free a group; a shard stays as long as there is room."""
+        """Free a group, or release a claim of a shard."""
         if isinstance(need, tuple):
             for each in need:
                 self._release_range(each)
@@ -167,7 +159,7 @@ class Reader:
 
     @contextmanager
     def _fetching(self, groups: ShardGroups) -> Iterator[RangeFetcher]:
-        """Fetch the sample ranges that are needed and not there."""
+        """Fetch the sample ranges that are missing."""
         missing = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
@@ -182,7 +174,7 @@ class Reader:
             fetcher.stop()
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
-        """Return where a sample lies: stream, shard in it, that shard's file, and place in it."""
+        """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""
         shard = bisect_right(self._bounds, sample_id) - 1
         stream = bisect_right(self.stream_shards, shard) - 1
         number = shard - self.stream_shards[stream]
@@ -212,11 +204,7 @@ class Reader:
             )[1]
 
     def rows(self, ids: Int64) -> list[Sample]:
-        """Return many samples, in the order of `ids`.
-
-        Raises:
-            StreamplugError: As for `row`.
-        """
+        """Return many samples, in the order of `ids`; raises as `row`."""
         out: list[Sample] = [{}] * len(ids)
         for shard, places, values in self._gather(ids):
             names = [column.name for column in shard.columns]
@@ -229,10 +217,9 @@ class Reader:
         return out
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
-        """Return many samples column by column, in the order of `ids`.
+        """Return many samples column by column, in the order of `ids`; raises as `row`.
 
         Raises:
-            StreamplugError: As for `row`.
             DataError: If the samples do not all have the same columns.
         """
         parts = list(self._gather(ids))
@@ -255,14 +242,13 @@ class Reader:
         }
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[Batch]:
-        """Return batches of samples that are found at once; see `decodes_lazily`.
+        """Return batches of samples that are located at once; see `decodes_lazily`.
+
+        Errors are raised as by `row`, here or when a batch is requested.
 
         Args:
-            ids: Those of all.
-            parts: Which of them each batch has, one after the other and none empty.
-
-        Raises:
-            StreamplugError: As for `row`, here or when a batch is asked for.
+            ids: Sample ids of all batches.
+            parts: Consecutive, non-empty slices of `ids`, one for each batch.
         """
         if not (self.decodes_lazily and len(ids)):
             return slice_columns(self.batch(ids), parts)
@@ -271,16 +257,16 @@ class Reader:
         return gather_batches(shards, groups, parts, lambda part: self.batch(ids[part]))
 
     def encoded(self, ids: Int64, name: str) -> Iterator[EncodedValues]:
-        """Yield where the values of one column lie in memory, in parts.
+        """Yield the locations in memory of the values of one column, in parts.
 
-        Samples of which that cannot be said are left out; `batch` reads them all the same.
+        Samples whose format does not support this are left out.
 
         Args:
-            ids: Which samples; repeats are allowed.
-            name: Of the column, one of those that are read.
+            ids: Sample ids; repeats are allowed.
+            name: Name of one of the columns that are read.
 
         Raises:
-            Exception: Any, if a shard cannot be had or a sample is damaged; `batch` says which.
+            Exception: Of any type if a shard cannot be fetched or a sample is damaged; `batch` names it.
         """
         groups = ShardGroups(np.asarray(self.starts), ids)
         stop = 0
@@ -293,7 +279,6 @@ class Reader:
                 yield encoded
 
     def _gather(self, ids: Int64) -> Iterator[GatheredValues]:
-        """Yield the values of some samples, in parts."""
         groups = ShardGroups(np.asarray(self.starts), ids)
         with self._fetching(groups) as fetcher:
             stop = 0
@@ -301,19 +286,19 @@ class Reader:
                 shards = self._open_uniform(groups.shards, stop)
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
-                with fetcher.hold(groups.shards[part.start]):  # sample ranges are read one by one
+                with fetcher.hold(groups.shards[part.start]):  # range shards are not uniform
                     try:
                         gathered: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
-                    except Exception:  # noqa: BLE001 - one by one they tell which sample it is
+                    except Exception:  # noqa: BLE001 - reading shard by shard finds the damaged one
                         gathered = self._gather_one_by_one(shards, groups, part)
                     yield from gathered
 
     def _open_uniform(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
-        """Open one of some shards, and those after it that can be read together with it."""
+        """Open a shard and those after it that can be read together with it."""
         shards = [self.open(numbers[first])]
         kind = shards[0].kind
         for number in numbers[first + 1 :] if kind is not None else ():
-            # With a limit, nothing is fetched while others are kept from being let go.
+            # With a limit, nothing is downloaded while other shards are held.
             shard = self.open(number) if self.cache_limit is None else self._if_open(number)
             if shard is None or (shard.kind is not kind and shard.kind != kind):
                 break
@@ -327,11 +312,7 @@ class Reader:
     def _gather_one_by_one(
         self, shards: Sequence[OpenShard], groups: ShardGroups, part: slice
     ) -> Iterable[GatheredValues]:
-        """Read the same shard by shard.
-
-        Raises:
-            DataError: If a sample is damaged.
-        """
+        """Read the samples shard by shard, repairing damaged shards."""
         for shard, at in zip(shards, range(part.start, part.stop)):
             places = groups.places(slice(at, at + 1))
             rows = groups.rows[places]
@@ -346,7 +327,7 @@ class Reader:
     def _read_repaired(
         self, number: int, shard: OpenShard, error: DataError, read: Callable[[OpenShard], T]
     ) -> tuple[OpenShard, T]:
-        """Read once more from a shard in which something is damaged, if it can be fetched again."""
+        """Read again from a damaged shard, if it can be downloaded again."""
         located = shard.located(error)
         shards, of_stream = self._find(number)
         repaired = shards.repair(of_stream, shard, located)
@@ -363,13 +344,13 @@ def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
 
 
 def _are_uniform(shards: Iterable[OpenShards | RangeShards]) -> bool:
-    """Say whether all shards can be read together."""
+    """Return whether all shards can be read together."""
     kinds = [s.kind for each in shards if isinstance(each, OpenShards) for s in each.selections]
     return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
 
 
 def _concatenate_starts(starts: Sequence[Int64]) -> Int64:
-    """Return the starts of streams one after the other."""
+    """Return the sample starts over all streams."""
     before = [0, *accumulate(int(each[-1]) for each in starts)]
     parts = [each[:-1] + first for each, first in zip(starts, before)]
     return np.concatenate([*parts, np.array(before[-1:], np.int64)])

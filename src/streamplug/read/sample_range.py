@@ -13,7 +13,7 @@ from streamplug.types import Bytes1D, Int64
 
 _FIRST = np.zeros(1, np.int64)
 
-# A sample waits for all of its group: larger groups delay the samples that are needed first.
+# A sample waits for its whole group: larger groups delay the samples that are needed first.
 MAX_GROUP_SAMPLES = 8
 MAX_GROUP_BYTES = 4 << 20
 
@@ -22,12 +22,12 @@ class SampleRange:
     """Some samples of one shard, fetched together.
 
     Attributes:
-        number: The shard, over all streams.
-        shard: The shard, in its stream.
-        rows: Which samples of it, ascending.
-        weight: About how many bytes they have.
-        data: Holds the bytes of all of them.
-        starts: Where in `data` each begins.
+        number: Number of the shard over all streams.
+        shard: Number of the shard in its stream.
+        rows: Rows in the shard, ascending.
+        weight: Approximate bytes of the samples.
+        data: Fetched bytes.
+        starts: Offset of each row in `data`.
     """
 
     __slots__ = (
@@ -48,12 +48,12 @@ class SampleRange:
     def add(
         self, is_added: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]
     ) -> None:
-        """Take the bytes of some of the samples.
+        """Add the bytes of some of the samples.
 
         Args:
-            is_added: Which of the rows, shape ``[rows]``.
-            ranges: Where in the file these lie, shape ``[n, 2]``.
-            spans: Parts of the file in which they lie, shape ``[m, 2]``; ascending, none empty.
+            is_added: Mask of the rows, shape ``[rows]``.
+            ranges: Byte ranges of these rows in the file, shape ``[n, 2]``.
+            spans: Byte ranges of the file that contain them, shape ``[m, 2]``; ascending, none empty.
             parts: The bytes of the spans.
         """
         part, places = locate_ranges(ranges, spans)
@@ -63,7 +63,7 @@ class SampleRange:
         self.data = held[0] if len(held) == 1 else np.concatenate(held)
 
     def find(self, rows: Int64) -> Int64 | None:
-        """Return the places of some rows among those of this range; None if one is not in it."""
+        """Return the positions of `rows` in this range; None if one is not in it."""
         if len(rows) == len(self.rows) == 1:
             return _FIRST if rows[0] == self.rows[0] else None
         places = np.searchsorted(self.rows, rows)
@@ -76,13 +76,10 @@ FetchGroup: TypeAlias = "tuple[SampleRange, ...]"
 
 
 def group_ranges(keyed_ranges: Iterable[tuple[Hashable, SampleRange]]) -> list[FetchGroup]:
-    """Group sample ranges that may be fetched together.
+    """Group sample ranges that may be fetched together, in the order of need.
 
     Args:
         keyed_ranges: Sample ranges in the order of need; those with equal keys may share a group.
-
-    Returns:
-        The groups, in the order of need of the first sample range of each.
     """
     groups: list[list[SampleRange]] = []
     filling: dict[Hashable, tuple[list[SampleRange], int, int]] = {}

@@ -1,4 +1,4 @@
-"""Samples: what a data set reads by id, be it what is stored or what is made of that."""
+"""Protocol of random access to samples by id."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from streamplug.types import ColumnValues, Int64, Sample
 
 
 class SampleReader(Protocol):
-    """Samples by id; the methods are those of `Reader`, where they are described.
+    """Random access to samples by id; the methods are described in `Reader`.
 
     Attributes:
         starts: First sample id of each shard over all streams, and the total.
         stream_shards: First shard of each stream, and the total.
         reads_ranges: Whether all streams are read by ranges.
-        decodes_lazily: Whether `batches` decodes one when it is asked for, rather than all.
-        cache_limit: Bytes that the smallest limit of a cache allows; None if there is no limit.
+        decodes_lazily: Whether `batches` decodes each batch on demand, rather than all at once.
+        cache_limit: Smallest cache limit of the streams in bytes; None if there is none.
     """
 
     starts: Int64
@@ -27,25 +27,25 @@ class SampleReader(Protocol):
     cache_limit: int | None
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
-        """Return what must be there to read some samples."""
+        """Return what must be fetched to read some samples."""
 
     def weight(self, need: int | FetchGroup) -> int:
-        """Return about how many bytes a need has."""
+        """Return the approximate bytes of a need."""
 
     def ensure(self, need: int | FetchGroup) -> None:
-        """Fetch what is needed."""
+        """Fetch a need."""
 
     def claim(self, need: int | FetchGroup) -> None:
-        """Have it stay."""
+        """Keep a need open until it is released."""
 
     def release(self, need: int | FetchGroup) -> None:
-        """Have it stay no longer."""
+        """Release a claimed need."""
 
     def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
-        """Return which shard a need is of, and the name of its first file."""
+        """Return the number of a need's first shard, and the name of that shard's first file."""
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
-        """Return where a sample lies."""
+        """Return the location of a sample."""
 
     def row(self, sample_id: int) -> Sample:
         """Return one sample."""
@@ -57,4 +57,4 @@ class SampleReader(Protocol):
         """Return many samples column by column."""
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
-        """Return batches of samples, some of the ids each."""
+        """Return batches of samples."""

@@ -1,4 +1,4 @@
-"""Headers of shards, which say where their samples lie, and the bytes that come in the same request."""
+"""Cache of shard headers, and samples that are read speculatively with them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges, loca
 from streamplug.types import Bytes1D, Int64
 
 MAX_GAP_BYTES = 32 << 10
-"""Gap between two samples up to which they are read in one request."""
+"""Maximum gap between ranges that are coalesced into one request."""
 
 MAX_CACHED_HEADER_BYTES = 64 << 20
 
 _MAX_WRONG_GUESSES = 16
-"""Guessed ranges that may be wrong in excess of those that are right before no more are guessed.
+"""Excess of wrong over right guesses of ranges from which on none are made.
 
 In ``tests/benchmarks/bench_remote.py`` reading by ranges takes over 10 % more processor time without the
 limit, and over 30 % more without guesses.
 """
 
 _MAX_GUESSED_BYTES = 1 << 20
-"""Bytes of a guess: about what arrives during the round trip that a right guess saves."""
+"""Maximum bytes of a guess: about what arrives during the round trip that a right guess saves."""
 
 _CANCEL_POLL_SECONDS = 1.0
 
@@ -40,18 +40,18 @@ NO_ROWS = np.empty(0, np.int64)
 _NO_SPANS = np.empty((0, 2), np.int64)
 
 ErrorContext: TypeAlias = Callable[[ShardInfo], AbstractContextManager[Any]]
-"""Entered while a shard is read, to name it in errors."""
+"""Context manager that names a shard in errors."""
 
 _Request: TypeAlias = "tuple[ShardInfo, Int64]"
 
 
 class SpeculativeRead:
-    """Bytes of a shard that came in the same request as its header.
+    """Bytes of a shard that were read in the same request as its header.
 
     Attributes:
-        spans: Where in the file they lie, shape ``[n, 2]``; ascending and disjoint.
+        spans: Byte ranges in the file, shape ``[n, 2]``; ascending and disjoint.
         parts: The bytes of each span.
-        num_guessed: How many of the spans were requested only because samples may lie there.
+        num_guessed: Number of spans that were requested only because samples may lie there.
     """
 
     __slots__ = ("num_guessed", "parts", "spans")
@@ -62,14 +62,14 @@ class SpeculativeRead:
         self.spans, self.parts, self.num_guessed = spans, parts, num_guessed
 
     def contains(self, ranges: Int64) -> NDArray[np.bool_]:
-        """Say of each range of the file, shape ``[n, 2]``, whether its bytes are here."""
+        """Return whether each range of the file, shape ``[n, 2]``, was read."""
         return locate_ranges(ranges, self.spans)[0] >= 0
 
     def copy_ranges(self, ranges: Int64) -> list[Bytes1D]:
-        """Return the bytes of ranges that are here."""
+        """Return the bytes of ranges that were read."""
         parts, offsets = locate_ranges(ranges, self.spans)
         sizes = (ranges[:, 1] - ranges[:, 0]).tolist()
-        # Copies, lest the bytes beside them stay in memory.
+        # Copies, so that the bytes around them can be freed.
         return [
             self.parts[part]
             if size == len(self.parts[part])
@@ -79,14 +79,13 @@ class SpeculativeRead:
 
 
 class _HeaderRequest(NamedTuple):
-    """The ranges to read for a header that is missing.
+    """The byte ranges to read for a missing header.
 
     Attributes:
-        info: The shard.
-        role: The file of the shard in which the header lies.
-        header: Where in the file, shape ``[1, 2]``.
-        spans: The ranges to read, shape ``[n, 2]``.
-        num_guessed: How many of these are guessed.
+        role: Role of the file that contains the header.
+        header: Byte range of the header, shape ``[1, 2]``.
+        spans: Byte ranges to read, shape ``[n, 2]``.
+        num_guessed: Number of spans that are guessed.
     """
 
     info: ShardInfo
@@ -101,7 +100,7 @@ class ShardHeaders:
 
     def __init__(self, index: Index, store: RangeReader) -> None:
         self._index, self._store = index, store
-        # Reentrant: the collector may end a loop, which asks for headers, while this thread holds it.
+        # Reentrant: garbage collection may end a loop, which requests headers, while this thread holds it.
         self._lock = RLock()
         self._cached: OrderedDict[int, tuple[ShardHeader, int]] = OrderedDict()
         self._cached_bytes = 0
@@ -111,15 +110,15 @@ class ShardHeaders:
     def get_many(
         self, requests: Sequence[_Request], error_context: ErrorContext = nullcontext
     ) -> list[tuple[ShardHeader, SpeculativeRead]]:
-        """Return headers, and what came with each: that may be bytes of samples.
+        """Return headers, each with the bytes of samples that were read with it.
 
         Args:
-            requests: Distinct shards, each with the rows whose bytes may come with the header.
+            requests: Distinct shards, each with the rows whose bytes may be read with the header.
             error_context: Names a shard in errors.
 
         Raises:
-            StorageError: If one cannot be read.
-            DataError: If one is damaged.
+            StorageError: If a header cannot be read.
+            DataError: If a header is damaged.
         """
         results: dict[int, tuple[ShardHeader, SpeculativeRead]] = {}
         while len(results) < len(requests):
@@ -136,7 +135,7 @@ class ShardHeaders:
         return [results[info.number] for info, _ in requests]
 
     def comes_with_samples(self, info: ShardInfo, rows: Int64) -> bool:
-        """Say whether the header is best read together with these samples."""
+        """Return whether the header is best read together with these samples."""
         return self._guess(info, rows) is not None
 
     def record_guess(self, read: SpeculativeRead, hit_ratio: float) -> None:
@@ -151,7 +150,7 @@ class ShardHeaders:
         results: dict[int, tuple[ShardHeader, SpeculativeRead]],
         missing: list[_Request],
     ) -> list[Event]:
-        """Take cached headers; claim those that nobody fetches; return what to wait for the others by."""
+        """Take cached headers, claim those that no thread fetches, and return the events of the others."""
         others = []
         with self._lock:
             for info, rows in requests:
@@ -214,7 +213,7 @@ class ShardHeaders:
         except TruncatedFileError:
             if request.spans is request.header:
                 raise
-        # The header alone may do, or tell what is wrong.
+        # The header alone may be intact, or tell what is wrong.
         file = request.info.files[request.role].raw
         return SpeculativeRead(request.header, self._store.read(file, request.header))
 
@@ -239,9 +238,9 @@ class ShardHeaders:
         return format_
 
     def _guess(self, info: ShardInfo, rows: Int64) -> tuple[Int64, int] | None:
-        """Return where some samples are likely to lie, shape ``[n, 2]``, and how many ranges are guessed.
+        """Return the likely byte ranges of samples, shape ``[n, 2]``, and how many are guessed.
 
-        None if that is not worth a guess: the bytes of a wrong one are read in vain.
+        None if a guess does not pay: the bytes of a wrong one are read in vain.
         """
         schema = self._index.schema(info.number)
         format_ = self._format(info)
