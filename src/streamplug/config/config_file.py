@@ -1,4 +1,4 @@
-"""Configuration files of TOML, YAML or JSON, with values of environment variables."""
+"""Configuration files in TOML, YAML or JSON, with substitution of environment variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from streamplug.errors import ConfigError
 
 Source: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str]"
-"""A config, or the path of a file that holds one."""
+"""A mapping, or the path of a configuration file."""
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<what>[^}]*)\}")
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
@@ -24,10 +24,10 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class FromEnvironment(str):
-    """Text that has values of environment variables in it; errors show it as it was written.
+    """Text with substituted environment variables; errors show the original text.
 
     Attributes:
-        written: With the names of the variables in place of their values.
+        written: The text before substitution.
     """
 
     __slots__ = ("written",)
@@ -35,14 +35,15 @@ class FromEnvironment(str):
 
 
 def load(source: Source) -> dict[str, Any]:
-    """Return a config as plain dicts and lists, with values of the environment.
+    """Return a configuration as plain dicts and lists, with environment variables substituted.
 
     Args:
-        source: A mapping, which may be one of OmegaConf, or the path of a ``.toml``, ``.yaml``, ``.yml`` or
-            ``.json`` file.
+        source: A mapping, possibly of OmegaConf, or the path of a ``.toml``, ``.yaml``, ``.yml`` or
+            ``.json``
+            file.
 
     Raises:
-        ConfigError: If it cannot be read, or names a variable that is not set.
+        ConfigError: If it cannot be read, or refers to a variable that is not set.
     """
     if isinstance(source, (str, os.PathLike)):
         source = _read(Path(source))
@@ -55,7 +56,7 @@ def load(source: Source) -> dict[str, Any]:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value without what is known of where its texts come from."""
+    """Return a value with every `FromEnvironment` converted to str."""
     if isinstance(value, dict):
         return {key: to_plain(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -116,9 +117,9 @@ def _yaml(text: str) -> Any:
         raise ConfigError("YAML needs PyYAML: pip install 'streamplug[yaml]'") from None
 
     class Loader(yaml.SafeLoader):
-        """A loader that refuses keys that are there twice."""
+        """A loader that rejects duplicate keys."""
 
-    # What merges (<<) bring comes first, and may be replaced: only a mapping's own keys must differ.
+    # Keys from merges (<<) may be overridden: only a mapping's own keys must be unique.
     def checked(loader: Any, node: Any) -> Any:
         _object(
             [(loader.construct_object(key), None) for key, _ in node.value if key.tag != _MERGE]
@@ -139,7 +140,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def join_key(key: str, name: object) -> str:
-    """Return the path of a key that lies below another."""
+    """Return the path of a key below another."""
     return f"{key}.{name}" if key else str(name)
 
 

@@ -1,4 +1,4 @@
-"""Construction of classes from configuration files, by the names of their parameters."""
+"""Construction of objects from configuration files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streamplug.errors import ConfigError
 C = TypeVar("C", bound="Configurable")
 
 SECTIONS = ("dataset", "loader", "writer")
-"""What a config that is about several things has at its top."""
+"""Top-level keys of a configuration of several classes."""
 
 
 class Configurable:
-    """A class whose arguments may come from a config.
+    """A class that can be constructed from a configuration.
 
     Attributes:
-        config_section: Which section of a whole config is about it; "" if none is.
+        config_section: Section of a whole configuration for this class; "" for none.
     """
 
     config_section: ClassVar[str] = ""
@@ -31,41 +31,43 @@ class Configurable:
         super().__init_subclass__(**kwargs)
         if section is not None:
             cls.config_section = section
-        # Subclasses of others may take keywords of their own out of a **kwargs; these pass on all.
+        # Other subclasses may remove their own keywords from **kwargs, so these are not checked.
         if "__init__" in cls.__dict__ and (section is not None or has_fixed_keywords(cls)):
             suggest_keywords(cls)
 
     if not TYPE_CHECKING:  # for types, the arguments are those of the constructor
 
         def __new__(cls, *_: Any, **kwargs: Any) -> Any:
-            """Check keywords of dataclasses, whose constructors are made after `__init_subclass__`."""
+            """Check keywords of dataclasses, whose constructors are created after `__init_subclass__`."""
             if kwargs and is_dataclass(cls):
                 check_keywords(cls, kwargs)
             return super().__new__(cls)
 
     @classmethod
     def from_config(cls: type[C], config: Source, **more: Any) -> C:  # noqa: PYI019 - Python 3.10
-        """Make one as a config says.
+        """Construct an object from a configuration.
 
         Args:
-            config: A mapping, or the path of a file of TOML, YAML or JSON. Its keys are the names of
-                parameters; or it has sections, of which the one about this class counts.
-            **more: Arguments that go before those of the config, such as functions, which a file cannot say.
+            config: A mapping, or the path of a TOML, YAML or JSON file. Its keys are parameter names, or
+                sections
+                of which that of this class is used.
+            **more: Arguments that override those of the configuration, such as functions, which a file
+                cannot hold.
 
         Raises:
-            ConfigError: If a key is not known, a value is of another type, or as for the constructor.
+            ConfigError: If a key is unknown, a value has the wrong type, or as for the constructor.
         """
         return _made(cls, load(config), more)
 
     @classmethod
     def check_config(cls, config: Source) -> None:
-        """Refuse a config whose keys or types are wrong; make nothing of it but what is nested.
+        """Validate the keys and types of a configuration, constructing only nested objects.
 
         Args:
             config: As for `from_config`.
 
         Raises:
-            ConfigError: If a key is not known, or a value is of another type.
+            ConfigError: If a key is unknown, or a value has the wrong type.
         """
         whole = load(config)
         given, key = _about(cls, whole)
@@ -88,7 +90,7 @@ def _made(cls: type[C], whole: dict[str, Any], more: Mapping[str, Any]) -> C:
 
 
 def _of_section(cls: type, name: str, whole: Mapping[str, Any]) -> type[Configurable] | None:
-    """Return the class of a parameter that another section of the config is about."""
+    """Return the class of a parameter that another section configures, or None."""
     hint = parameters(cls)[name].hint
     other = (
         isinstance(hint, type) and issubclass(hint, Configurable) and hint.config_section == name
@@ -97,7 +99,7 @@ def _of_section(cls: type, name: str, whole: Mapping[str, Any]) -> type[Configur
 
 
 def _about(cls: type[Configurable], whole: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the part of a config that is about a class, and its key."""
+    """Return the section of a class, and its key."""
     if not cls.config_section or not any(name in whole for name in SECTIONS):
         return whole, ""
     for name in whole:

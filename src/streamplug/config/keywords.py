@@ -19,11 +19,12 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 def suggest_keywords(cls: type[T]) -> type[T]:
     """Make the constructor of a class suggest the nearest keyword for an unknown one.
 
-    The constructor must pass on all of a ``**kwargs`` to the next class in line: these keywords are checked
-    against the constructors there. Where one of them takes any keyword, nothing is refused here.
+    The constructor must pass all of ``**kwargs`` to the next class in the MRO, whose constructors determine
+    the valid
+    keywords. Nothing is checked if one of them accepts any keyword.
 
     Args:
-        cls: The class; decorate it outside of ``@dataclass``.
+        cls: The class; apply this decorator outside of ``@dataclass``.
     """
     init = cls.__dict__["__init__"]
 
@@ -41,9 +42,9 @@ def check_keywords(cls: type, given: Mapping[str, Any], by: type | None = None) 
     """Check keywords against a constructor, unless it has ``**kwargs``.
 
     Args:
-        cls: The class.
-        given: The keywords.
-        by: The class that the user has called, if it is another one that passes keywords on.
+        cls: Class of the constructor.
+        given: Keyword arguments.
+        by: The class called by the user, if it is another one that passes keywords on.
 
     Raises:
         UnknownKeywordError: If the constructor does not accept a keyword.
@@ -54,7 +55,7 @@ def check_keywords(cls: type, given: Mapping[str, Any], by: type | None = None) 
 
 
 def has_fixed_keywords(cls: type) -> bool:
-    """Return whether the constructor that a class itself defines has no ``**kwargs``."""
+    """Return whether the class's own constructor has no ``**kwargs``."""
     found = inspect.signature(cls.__dict__["__init__"]).parameters.values()
     return all(parameter.kind is not parameter.VAR_KEYWORD for parameter in found)
 
@@ -65,7 +66,7 @@ def _check(made: type, owner: type, given: Mapping[str, Any], by: type) -> None:
         return
     for name in given:
         if name not in accepted:
-            # Also those that subclasses take themselves: their users meant one of these, too.
+            # Includes keywords of subclasses, which the user may have meant.
             known = sorted({*accepted, *parameters(by)})
             raise UnknownKeywordError(
                 f"{by.__name__}({name}=…): no such argument{suggest_name(name, known)}"

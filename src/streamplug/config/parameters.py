@@ -1,4 +1,4 @@
-"""The parameters of a class, from its signatures and docstrings."""
+"""Parameters of a class, from its signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ class Parameter:
 
 
 def parameters(cls: type) -> dict[str, Parameter]:
-    """Return the parameters of a class by name; ``**kwargs`` are those of the next class in line.
-
-    Args:
-        cls: Any class.
-    """
+    """Return the parameters of a class by name; ``**kwargs`` are those of the next class in the MRO."""
     return _parameters(cls)
 
 
@@ -69,7 +65,7 @@ def _constructors(cls: type) -> Iterator[tuple[Any, type]]:
 def _resolve_hint(hint: Any, names: dict[str, Any]) -> Any:
     if hint is REQUIRED:
         return Any
-    # One at a time: a name that is imported for type checkers only leaves the other hints usable.
+    # One at a time: a name imported only for type checkers must not affect other hints.
     annotated = SimpleNamespace(__annotations__={"hint": hint})
     try:
         return typing.get_type_hints(annotated, globalns=names)["hint"]
@@ -78,7 +74,7 @@ def _resolve_hint(hint: Any, names: dict[str, Any]) -> Any:
 
 
 def _described_parameters(cls: type) -> Iterator[tuple[str, str]]:
-    # Not inspect.getdoc, which looks at other classes; nor the text that a dataclass makes of itself.
+    # Not inspect.getdoc, which returns inherited docstrings.
     text = inspect.cleandoc(cls.__dict__.get("__doc__") or "") + "\n"
     for section in _SECTION.finditer(text):
         for entry in _ENTRY.finditer(section[2]):
@@ -86,5 +82,5 @@ def _described_parameters(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def is_section(hint: Any) -> bool:
-    """Return whether a type is a dataclass, whose fields are keys of a config."""
+    """Return whether a type is a dataclass, whose fields are keys of a configuration."""
     return isinstance(hint, type) and is_dataclass(hint)

@@ -1,4 +1,4 @@
-"""The JSON schema of configuration files, for editors."""
+"""JSON schema of configuration files, for editors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 
 
 def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
-    """Return the schema of a config, of the draft 2020-12.
-
-    Args:
-        sections: Class of each section.
-    """
+    """Return the JSON schema (draft 2020-12) of a configuration with these sections."""
     nested: dict[str, Any] = {
         "environment": {"type": "string", "pattern": r"\$\{env:", "title": "${env:NAME:-default}"}
     }
@@ -78,6 +74,6 @@ def _alternatives(hint: Any, nested: dict[str, Any]) -> list[dict[str, Any]]:
         named = {"type": "object", "additionalProperties": lists["items"]}
         return [lists, named] if is_section(item) else [lists]
     if hint.__name__ not in nested:
-        nested[hint.__name__] = {}  # it may hold others of its kind
+        nested[hint.__name__] = {}  # for recursive types
         nested[hint.__name__] = _object(hint, nested, {})
     return [{"$ref": f"#/$defs/{hint.__name__}"}]

@@ -29,14 +29,14 @@ _Types: TypeAlias = "list[Any]"
 
 
 def union_members(hint: Any) -> _Types:
-    """Return the types of a union; of any other type, itself."""
+    """Return the members of a union; for another type, the type itself."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [item for part in typing.get_args(hint) for item in union_members(part)]
     return [hint]
 
 
 def file_types(hint: Any) -> _Types:
-    """Return the types of a union that a file can hold."""
+    """Return the members of a union that a file can represent."""
     return [item for item in union_members(hint) if _in_file(item)]
 
 
@@ -50,31 +50,31 @@ def _in_file(hint: Any) -> bool:
 
 
 def is_list(hint: Any) -> bool:
-    """Return whether a type is that of a list."""
+    """Return whether a type is a list type."""
     return typing.get_origin(hint) in (Sequence, list, tuple)
 
 
 def is_mapping(hint: Any) -> bool:
-    """Return whether a type is that of a mapping."""
+    """Return whether a type is a mapping type."""
     return typing.get_origin(hint) in (Mapping, dict)
 
 
 def item_hint(hint: Any) -> Any:
-    """Return the type of the items of a list."""
+    """Return the item type of a list type."""
     arguments = [item for item in typing.get_args(hint) if item is not Ellipsis]
-    return typing.Union[tuple(arguments)]  # noqa: UP007 - of types that are not known here
+    return typing.Union[tuple(arguments)]  # noqa: UP007 - a runtime union
 
 
 def validate_arguments(cls: type, values: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-    """Validate the arguments that a config has for a class.
+    """Validate and convert the arguments of a class from a configuration.
 
     Args:
-        cls: The class.
-        values: Values by the names of the parameters.
-        key: Path of the values in the config.
+        cls: Class with the parameters.
+        values: Values by parameter name.
+        key: Path of the values in the configuration.
 
     Raises:
-        ConfigError: If there is no such parameter, or a value is of another type.
+        ConfigError: If a parameter does not exist, or a value has the wrong type.
     """
     known = parameters(cls)
     for name in values:
@@ -93,10 +93,10 @@ def suggest_name(name: str, known: Collection[str]) -> str:
 
 
 def check_required(cls: type, names: Collection[str], key: str) -> None:
-    """Check that a config has all required parameters of a class.
+    """Check that all required parameters of a class have a value.
 
     Raises:
-        ConfigError: If there is no value for a parameter that has no default.
+        ConfigError: If one has none.
     """
     for name, parameter in parameters(cls).items():
         if parameter.default is REQUIRED and name not in names:
@@ -114,7 +114,7 @@ def _validate(value: Any, hint: Any, key: str) -> Any:
 
 
 def _best_section_first(value: Any, hints: _Types) -> _Types:
-    """Return the types of a union; first the dataclass that shares most keys with a mapping."""
+    """Return the members of a union, starting with the dataclass that shares most keys with a mapping."""
     sections = [item for item in hints if is_section(item)]
     if len(sections) < 2 or not isinstance(value, Mapping):
         return hints
@@ -123,7 +123,7 @@ def _best_section_first(value: Any, hints: _Types) -> _Types:
 
 
 def _find_converter(value: Any, hint: Any) -> Callable[[Any, Any, str], Any] | None:
-    """Return the function that converts a value to a type; None if it does not match the type."""
+    """Return the function that converts a value to a type; None if the value does not match it."""
     if hint in (Any, object):
         return _keep_value
     if hint in _SCALARS:
@@ -161,7 +161,7 @@ def _convert_list(value: Any, hint: Any, key: str) -> Any:
 
 
 def _convert_named_list(value: Any, hint: Any, key: str) -> Any:
-    """Return a list of objects that have names in the config."""
+    """Convert a mapping of names to the list of its values."""
     return [_validate(item, item_hint(hint), join_key(key, name)) for name, item in value.items()]
 
 
@@ -175,7 +175,6 @@ def _convert_section(value: Any, hint: Any, key: str) -> Any:
 
 
 def _parse_environment(value: FromEnvironment, hint: Any, key: str) -> Any:
-    """Convert the text of an environment variable to a type."""
     for member in union_members(hint):
         try:
             if member is bool and value.lower() in _BOOLEANS:

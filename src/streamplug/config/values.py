@@ -23,16 +23,16 @@ _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGN
 
 
 def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[str]) -> None:
-    """Refuse names of columns that do not exist.
+    """Check that columns exist.
 
     Args:
-        what: The parameter and its value, for errors.
-        where: The data set that the columns are to be of.
-        wanted: What the user named.
-        names: All that there are.
+        what: Parameter and value, for errors.
+        where: Name of the data set, for errors.
+        wanted: Requested columns.
+        names: Existing columns.
 
     Raises:
-        ConfigError: If one does not exist; the nearest that does is told.
+        ConfigError: If one does not exist; the nearest name is suggested.
     """
     if missing := sorted(set(wanted) - set(names)):
         near = difflib.get_close_matches(missing[0], names, 1, 0.5)
@@ -41,10 +41,10 @@ def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[
 
 
 def parse_bytes(value: float | str, what: str) -> int:
-    """Return a number of bytes: whole, also as a float, or text such as ``"64mb"`` (units of 1,024).
+    """Return a number of bytes, from a whole number or text such as ``"64mb"`` (units of 1,024).
 
     Args:
-        value: What the user gave.
+        value: Number or text.
         what: Name of the parameter, for errors.
 
     Raises:
@@ -54,7 +54,7 @@ def parse_bytes(value: float | str, what: str) -> int:
 
 
 def parse_count(value: float | str, what: str) -> int:
-    """Return a number of samples: whole, also as a float, or text such as ``"100k"`` (units of 1,000).
+    """Return a number of samples, from a whole number or text such as ``"100k"`` (units of 1,000).
 
     Raises:
         ConfigError: If it is not a count.
@@ -63,7 +63,7 @@ def parse_count(value: float | str, what: str) -> int:
 
 
 def _parse(value: float | str, what: str, units: dict[str, int], expected: str) -> int:
-    # 1e9 is a float in Python.
+    # Floats, too, because 1e9 is one.
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     is_whole |= isinstance(value, (float, np.floating)) and float(value).is_integer()
     if is_whole and value >= 0:  # type: ignore[operator]  # it is a number
@@ -75,15 +75,15 @@ def _parse(value: float | str, what: str, units: dict[str, int], expected: str) 
 
 
 def whole_number(name: str, value: Any, lowest: int) -> Any:
-    """Return a value as an int, also where it is one of numpy's; None stays None.
+    """Return an integer, also from NumPy's types; None stays None.
 
     Args:
         name: Name of the parameter, for errors.
-        value: What the user gave.
-        lowest: The least that has a meaning.
+        value: Value to check.
+        lowest: Minimum.
 
     Raises:
-        ConfigError: If it is no whole number, or lower.
+        ConfigError: If it is not an integer, or below the minimum.
     """
     if value is None:
         return None
@@ -93,10 +93,10 @@ def whole_number(name: str, value: Any, lowest: int) -> Any:
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Refuse what is no number of seconds above 0; None stands for a default.
+    """Check that a value is None or a number of seconds above 0.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If it is not.
     """
     number = isinstance(value, Real) and not isinstance(value, bool)
     if value is not None and not (number and value > 0):
@@ -104,10 +104,7 @@ def check_seconds(name: str, value: Any) -> None:
 
 
 def check_flags(**flags: Any) -> None:
-    """Refuse flags that are neither True nor False, such as the text ``"no"``, which would count as True.
-
-    Args:
-        flags: What the user gave, by the names of the parameters; None stands for a default.
+    """Check that flags are True, False or None; text such as ``"no"`` would count as True.
 
     Raises:
         ConfigError: If one is something else.
@@ -119,7 +116,7 @@ def check_flags(**flags: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """Names of the variables in which a launcher describes the world; "" where it says nothing."""
+    """Environment variables in which a launcher describes the world; "" if it has none."""
 
     rank: str
     ranks: str
@@ -127,25 +124,24 @@ class _Launcher:
     nodes: str = ""
 
 
-# The first whose number of ranks is set describes the world: torchrun is itself started by others.
+# The first with a number of ranks counts: torchrun may itself be started by the others.
 _LAUNCHERS = (
     _Launcher("RANK", "WORLD_SIZE", local="LOCAL_WORLD_SIZE", nodes="GROUP_WORLD_SIZE"),
     _Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", local="OMPI_COMM_WORLD_LOCAL_SIZE"),
-    # Those of a step are set by srun alone. SLURM_NTASKS is what the job asked for: a program that a
-    # batch script runs without srun has it too, and is alone nevertheless.
+    # Only srun sets the variables of a step. SLURM_NTASKS, the request of the job, is also set for a
+    # single process that a batch script runs without srun.
     _Launcher("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nodes="SLURM_STEP_NUM_NODES"),
 )
 
 
 def detect_world() -> World:
-    """Return the world that torchrun, Open MPI or Slurm describes in the environment.
+    """Return the world from the environment variables of torchrun, Open MPI or Slurm.
 
-    Without them there is a single rank. All ranks come to the same world, also where nodes have
-    different numbers of ranks: these count as equal nodes if their ranks can be divided so, else as
-    one.
+    Without them there is one rank. All ranks return the same world, even if nodes have different numbers of
+    ranks: these count as equal nodes if they divide the ranks evenly, else as one node.
 
     Raises:
-        ConfigError: If what is said is no whole number, incomplete, or contradicts itself.
+        ConfigError: If a variable is not a whole number, missing, or contradicts another.
     """
     launcher = next((each for each in _LAUNCHERS if each.ranks in os.environ), None)
     if launcher is None:
@@ -164,7 +160,7 @@ def detect_world() -> World:
 
 
 def _nodes(launcher: _Launcher, ranks: int) -> int:
-    """Return on how many nodes of equal size the ranks are, or count as being."""
+    """Return the number of nodes of equal size."""
     local = _env_int(launcher.local) if launcher.local in os.environ else None
     if launcher.nodes not in os.environ:
         local = ranks if local is None else local
@@ -186,8 +182,8 @@ def _nodes(launcher: _Launcher, ranks: int) -> int:
             f"{launcher.local}={local} contradicts {launcher.ranks}={ranks} and "
             f"{launcher.nodes}={nodes}; pass world= explicitly"
         )
-    # The local number must not decide, for it differs between nodes of different sizes: of those with
-    # 3, 2 and 1 ranks, the second would take all for equal, and the others would not.
+    # Not by the local number of ranks, which can differ between nodes: with 3, 2 and 1 ranks, only the
+    # second node would conclude that all are equal.
     return nodes if ranks % nodes == 0 else 1
 
 

@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # else type checkers would accept any attribute
 
     def __getattr__(name: str) -> Any:
-        # pluggy and importlib.metadata are only imported where plugins are looked for.
+        # Lazy, so that pluggy and importlib.metadata are imported for discovery only.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""First-party names and the distribution that provides each, for error texts."""
+"""Names of first-party plugins and their distributions, for error messages."""
 
 from __future__ import annotations
 
@@ -108,4 +108,4 @@ COMMANDS: Mapping[str, str] = {
     "sort": "streamplug-tools",
     "split": "streamplug-tools",
 }
-"""Distribution of each command of ours that is not built in."""
+"""Distribution of each first-party command that is not built in."""

@@ -1,8 +1,7 @@
-"""Discovery of installed plugins, once per process, each isolated from the failures of the others.
+"""Discovery of installed plugins, isolated from each other's failures.
 
-pluggy's own loader stops at the first plugin that fails to import, and silently drops a second distribution
-with the same entry name. This one loads each entry point by itself, and keeps an inventory of the entries
-and their failures.
+Unlike pluggy's own loader, which stops at the first plugin that fails to import and silently drops a second
+distribution with the same entry name, this one loads each entry point by itself and records failures.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ OK, DISABLED, BROKEN, REJECTED, AMBIGUOUS = "ok", "disabled", "broken", "rejecte
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """One name that one distribution provides, or (kind and name empty) a plugin as a whole.
+    """A name that a distribution provides, or (with empty kind and name) a plugin as a whole.
 
     Attributes:
         kind: Kind of plugin.
-        name: The name or alias.
-        distribution: The distribution that provides it; ``"streamplug"`` for a built-in.
-        version: The distribution's version.
+        name: Name or alias.
+        distribution: Distribution that provides it; ``"streamplug"`` for built-ins.
+        version: Version of the distribution.
         target: ``"package.module:Class"``.
         status: ``ok``, ``disabled``, ``broken``, ``rejected`` or ``ambiguous``.
-        reason: Why the status is not ok.
+        reason: Reason if the status is not ok.
     """
 
     kind: str
@@ -49,12 +48,12 @@ class PluginEntry:
 
     @property
     def provider(self) -> str:
-        """Distribution and version, as errors show them."""
+        """Distribution and version, for error messages."""
         return f"{self.distribution} {self.version}".rstrip()
 
     @property
     def is_usable(self) -> bool:
-        """Whether the entry has a name that can be resolved, perhaps with its distribution only."""
+        """Whether the name can be resolved, possibly only when qualified by the distribution."""
         return self.status in (OK, AMBIGUOUS)
 
 
@@ -74,17 +73,17 @@ class Inventory:
 
     @property
     def failures(self) -> list[PluginEntry]:
-        """The plugins that could not be loaded, or not completely."""
+        """The plugins that failed to load."""
         return [e for e in self.entries if e.status == BROKEN]
 
 
 def normalize(distribution: str) -> str:
-    """Return a distribution's name in its normal form (PEP 503)."""
+    """Return the normalized name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _distributions_in(variable: str) -> set[str] | None:
-    """Return the distributions that an environment variable lists, or None if it is not set."""
+    """Return the distributions in an environment variable, or None if it is not set."""
     value = os.environ.get(variable)
     if value is None:
         return None
@@ -92,7 +91,7 @@ def _distributions_in(variable: str) -> set[str] | None:
 
 
 def disabled_reason(distribution: str) -> str:
-    """Return why the environment disables a distribution, by its normal name; empty if it does not."""
+    """Return why the environment disables a distribution (normalized name); empty if it does not."""
     allowed = _distributions_in("STREAMPLUG_PLUGINS")
     if allowed is not None and distribution not in allowed:
         return "not in STREAMPLUG_PLUGINS"
@@ -103,7 +102,7 @@ def disabled_reason(distribution: str) -> str:
 
 @cache
 def inventory() -> Inventory:
-    """Return the entries of the installed plugins, which are loaded at the first call.
+    """Return the entries of the installed plugins, loading them at the first call.
 
     Raises:
         BrokenPluginError: If a plugin fails to load and ``STREAMPLUG_STRICT_PLUGINS`` is set.
@@ -119,7 +118,7 @@ def inventory() -> Inventory:
 
 
 def _sort_key(point: EntryPoint) -> tuple[str, str]:
-    # By name, not by position on sys.path: the order must be the same on every machine.
+    # Not by position on sys.path: the order must be the same on all machines.
     return (normalize(point.dist.name) if point.dist else "", point.name)
 
 
@@ -128,7 +127,7 @@ def _load_entry_point(point: EntryPoint) -> list[PluginEntry]:
     plugin = PluginEntry("", "", dist, point.dist.version if point.dist else "", point.value)
     if reason := disabled_reason(dist):
         return [replace(plugin, status=DISABLED, reason=reason)]
-    # A manager of its own: one for all would drop the second of two plugins of the same name, and
+    # One manager per plugin: a common one would drop the second of two plugins of one name, and
     # refuse two distributions that name the same module.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -180,7 +179,7 @@ def _check_providers(returned: object) -> list[Provider]:
 
 
 def _reject_conflicts(entries: list[PluginEntry]) -> list[PluginEntry]:
-    """Reject a name that a distribution gives to two classes, which cannot be told apart."""
+    """Reject a name that one distribution maps to two classes."""
     targets: dict[tuple[str, str, str], str] = {}
     checked: list[PluginEntry] = []
     for entry in entries:

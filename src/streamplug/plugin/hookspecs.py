@@ -1,4 +1,4 @@
-"""The hook of a plugin: what it provides, as plain data."""
+"""The pluggy hook with which plugins declare what they provide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def streamplug_plugins() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
-    """List what a distribution provides.
+    """Return what a distribution provides.
 
-    Each target is a subclass of the interface of its provider's kind; it is imported when its name is used.
+    Each target is a subclass of its kind's interface, and is imported when its name is used.
     """

@@ -1,4 +1,4 @@
-"""The kinds of plugin: the interface and the built-in names of each."""
+"""Kinds of plugins, with their interfaces and built-in names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of plugin.
+    """A kind of plugin.
 
     Attributes:
         name: Name of the kind.
-        interface: ``"package.module:Class"`` of which the plugins of the kind are subclasses.
-        builtin: Targets by built-in name; these are resolved before any plugin is looked for.
+        interface: Base class of its plugins, ``"package.module:Class"``.
+        builtin: Targets by built-in name, which take precedence over plugins.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Kind:
 
 
 def _builtin(package: str, **targets: str) -> dict[str, str]:
-    """Map ``name="module:Class"`` to full targets in a package of `streamplug.builtin`."""
+    """Return full targets in a package of `streamplug.builtin` by name."""
     return {name: f"streamplug.builtin.{package}.{target}" for name, target in targets.items()}
 
 

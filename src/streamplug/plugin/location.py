@@ -1,4 +1,4 @@
-"""From a URL or path to the storage that holds it."""
+"""Parsing of URLs and paths, and the storages that they refer to."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _URL = re.compile(
 
 
 def is_url(location: str) -> bool:
-    """Say whether a location is a URL rather than a local path."""
+    """Return whether a location is a URL rather than a local path."""
     return "::" in location or _URL.match(location) is not None
 
 
 def strip_client(location: str) -> str:
-    """Return a URL without the client or distribution that it asks for.
+    """Return a URL without its client or distribution.
 
     >>> strip_client("obstore:S3://bucket/set")
     's3://bucket/set'
@@ -36,7 +36,7 @@ def strip_client(location: str) -> str:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the path of a location on this machine's file system, or None if it is elsewhere."""
+    """Return the path of a location on the local file system, or None if it is remote."""
     if location.startswith("file://"):
         return Path(location[len("file://") :])
     return None if is_url(location) else Path(location).expanduser()
@@ -48,13 +48,13 @@ def join(location: str, *parts: str) -> str:
 
 
 def absolute_location(location: str) -> str:
-    """Return a location that means the same in processes that run in other directories."""
+    """Return a location that is valid in any working directory."""
     path = local_path(location)
     return location if path is None else str(path.absolute())
 
 
 def output_locations(out: object) -> tuple[str, ...]:
-    """Return the one place that a writer's `out` names, or both: the near one and the far one.
+    """Return the one location of a writer's `out`, or both: local and remote.
 
     Raises:
         ConfigError: If it is neither a path, nor a URL, nor a pair of both.
@@ -70,17 +70,17 @@ def output_locations(out: object) -> tuple[str, ...]:
 def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Storage:
     """Return the storage of a URL or path.
 
-    The scheme names it; ``distribution:scheme://…`` picks one of several, and so does
-    ``client:scheme://…`` where a storage is named ``client+scheme``, such as ``obstore+s3``. A scheme
-    without plugin goes to the built-in storage if fsspec knows it.
+    The URL scheme selects it; ``distribution:scheme://…`` selects one of several, and so does
+    ``client:scheme://…`` for a storage named ``client+scheme``, such as ``obstore+s3``. A scheme without a
+    plugin uses the built-in storage if fsspec supports it.
 
     Args:
         location: Such as ``"/data/set"``, ``"s3://bucket/set"``, ``"memory://set"``.
-        options: The storage's own settings.
+        options: Options of the storage.
 
     Raises:
         PluginError: If nothing provides the scheme.
-        ConfigError: If the settings have no names.
+        ConfigError: If the options are not a mapping with string keys.
     """
     given: Any = {} if options is None else options
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
@@ -115,5 +115,5 @@ def _make(name: str, location: str, options: Mapping[str, Any]) -> Storage:
 def _fsspec_has(scheme: str) -> bool:
     from fsspec import available_protocols
 
-    # A plugin of ours that is not installed is not silently replaced by the bare client.
+    # fsspec's client must not silently replace a first-party plugin that is not installed.
     return scheme not in CATALOG["storage"] and scheme in available_protocols()

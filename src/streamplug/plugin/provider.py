@@ -1,4 +1,4 @@
-"""The declaration of one name that a plugin provides."""
+"""Declarations of the names that plugins provide."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A name and the class behind it, which is imported only when the name is used.
+    """A name and its class, which is imported when the name is used.
 
     Attributes:
         kind: Kind of plugin, such as ``"storage"``.
-        name: The name in configs, URLs and indexes: lower case, no colon.
+        name: Name in configs, URLs and indexes: lower case, no colon.
         target: ``"package.module:Class"``.
-        aliases: Further names of the same class.
+        aliases: Other names of the same class.
 
     Raises:
         PluginError: If a name or the target is malformed.
@@ -48,7 +48,7 @@ def check_name(name: object) -> None:
     """Check the spelling of a plugin's name.
 
     Raises:
-        PluginError: If it has characters that names cannot have.
+        PluginError: If it contains invalid characters.
     """
     if not _matches(_NAME, name):
         raise PluginError(

@@ -1,6 +1,6 @@
 """Registration of classes without a distribution, for notebooks and private code.
 
-A registration is valid in this process and in the loader workers that it starts, under fork and spawn.
+A registration is valid in this process and in its loader workers, with both fork and spawn.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ class RegisterFunction(Protocol[_Interface_contra]):
 
 
 def _register_function(kind: str, summary: str) -> Any:
-    """Return the public function that registers classes of a kind."""
-
     def register_class(name: str, cls: Any = None, *, replace: bool = False) -> Any:
         def decorate(decorated: Any) -> Any:
             register(kind, name, decorated, replace=replace)

@@ -1,4 +1,4 @@
-"""Lookup of classes by name: registrations of this process, built-ins, then installed plugins."""
+"""Lookup of classes by name, among registrations, built-ins and installed plugins."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _resolved: dict[tuple[str, str], type[Any]] = {}
 
 
 def register(kind: str, name: str, cls: type[Any], *, replace: bool = False) -> None:
-    """Register a class under a name, in this process and in the loader workers that it starts.
+    """Register a class under a name, in this process and its loader workers.
 
     Args:
         kind: Kind of plugin.
         name: Lower case, no colon.
-        cls: A subclass of the kind's interface.
-        replace: Whether to replace an earlier registration or a plugin of the name.
+        cls: Subclass of the kind's interface.
+        replace: Whether to replace an earlier registration, or a plugin of this name.
 
     Raises:
-        NameTakenError: If the name is a built-in's, or in use and `replace` is false.
+        NameTakenError: If the name is built in, or in use and `replace` is false.
         PluginError: If the name is malformed or the class does not implement the interface.
     """
     check_name(name)
@@ -58,7 +58,7 @@ def register(kind: str, name: str, cls: type[Any], *, replace: bool = False) -> 
 
 
 def _is_same_class(earlier: type[Any] | None, cls: type[Any]) -> bool:
-    # A notebook cell that is run again makes a new class of the same name.
+    # Running a notebook cell again creates another class of the same name.
     return earlier is not None and (earlier.__module__, earlier.__qualname__) == (
         cls.__module__,
         cls.__qualname__,
@@ -66,7 +66,7 @@ def _is_same_class(earlier: type[Any] | None, cls: type[Any]) -> bool:
 
 
 def unregister(kind: str, name: str) -> None:
-    """Remove a registration; unknown names are ignored."""
+    """Remove a registration, if it exists."""
     _registered[kind].pop(name, None)
 
 
@@ -91,10 +91,10 @@ def clear_caches() -> None:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """Return the class behind a name, which may be qualified as ``distribution:name``.
+    """Return the class of a name, which may be qualified as ``distribution:name``.
 
     Raises:
-        UnknownNameError: If nothing provides it; the text suggests names and distributions.
+        UnknownNameError: If nothing provides it; the message suggests names and distributions.
         AmbiguousNameError: If several distributions provide it.
         BrokenPluginError: If its plugin cannot be imported or has the wrong type.
     """
@@ -105,7 +105,7 @@ def resolve(kind: str, name: str) -> type[Any]:
 
 
 def is_known(kind: str, name: str) -> bool:
-    """Return whether a name can be resolved; only names that are not built in look for plugins."""
+    """Return whether a name can be resolved; built-in names do not trigger plugin discovery."""
     return (
         name in _registered[kind] or name in KINDS[kind].builtin or bool(_find_entries(kind, name))
     )
@@ -119,10 +119,10 @@ def list_names(kind: str) -> list[str]:
 
 
 def make(kind: str, spec: str) -> Any:
-    """Make an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``.
+    """Return an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``.
 
     Raises:
-        PluginError: As `resolve`.
+        PluginError: As for `resolve`.
         ConfigError: If the class does not accept the argument.
     """
     head, colon, tail = spec.partition(":")
@@ -135,7 +135,7 @@ def make(kind: str, spec: str) -> Any:
 
 @contextmanager
 def needed_by(subject: str) -> Iterator[None]:
-    """Prefix errors about plugins with what needs them, such as the URL of a data set."""
+    """Prefix plugin errors with what needs the plugin, such as the URL of a data set."""
     try:
         yield
     except PluginError as error:
@@ -245,7 +245,7 @@ def _hint(kind: str, name: str, available: set[str]) -> str:
 
 
 def make_uninitialized(pickled_class: bytes) -> Any:
-    """Return an instance without state of a pickled class."""
+    """Return an uninitialized instance of a pickled class."""
     import cloudpickle
 
     cls = cloudpickle.loads(pickled_class)

@@ -11,20 +11,15 @@ Convert = Callable[[Any], Any]
 
 
 def maps_as_dicts(type_: Any) -> Convert | None:
-    """Return a function that replaces the maps in a value by dicts; None if the type has no maps in it.
+    """Return a function that converts the maps in a value to dicts; None if the type contains no maps.
 
-    Arrow itself makes a list of pairs of each map, at any depth.
-
-    Args:
-        type_: A type of Arrow.
-
-    Returns:
-        A function of one value, as `to_pylist` gives it, that raises `DataError` where a map has a key
-        twice, or a key that no dict can have.
+    Arrow's ``to_pylist`` returns lists of pairs instead. The function takes one value of ``to_pylist``, and
+    raises
+    `DataError` for duplicate or unhashable keys.
     """
     if hasattr(type_, "key_type"):
         return _of_map(maps_as_dicts(type_.item_type))
-    if hasattr(type_, "index_type"):  # a dictionary, whose values come as they are
+    if hasattr(type_, "index_type"):  # a dictionary type
         return maps_as_dicts(type_.value_type)
     if hasattr(type_, "storage_type"):
         return maps_as_dicts(type_.storage_type)
@@ -38,7 +33,7 @@ def maps_as_dicts(type_: Any) -> Convert | None:
 
 
 def to_python(array: Any) -> list[Any]:
-    """Return the values of an array of Arrow as a list, its maps as dicts.
+    """Return the values of an Arrow array as a list, with maps as dicts.
 
     Raises:
         DataError: As for `maps_as_dicts`.

@@ -1,4 +1,4 @@
-"""Files written in whole blocks, which systems map into memory at once."""
+"""File writes in whole blocks, which the kernel can map as huge pages."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import BinaryIO
 from streamplug.types import Buffer
 
 BLOCK_BYTES = 2 << 20
-"""Size of a huge page: what is written in whole blocks can be mapped by one entry of a page table."""
+"""Size of a huge page: files written in whole blocks can be mapped by one page table entry per block."""
 
 MAX_UNWRITTEN_SECONDS = 0.1
-"""Seconds after which less than a block is written, so that a slow download does not look stalled."""
+"""Time after which a partial block is written, so that a slow download does not look stalled."""
 
 MAX_BUFFERS_PER_WRITE = 512
 """Buffers per writev(2); most systems allow 1,024."""
 
 
 class BlockBuffer:
-    """What comes of a file, in pieces of any size, until it is written.
+    """Buffer of chunks of any size that are to be written to a file.
 
     Attributes:
-        size: How many bytes wait.
+        size: Buffered bytes.
     """
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class BlockBuffer:
         self._taken = 0
 
     def add(self, piece: Buffer) -> None:
-        """Add bytes, which must not change any more."""
+        """Append bytes, which must not change afterwards."""
         self._waiting.append(piece)
         self.size += len(piece)
 
     def take(self, *, everything: bool = False) -> Sequence[Buffer]:
-        """Return what waits: up to the last end of a block, unless it is `everything`, or there is none."""
+        """Return the buffer up to the last block boundary, or all if there is none or `everything` is set."""
         left = (self._taken + self.size) % BLOCK_BYTES
         if everything or left >= self.size:
             left = 0
@@ -54,7 +54,7 @@ class BlockBuffer:
 
 
 def write_chunks(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
-    """Write chunks as they come; as `write`."""
+    """Write chunks to an unbuffered file in whole blocks."""
     pieces, written = BlockBuffer(), monotonic()
     for chunk in chunks:
         pieces.add(chunk)
@@ -65,14 +65,11 @@ def write_chunks(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
 
 
 def write(file: BinaryIO, pieces: Sequence[Buffer]) -> None:
-    """Write bytes to the end of a file, at once where the system can.
+    """Append buffers to a file, with one system call where possible.
 
     Args:
-        file: One that keeps nothing to itself.
-        pieces: What to write.
-
-    Raises:
-        OSError: If they cannot be written.
+        file: An unbuffered file.
+        pieces: Buffers to write.
     """
     rest = [memoryview(piece) for piece in pieces]
     while rest:
@@ -80,5 +77,5 @@ def write(file: BinaryIO, pieces: Sequence[Buffer]) -> None:
         written = os.writev(file.fileno(), some) if len(some) > 1 else file.write(some[0])
         while rest and written >= len(rest[0]):
             written -= len(rest.pop(0))
-        if written:  # on a full disk some is written first
+        if written:  # a partial write, such as on a full disk
             rest[0] = rest[0][written:]

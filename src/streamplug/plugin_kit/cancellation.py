@@ -1,7 +1,7 @@
 """Cancellation of background threads whose consumer has stopped.
 
-Threads that fetch ahead work inside a `Scope`. Whatever may take long asks it, through `check`, `sleep` or
-`Scope.on_stop`; outside of a scope there is nothing to ask.
+Prefetching threads work inside a `Scope`. Whatever may take long checks it with `check`, `sleep` or
+`Scope.on_stop`, which do nothing outside of a scope.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from contextlib import ExitStack, contextmanager
 
 
 class Cancelled(BaseException):
-    """The consumer stopped; not an `Exception`, so that nothing on the way takes it for a failure."""
+    """The consumer stopped; not an `Exception`, so that handlers of failures do not catch it."""
 
 
 class Scope:
-    """What is done for one consumer, who may stop at any time."""
+    """Work for one consumer, who may cancel it at any time."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
-        self._lock = threading.RLock()  # the collector may stop it while this very thread holds it
+        self._lock = (
+            threading.RLock()
+        )  # garbage collection may call stop() in the thread that holds it
         self._callbacks: list[Callable[[], object]] = []
 
     @property
@@ -31,21 +33,21 @@ class Scope:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """End everything in this scope; returns at once."""
+        """Cancel everything in this scope, without waiting."""
         with self._lock:
             self._stopped.set()
             callbacks, self._callbacks = self._callbacks, []
-        with ExitStack() as all_of_them:  # also where one fails
+        with ExitStack() as all_of_them:  # calls all of them even if one raises
             for callback in callbacks:
                 all_of_them.callback(callback)
 
     def wait(self, seconds: float) -> bool:
-        """Wait, unless the consumer stops; returns whether it did."""
+        """Wait for a number of seconds; return early, and True, if the consumer stops."""
         return self._stopped.wait(seconds)
 
     @contextmanager
     def on_stop(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call something if the consumer stops during a block.
+        """Call a function if the consumer stops during the block.
 
         Raises:
             Cancelled: If it had stopped before.
@@ -53,7 +55,7 @@ class Scope:
         with self._lock:
             self._callbacks.append(callback)
         try:
-            if self.stopped:  # looked at only now: whoever stops it later finds the callback
+            if self.stopped:  # checked after registering: a later stop() sees the callback
                 raise Cancelled
             yield
         finally:
@@ -63,7 +65,7 @@ class Scope:
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Say that the thread only waits for another process; others may work in its place."""
+        """Declare that the thread only waits for another process; others may work in its place."""
         yield
 
 
@@ -75,13 +77,13 @@ _current = _Current()
 
 
 def current() -> Scope | None:
-    """Return the scope that this thread works in, or None."""
+    """Return the scope of this thread, or None."""
     return _current.scope
 
 
 @contextmanager
 def inside(scope: Scope) -> Iterator[None]:
-    """Let this thread work in a scope."""
+    """Run the block of this thread in a scope."""
     before, _current.scope = _current.scope, scope
     try:
         yield
@@ -91,7 +93,7 @@ def inside(scope: Scope) -> Iterator[None]:
 
 @contextmanager
 def ending(scope: Scope) -> Iterator[None]:
-    """Stop a scope after a block, or as soon as the consumer of this thread stops.
+    """Stop a scope after the block, or as soon as the consumer of this thread stops.
 
     Raises:
         Cancelled: If the consumer had stopped before.
@@ -108,28 +110,20 @@ def ending(scope: Scope) -> Iterator[None]:
 
 
 def abandoned() -> bool:
-    """Say whether the process is gone that started this one to work for it, such as a loader's."""
+    """Return whether this is a worker process whose parent process has died."""
     parent = multiprocessing.parent_process()
     return parent is not None and not parent.is_alive()
 
 
 def check() -> None:
-    """Stop here if nobody waits any more.
-
-    Raises:
-        Cancelled: If so.
-    """
+    """Raise `Cancelled` if the consumer has stopped."""
     scope = _current.scope
     if scope is not None and scope.stopped:
         raise Cancelled
 
 
 def sleep(seconds: float) -> None:
-    """Sleep, unless the consumer stops.
-
-    Raises:
-        Cancelled: If it does.
-    """
+    """Sleep; raise `Cancelled` if the consumer stops meanwhile."""
     scope = _current.scope
     if scope is None:
         time.sleep(seconds)
@@ -139,7 +133,7 @@ def sleep(seconds: float) -> None:
 
 @contextmanager
 def idle() -> Iterator[None]:
-    """Say that this thread only waits for another process; see `Scope.idle`."""
+    """Declare that this thread only waits for another process; see `Scope.idle`."""
     scope = _current.scope
     if scope is None:
         yield

@@ -1,4 +1,4 @@
-"""Checks that a sample or a batch has the columns of the data set."""
+"""Checks of the columns of samples and batches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from streamplug.errors import EncodeError, EncodeTypeError
 
 
 def check_names(given: Mapping[str, Any], names: AbstractSet[str]) -> None:
-    """Check that a sample has the columns of its data set, and no others.
-
-    Args:
-        given: A value, or the values of a batch, by column.
-        names: Those of the data set.
+    """Check that a sample or a batch has exactly the given columns.
 
     Raises:
-        EncodeError: If it has not; says which are missing or unknown.
+        EncodeError: If not; the message lists missing and unknown columns.
     """
     try:
         if given.keys() == names:
@@ -36,11 +32,11 @@ def check_names(given: Mapping[str, Any], names: AbstractSet[str]) -> None:
 
 
 def count_of(columns: Mapping[str, Any], names: AbstractSet[str]) -> int:
-    """Return how many samples a batch has.
+    """Return the number of samples in a batch of exactly the given columns.
 
     Args:
-        columns: A list or an array of the values of each column.
-        names: Of the columns of the data set.
+        columns: A list or an array of values by column.
+        names: Columns of the data set.
 
     Raises:
         EncodeError: If it has other columns, or they differ in length.
@@ -50,10 +46,10 @@ def count_of(columns: Mapping[str, Any], names: AbstractSet[str]) -> int:
 
 
 def length_of(columns: Mapping[str, Any]) -> int:
-    """Return how many values each of some columns has, of which there is at least one.
+    """Return the common length of at least one column.
 
     Raises:
-        EncodeError: If they differ in that, or one has no length.
+        EncodeError: If the columns differ in length, or one has no length.
     """
     lengths = {name: _length(name, values) for name, values in columns.items()}
     count = next(iter(lengths.values()))

@@ -1,4 +1,4 @@
-"""Decoding of a column's values, with errors that name the value."""
+"""Decoding of a column, with errors that name sample and column."""
 
 from __future__ import annotations
 
@@ -18,21 +18,18 @@ def decoded(
     *,
     where: Callable[[int], str] | None = None,
 ) -> ColumnValues:
-    """Decode values of a column that lie in a buffer.
+    """Decode values of a column that lie in one buffer, as `Encoding.decode_batch` does.
 
     Args:
-        column: Which.
-        rows: The samples that they are of, shape ``[n]``.
+        column: Column of the values.
+        rows: Sample number of each value, shape ``[n]``.
         data: uint8, shape ``[total]``; read only.
-        starts: Where each value begins, shape ``[n]``.
-        sizes: How many bytes each has, shape ``[n]``.
-        where: Says what errors call the value of a sample; None for its number, and the column.
-
-    Returns:
-        What `Encoding.decode_batch` does.
+        starts: Offset of each value, shape ``[n]``.
+        sizes: Bytes of each value, shape ``[n]``.
+        where: Returns the name of a sample's value for errors; default is sample number and column.
 
     Raises:
-        DecodeError: If one cannot be decoded; names it.
+        DecodeError: If a value cannot be decoded; the message names it.
     """
     encoding = column.encoding
     try:
@@ -54,13 +51,13 @@ def decode_error(
     *,
     where: Callable[[int], str] | None = None,
 ) -> DecodeError:
-    """Return the error for values that cannot be decoded together: that of the first to blame, if any.
+    """Return the error for a failed batch: that of the first value that fails by itself, if any.
 
     Args:
-        column: Which.
-        rows: The samples that they are of, shape ``[n]``.
-        values: The bytes of each.
-        error: What decoding them together has raised.
+        column: Column of the values.
+        rows: Sample number of each value, shape ``[n]``.
+        values: Bytes of each value.
+        error: Error of decoding the batch.
         where: As for `decoded`.
     """
     size = column.encoding.size
@@ -69,7 +66,7 @@ def decode_error(
             if size is not None and size != len(value):
                 raise DecodeError(f"a value has {size} bytes, this one has {len(value)}")
             column.encoding.decode(value)
-        except Exception as single:  # noqa: BLE001 - whatever it raises, this is the one
+        except Exception as single:  # noqa: BLE001 - decoders can raise anything
             named = f"sample {row}, column {column.name!r}" if where is None else where(row)
             return undecodable_error(named, single)
     return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")

@@ -10,16 +10,16 @@ from pathlib import Path
 DISK_FULL_ERRNOS = frozenset(
     getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
 )
-"""Error numbers that mean a full disk or an exhausted quota."""
+"""Error numbers of a full disk or an exceeded quota."""
 
 
 def describe_full_disk(path: Path, number: int, needed: int | None = None) -> str:
-    """Return what is known of the disk that a file found no room on.
+    """Return an error message with the free space of the disk of a file that could not be written.
 
     Args:
         path: The file, which need not exist.
-        number: What the system said: one of `DISK_FULL_ERRNOS`.
-        needed: Bytes that were to be written; None if that is not known.
+        number: Error number in `DISK_FULL_ERRNOS`.
+        needed: Bytes to be written, if known.
     """
     place = path.absolute()
     while not place.exists() and place != place.parent:

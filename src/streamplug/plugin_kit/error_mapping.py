@@ -1,4 +1,4 @@
-"""Mapping of clients' exceptions to storage errors, whose texts hold no credentials."""
+"""Mapping of client exceptions to storage errors without credentials."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 def storage_error(error: BaseException, url: str) -> StorageError:
-    """Return our error for one that a file system or its client raised.
+    """Return the storage error for an exception of a file system or its client.
 
     Args:
-        error: What was raised. Its own text is not used: it may hold signed URLs or keys.
-        url: The object, without credentials.
+        error: The exception. Its text is not used: it may contain signed URLs or keys.
+        url: URL of the object, without credentials.
     """
     if _names_missing_bucket(error):
         return missing_bucket(url)
@@ -66,7 +66,7 @@ def storage_error(error: BaseException, url: str) -> StorageError:
 
 
 def missing_bucket(url: str) -> NotFound:
-    """Return the error for a location in a bucket or container that does not exist."""
+    """Return the error for a bucket or container that does not exist."""
     scheme, _, rest = url.partition("://")
     name = rest.partition("/")[0].partition("@")[0]
     word = "container" if scheme in _OF_CONTAINERS else "bucket"
@@ -79,16 +79,16 @@ def missing_bucket(url: str) -> NotFound:
 
 
 def is_local(url: str) -> bool:
-    """Say whether a location is a path on this machine."""
+    """Return whether a location is a path on this machine."""
     return url.startswith("file://") or "://" not in url
 
 
 def _names_missing_bucket(error: BaseException) -> bool:
-    # Contexts, too: some clients raise what they make of an answer while they handle it.
+    # Contexts, too: some clients raise the meaningful error first and another while handling it.
     cause: BaseException | None = error
     while cause is not None:
-        # Its text is only searched: it may hold signed URLs or keys.
-        # Of some clients it is a property that is deprecated.
+        # The text is searched but not shown: it may contain signed URLs or keys.
+        # From __dict__: some clients have a deprecated property of this name.
         code = getattr(cause, "__dict__", {}).get("code")
         known = isinstance(code, str) and code in _CODES_OF_BUCKETS
         if known or _NO_BUCKET.search(str(cause)):
@@ -98,7 +98,7 @@ def _names_missing_bucket(error: BaseException) -> bool:
 
 
 def error_of_status(status: int, url: str) -> StorageError:
-    """Return our error for an HTTP status."""
+    """Return the storage error for an HTTP status."""
     if status in (404, 410):
         return _missing(url)
     if status in (401, 403, 407):
@@ -109,7 +109,7 @@ def error_of_status(status: int, url: str) -> StorageError:
 
 
 def connection_hint(error: BaseException) -> str:
-    """Say what is wrong with the connection, and what to look at."""
+    """Return what is wrong with the connection, and what to check."""
     for cause in _chain(error):
         if isinstance(cause, socket.gaierror):
             return "the name of its host was not found; check the URL, its region and endpoint"
@@ -123,7 +123,7 @@ def connection_hint(error: BaseException) -> str:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status behind an exception of any of the usual clients, if it has one."""
+    """Return the HTTP status of an exception of a common client, or None."""
     for cause in _chain(error):
         for candidate in _candidates(cause):
             if isinstance(candidate, int) and 300 <= candidate < 600:
@@ -132,7 +132,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _candidates(error: BaseException) -> Iterator[object]:
-    # Of a body that breaks off, aiohttp says the status that a server would give its like: 400.
+    # For a truncated body, aiohttp sets the status 400, which the server did not send.
     if type(error).__module__ == "aiohttp.http_exceptions":
         return
     response = getattr(error, "response", None)
@@ -146,7 +146,7 @@ def _candidates(error: BaseException) -> Iterator[object]:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds that a server asked to wait, if it gave a number."""
+    """Return the seconds of a numeric Retry-After header, else 0."""
     for cause in _chain(error):
         response = getattr(cause, "response", None)
         if isinstance(response, dict):
@@ -160,7 +160,7 @@ def _retry_after(error: BaseException) -> float:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    # Some clients report whatever went wrong as a missing file, and the truth as its cause.
+    # Some clients report any failure as a missing file, with the actual error as its cause.
     cause: BaseException | None = error
     while cause is not None:
         yield cause

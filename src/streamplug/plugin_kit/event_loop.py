@@ -17,15 +17,15 @@ from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer
 
 MAX_UNWRITTEN_BYTES = 3 * BLOCK_BYTES
-"""Bytes that may wait to be written to the file."""
+"""Limit of bytes buffered for the writing thread."""
 
 
 def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Return what a coroutine returns; it ends when nobody waits for it.
+    """Run a coroutine and return its result; cancel it if the consumer stops.
 
     Raises:
-        Cancelled: If so.
-        BaseException: What the coroutine raised.
+        Cancelled: If the consumer stops.
+        BaseException: The exception of the coroutine.
     """
     from fsspec.asyn import sync
 
@@ -34,16 +34,16 @@ def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 async def gather_results(each: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """Return what several coroutines, or the like, return or raise; they end when this one does."""
+    """Await several awaitables concurrently; return their results or exceptions."""
     return await asyncio.gather(*(make() for make in each), return_exceptions=True)
 
 
 def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Return what a coroutine returns.
+    """Run a coroutine and return its result.
 
     Raises:
         Cancelled: If the scope is stopped.
-        BaseException: What the coroutine raised.
+        BaseException: The exception of the coroutine.
     """
     with _running(scope, loop, make) as ended:
         return ended.result()
@@ -52,15 +52,15 @@ def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) 
 def store(
     scope: Scope, loop: Any, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path
 ) -> Any:
-    """Return what a coroutine returns that writes to a file; this thread stores what it writes.
+    """Run a coroutine that writes a file, store its output in this thread, and return its result.
 
-    A loop receives for all threads and takes one processor at most: it can receive a fourth more
-    when it does not wait for files.
+    The loop receives for all threads on one core; it receives a quarter more if it does not wait for disk
+    writes.
 
     Raises:
         Cancelled: If the scope is stopped.
         OSError: If the file cannot be written.
-        BaseException: What the coroutine raised; if it wrote nothing before, there is no file.
+        BaseException: The exception of the coroutine; no file is created if it had written nothing.
     """
     incoming = IncomingFile()
     with _running(scope, loop, lambda: make(incoming)) as ended:
@@ -80,10 +80,10 @@ def store(
 
 
 class IncomingFile(io.RawIOBase):
-    """A file that a coroutine writes to, for another thread to take what was written.
+    """A pipe from a coroutine to the thread that stores its output.
 
     Attributes:
-        expected: How many bytes there will be, if that is known before the first.
+        expected: Total number of bytes, if known before the first write.
     """
 
     expected: int | None = None
@@ -95,10 +95,10 @@ class IncomingFile(io.RawIOBase):
         self._changed = Condition()
 
     def write(self, data: Any) -> int:
-        """Keep bytes, which must not change, until they are taken; waits if too many are kept.
+        """Buffer bytes, which must not change afterwards; block while the buffer is full.
 
         Raises:
-            BrokenPipeError: If they never will be.
+            BrokenPipeError: If the reader has ended.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._pieces.size < MAX_UNWRITTEN_BYTES or self._ended)
@@ -110,13 +110,13 @@ class IncomingFile(io.RawIOBase):
         return len(data)
 
     def end(self) -> None:
-        """Write and wait no more."""
+        """Close both ends of the pipe."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def take(self) -> Sequence[Buffer]:
-        """Wait for bytes and return them; none at the end."""
+        """Wait for bytes and return them; empty at the end."""
         with self._changed:
             while (
                 not self._changed.wait_for(self._enough, MAX_UNWRITTEN_SECONDS)
@@ -135,14 +135,14 @@ class IncomingFile(io.RawIOBase):
 def _running(
     scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Iterator[Future[Any]]:
-    """Give what a coroutine will return, which ends with the block or when the scope is stopped."""
+    """Run a coroutine as a future that is cancelled at the end of the block or when the scope is stopped."""
     begun: list[Any] = []
 
     async def work() -> Any:
         task: Any = asyncio.current_task()
         task.add_done_callback(
             lambda _: task.cancelled() or task.exception()
-        )  # or asyncio tells it
+        )  # else asyncio logs the exception
         begun.append(task)
         if scope.stopped:
             raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""A storage over any fsspec file system: the base of most cloud plugins."""
+"""Storage over an fsspec file system, the base class of most cloud plugins."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from streamplug.plugin_kit.event_loop import IncomingFile, gather_results, run, 
 from streamplug.types import Buffer, ObjectInfo
 
 _PART = ".streamplug-"
-"""How the name of a file that is being written starts; such files are no objects."""
+"""Prefix of the names of staging files, which are not listed as objects."""
 
 _OBJECT_STORES = frozenset(
     ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "hf", "http", "https", "memory")
 )
-"""Protocols without real directories, where an object appears at once, when it is whole."""
+"""Protocols without real directories, whose writes are atomic."""
 
 _VERSIONS = (
     *("ETag", "etag", "content_md5", "mtime", "LastModified", "last_modified", "updated"),
@@ -39,7 +39,7 @@ _READING = ("read_many", "read_ranges", "cat_ranges")
 _opening = threading.Lock()
 _live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
 _made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-"""All file systems, also those of storages that are gone: they hold themselves, until the collector comes."""
+"""All file systems; those of closed storages are in reference cycles until garbage collection."""
 
 _left_to_parent: list[Any] = []
 
@@ -47,12 +47,13 @@ _left_to_parent: list[Any] = []
 class FsspecStorage(Storage):
     """A storage over an fsspec file system.
 
-    A plugin for one cloud subclasses it to translate its own options (`filesystem_options`) and
-    those exceptions of its client that the general rules do not know (`translate`).
+    A plugin for one cloud overrides `filesystem_options` to convert its own options, and `translate` for
+    exceptions of its client that the general rules do not cover.
 
     Attributes:
-        asynchronous: Whether the file system has an event loop, which reads parts of many objects at once.
-        cat_options: What the file system is given besides when a part of an object is read.
+        asynchronous: Whether the file system has an event loop, which reads parts of many objects
+            concurrently.
+        cat_options: Additional options of range reads.
     """
 
     asynchronous: ClassVar[bool] = False
@@ -63,37 +64,33 @@ class FsspecStorage(Storage):
         self._opened: tuple[Any, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Connections, threads and event loops of a file system belong to the process that made it.
+        # Connections, threads and event loops of a file system cannot be used in another process.
         return {**self.__dict__, "_opened": None}
-
-    # -- what plugins override ------------------------------------------------
 
     def filesystem_options(self) -> Mapping[str, Any]:
         """Return the keyword arguments of the fsspec file system for this storage's options."""
         return self._options
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
-        """Return our error for one that the client raised, or None to use the general rules."""
+        """Return the storage error for an exception of the client, or None to use the general rules."""
         return None
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return a new file system with these options, and its own path of this location."""
+        """Return a new file system with these options, and its path of this location."""
         from fsspec.core import url_to_fs
 
         filesystem, root = url_to_fs(self._location, **options)
         return filesystem, str(root)
 
-    # -- the file system --------------------------------------------------------
-
     def filesystem(self) -> Any:
-        """Return this process's file system, making it when first asked for."""
+        """Return this process's file system, opening it on first use."""
         return self._open()[0]
 
     def path(self, key: str) -> str:
-        """Return the file system's own path of an object.
+        """Return the file system's path of an object.
 
         Raises:
-            StorageError: If the key leads out of the location.
+            StorageError: If the key is outside of the location.
         """
         root = self._open()[1]
         if key.startswith("/") or ".." in key.split("/"):
@@ -112,11 +109,11 @@ class FsspecStorage(Storage):
     def _make(self) -> tuple[Any, str]:
         from fsspec.dircache import DirCache
 
-        # fsspec shares its instances; ours is closed with this storage, and so must be its own.
+        # Not fsspec's shared instances: ours is closed with this storage.
         options = {**self.filesystem_options(), "skip_instance_cache": True}
         filesystem, root = self.make_filesystem(options)
         _made[id(filesystem)] = filesystem
-        # A listing that was kept would hide what other processes have written since.
+        # Cached listings would hide what other processes write.
         if isinstance(filesystem.dircache, DirCache):
             filesystem.dircache.use_listings_cache = False
         return filesystem, root.rstrip("/")
@@ -126,17 +123,15 @@ class FsspecStorage(Storage):
 
     @contextmanager
     def translated(self, key: str) -> Iterator[None]:
-        """Turn all exceptions of a block into ours, about one object."""
+        """Convert all exceptions of the block to storage errors about one object."""
         try:
             yield
         except StreamplugError:
             raise
         except Exception as error:  # noqa: BLE001 - clients raise anything
             url = self.url_of(key)
-            # `from None`: a client's own text may hold signed URLs or keys.
+            # `from None`: the client's text may contain signed URLs or keys.
             raise (self.translate(error, url) or storage_error(error, url)) from None
-
-    # -- operations -------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
@@ -159,7 +154,7 @@ class FsspecStorage(Storage):
         first = {
             name: next(at for at, c in enumerate(order) if name in vars(c)) for name in _READING
         }
-        # A class that overrides how an object is read must be asked in that way.
+        # A subclass that overrides a method for single objects must have it called.
         return self.asynchronous and first["read_many"] == min(first.values())
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
@@ -176,16 +171,16 @@ class FsspecStorage(Storage):
             return error
 
     def cat_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
-        """Return the bytes of each part of an object, or the exception that it raised.
+        """Return the bytes or the exception of each part of an object.
 
         Raises:
-            StorageError: If none can be asked for.
+            StorageError: If no request can be made.
         """
         with self.translated(parts[0][0]):
             return self._cat([(self.path(key), start, stop) for key, start, stop in parts])
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        """Return the bytes of each range of a path, or the exception that it raised."""
+        """Return the bytes or the exception of each range of a path."""
         return self._cat([(path, start, stop) for start, stop in ranges])
 
     def _cat(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
@@ -196,7 +191,7 @@ class FsspecStorage(Storage):
                 paths, starts, stops, on_error="return", **self.cat_options
             )
         else:
-            # fsspec's own for several does not end those that it has begun when it is ended.
+            # fsspec's own cat_ranges does not cancel its requests when it is cancelled.
             each = [
                 partial(cat_file, path, start=start, end=stop, **self.cat_options)
                 for path, start, stop in parts
@@ -205,25 +200,25 @@ class FsspecStorage(Storage):
         return found
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the file system; one that is asynchronous ends when nobody waits for it."""
+        """Call a method of the file system; an asynchronous one is cancelled if the consumer stops."""
         scope, coroutine = self._interruptibly(operation)
         if scope is None:
             return getattr(self.filesystem(), operation)(*args, **kwargs)
         return self.run(partial(coroutine, *args, **kwargs))
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine on the file system's loop; it ends when nobody waits for it."""
+        """Run a coroutine on the file system's event loop; it is cancelled if the consumer stops."""
         return run(self.filesystem().loop, make)
 
     def store(self, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path) -> Any:
-        """Run a coroutine on the file system's loop; this thread stores what it writes to its file.
+        """Run a coroutine on the file system's event loop; this thread stores its output in a file.
 
-        An exception before anything was written leaves no file.
+        No file is created if it raises before writing anything.
         """
         return store(current() or Scope(), self.filesystem().loop, make, path)
 
     def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
-        """Return the scope that an operation can be ended by, if there is one, and its coroutine."""
+        """Return the scope that can cancel an operation, if any, and its coroutine."""
         filesystem = self.filesystem()
         coroutine = getattr(filesystem, f"_{operation}", None)
         can = filesystem.async_impl and iscoroutinefunction(coroutine)
@@ -232,8 +227,8 @@ class FsspecStorage(Storage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             filesystem, remote = self.filesystem(), self.path(key)
-            # Unless it is asynchronous, fsspec copies a directory as a directory, and calls a file
-            # missing that it may not look at; `info` says what is true.
+            # Synchronous file systems copy a directory as a directory, and report a file without
+            # permission as missing; `info` reports both correctly.
             if not filesystem.async_impl and filesystem.info(remote)["type"] == "directory":
                 raise NotFound(f"{self.url_of(key)} does not exist")
             self.call("get_file", remote, str(path))
@@ -256,7 +251,7 @@ class FsspecStorage(Storage):
 
     @contextmanager
     def _appearing(self, key: str) -> Iterator[str]:
-        """Give a path to write to, and make it the object's own when it is whole."""
+        """Yield a path to write to, and rename it atomically to the object."""
         filesystem, target = self.filesystem(), self.path(key)
         if not _has_directories(filesystem):
             yield target
@@ -296,14 +291,14 @@ class FsspecStorage(Storage):
         """Yield all objects below a folder, in any order."""
         root = f"{self._open()[1]}/"
         for name, info in self._find(self.path(folder)).items():
-            # fsspec finds a file of that very name too, and the markers of empty directories.
+            # fsspec also yields a file of the folder's name, and markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
                 yield ObjectInfo(name[len(root) :], int(info["size"] or 0), version_of(info))
 
     def _find(self, top: str) -> Mapping[str, Mapping[str, Any]]:
         filesystem = self.filesystem()
         try:
-            # By default fsspec leaves out directories that may not be read.
+            # By default fsspec skips directories without read permission.
             walking = {"on_error": _only_if_missing} if _is_local(filesystem) else {}
             found: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True, **walking)
         except FileNotFoundError as error:
@@ -313,7 +308,7 @@ class FsspecStorage(Storage):
         return found
 
     def delete(self, key: str) -> None:
-        if not key:  # some file systems would delete the bucket
+        if not key:  # with it, some file systems would delete the bucket
             raise StorageError(f"{self.url}: an empty key names no object")
         with self.translated(key):
             filesystem, path = self.filesystem(), self.path(key)
@@ -331,7 +326,7 @@ def _bytes(found: bytes | BaseException) -> bytes:
 
 
 def version_of(info: Mapping[str, Any]) -> str:
-    """Return what a file system says of an object that differs when its content does; else an empty text."""
+    """Return the ETag or time of an object's metadata; empty if there is none."""
     found = (info.get(name) for name in _VERSIONS)
     return next((str(value) for value in found if value), "")
 
@@ -341,7 +336,7 @@ def _is_part(key: str) -> bool:
 
 
 def _has_directories(filesystem: Any) -> bool:
-    while inner := getattr(filesystem, "fs", None):  # a cache or the like in front of another
+    while inner := getattr(filesystem, "fs", None):  # a wrapper, such as a cache
         filesystem = inner
     protocol = filesystem.protocol
     names = (protocol,) if isinstance(protocol, str) else protocol
@@ -367,16 +362,16 @@ def _only_if_missing(error: OSError) -> None:
 
 
 def _forget_parent() -> None:
-    # A file system inherited through fork has its parent's event loop and sockets. It must not be
-    # used here, nor collected: closing it would take the parent's sockets out of their loop.
+    # A file system inherited by fork has the parent's event loop and sockets. It must neither be
+    # used nor collected here: closing it would remove the parent's sockets from their loop.
     global _opening, _live
     _left_to_parent.extend(_made.values())
-    # The copies of our own lock and set may be locked, or half changed.
+    # The inherited lock may be locked, and the set inconsistent.
     for storage in list(_live):
         FsspecStorage.close(storage)
     _opening, _live = threading.Lock(), weakref.WeakSet()
     if "fsspec.asyn" in sys.modules:
-        sys.modules["fsspec.asyn"].reset_lock()  # older fsspec leaves that to its users
+        sys.modules["fsspec.asyn"].reset_lock()  # older fsspec does not do it itself
 
 
 os.register_at_fork(after_in_child=_forget_parent)

@@ -1,14 +1,14 @@
-"""Small files that together are the data file of a shard, which is stored nowhere as one.
+"""Manifests of shards whose samples are files of their own.
 
-What they are stands in a file of the role `MANIFEST_ROLE`, all numbers little-endian::
+A manifest is the file of the role `MANIFEST_ROLE`, little-endian::
 
     8 bytes     89 62 75 6e 64 6c 65 01
     uint32      1 if there are labels, else 0
     uint32      0
     uint64      N, the number of files
-    uint64[N]   how many bytes each has
-    int64[N]    the label of each, if there are labels
-    uint64[N]   where each name ends in what follows
+    uint64[N]   sizes in bytes
+    int64[N]    labels, if there are any
+    uint64[N]   end of each name in the names
     names       in UTF-8, back to back
 """
 
@@ -25,7 +25,7 @@ from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.types import Buffer, Bytes1D, Int64
 
 MANIFEST_ROLE = "files"
-"""The role of the file that says which files a shard consists of."""
+"""Role of the manifest among the files of a shard."""
 
 _MAGIC = b"\x89bundle\x01"
 _HEAD = Struct("<8sIIQ")
@@ -37,10 +37,10 @@ class ShardManifest:
     """The files of a shard, each of which is a sample.
 
     Attributes:
-        sizes: How many bytes each has, shape ``[n]``.
-        name_ends: Where each name ends in `names`, shape ``[n]``.
-        names: The names, below the root of the data set, back to back in UTF-8.
-        labels: A number for each, shape ``[n]``, if they have labels.
+        sizes: Bytes of each file, shape ``[n]``.
+        name_ends: End of each name in `names`, shape ``[n]``.
+        names: Names relative to the root of the data set, UTF-8, back to back.
+        labels: Label of each file, shape ``[n]``, or None.
     """
 
     sizes: Int64
@@ -52,7 +52,7 @@ class ShardManifest:
     def of(
         cls, names: Sequence[str], sizes: Sequence[int], labels: Sequence[int] | None
     ) -> ShardManifest:
-        """Return the bundle of some files.
+        """Return the manifest of files.
 
         Raises:
             InvalidIndexError: If a name is not UTF-8.
@@ -73,12 +73,12 @@ class ShardManifest:
 
     @cached_property
     def ends(self) -> Int64:
-        """Where each file ends in the data file, shape ``[n]``."""
+        """End of each file in the concatenation of all, shape ``[n]``."""
         return np.cumsum(self.sizes)
 
     @property
     def name_starts(self) -> Int64:
-        """Where each name begins in `names`, shape ``[n]``."""
+        """Start of each name in `names`, shape ``[n]``."""
         return np.concatenate([np.zeros(1, np.int64), self.name_ends])[: len(self)]
 
     def name(self, number: int) -> str:
@@ -87,10 +87,10 @@ class ShardManifest:
         return self.names[start : int(self.name_ends[number])].tobytes().decode()
 
     def safe_name(self, number: int) -> str:
-        """Return the name of a file to be read.
+        """Return the name of a file, after checking that it is inside the data set.
 
         Raises:
-            CorruptShardError: If it leads out of the data set.
+            CorruptShardError: If it is not.
         """
         name = self.name(number)
         if name.startswith("/") or "\0" in name or not {".", ".."}.isdisjoint(name.split("/")):
@@ -98,7 +98,7 @@ class ShardManifest:
         return name
 
     def pack(self) -> bytes:
-        """Return it as a file."""
+        """Return the manifest in its stored form."""
         head = _HEAD.pack(_MAGIC, self.labels is not None, 0, len(self))
         arrays = [self.sizes, *([] if self.labels is None else [self.labels]), self.name_ends]
         return b"".join(
@@ -107,15 +107,15 @@ class ShardManifest:
 
     @classmethod
     def unpack(cls, data: Bytes1D | Buffer, samples: int, size: int) -> ShardManifest:
-        """Return what is in a file.
+        """Parse a stored manifest.
 
         Args:
-            data: Its content.
-            samples: How many files the index says that there are.
-            size: How many bytes it says that they have.
+            data: Content of the file.
+            samples: Number of files in the index.
+            size: Total bytes of the files in the index.
 
         Raises:
-            CorruptShardError: If it is not what the index says.
+            CorruptShardError: If it contradicts the index.
         """
         found = np.frombuffer(data, np.uint8)
         known = _HEAD.unpack(found[: _HEAD.size].tobytes()) if len(found) >= _HEAD.size else ()
@@ -131,7 +131,7 @@ class ShardManifest:
 
     def _check(self, size: int) -> None:
         sizes, names = self.sizes, np.diff(self.name_ends, prepend=0)
-        # Compared one by one first: sums of what is not true may overflow.
+        # Compared one by one first: the sum of invalid sizes may overflow.
         if (sizes < 0).any() or (sizes > size).any() or int(sizes.sum()) != size:
             raise CorruptShardError(f"its files do not have {size} bytes together")
         last = int(self.name_ends[-1]) if len(self) else 0

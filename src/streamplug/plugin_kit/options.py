@@ -1,4 +1,4 @@
-"""Checks of a plugin's options, without showing their values: they may be secrets."""
+"""Checks of plugin options, whose values are not shown in errors because they may be secrets."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 from streamplug.errors import ConfigError
 
 OptionTypes = Mapping[str, type | tuple[type, ...]]
-"""The type of each option, or several types that will do."""
+"""Accepted type or types of each option."""
 
 
 def check_options(what: str, options: Mapping[str, Any], known: OptionTypes) -> None:
-    """Refuse options of unknown name or wrong type; None stands for the default of any.
+    """Check names and types of options; None is valid for any option.
 
     Args:
-        what: Whose options they are, such as ``"s3 storage"``.
-        options: What the user gave.
-        known: All that there are.
+        what: Owner of the options for errors, such as ``"s3 storage"``.
+        options: Options of the user.
+        known: Types of all valid options.
 
     Raises:
-        ConfigError: If an option is unknown (the nearest known name is told) or of the wrong type.
+        ConfigError: If an option is unknown (the nearest name is suggested) or of the wrong type.
     """
     for name, value in options.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.5)
             hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(sorted(known))}"
             raise ConfigError(f"{what} takes no option {name!r}.{hint}")
-        # A bool is an int in Python, but not a number of seconds.
+        # bool is a subclass of int, but not a number of seconds.
         wrong_bool = isinstance(value, bool) and bool not in _kinds(known[name])
         if value is not None and (wrong_bool or not isinstance(value, known[name])):
             raise ConfigError(
@@ -37,7 +37,7 @@ def check_options(what: str, options: Mapping[str, Any], known: OptionTypes) -> 
 
 
 def check_positive(what: str, options: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that are given and are not above 0.
+    """Check that the given options among `names` are above 0.
 
     Raises:
         ConfigError: If one is not.
@@ -48,10 +48,10 @@ def check_positive(what: str, options: Mapping[str, Any], *names: str) -> None:
 
 
 def check_url(what: str, options: Mapping[str, Any], name: str, example: str) -> None:
-    """Refuse the URL of a server that is given and does not begin as one; it is not shown.
+    """Check that an option, if given, is an HTTP or HTTPS URL, without showing it.
 
     Raises:
-        ConfigError: If it does not.
+        ConfigError: If it is not.
     """
     if options.get(name) and not options[name].startswith(("http://", "https://")):
         raise ConfigError(

@@ -8,18 +8,19 @@ from functools import cache
 from typing import Any, BinaryIO
 
 MAX_PREALLOCATED_BYTES = 256 << 20
-"""No more is preallocated: the size is a server's claim."""
+"""Limit of preallocation, because the size is unverified information from a server."""
 
 _KEEP_SIZE = (
-    1  # FALLOC_FL_KEEP_SIZE of fallocate(2): how long the file is tells how much was written
+    1  # FALLOC_FL_KEEP_SIZE of fallocate(2): the file size remains the number of bytes written
 )
 
 
 def preallocate(file: BinaryIO, size: int | None) -> None:
-    """Find room for a new file of so many bytes, if it is known how many, and the system can.
+    """Preallocate disk blocks for a new file of a known size, where the system supports it.
 
-    Linux writes it in a tenth to a fifth less time then: else it looks for room page by page. Where
-    there is none, writing will fail; this does not.
+    On Linux, the file is then written in 10 to 20 % less time, without an allocation per page. Errors such
+    as a full
+    disk are left to the writes.
     """
     fallocate = _fallocate()
     if fallocate is not None and size is not None and 0 < size <= MAX_PREALLOCATED_BYTES:
@@ -28,7 +29,7 @@ def preallocate(file: BinaryIO, size: int | None) -> None:
 
 @cache
 def _fallocate() -> Callable[..., Any] | None:
-    """Return fallocate(2): unlike posix_fallocate(3), it writes nothing where the file system lacks it."""
+    """Return fallocate(2), which unlike posix_fallocate(3) writes nothing where it is unsupported."""
     if sys.platform != "linux":
         return None
     import ctypes

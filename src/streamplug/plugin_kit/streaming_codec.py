@@ -1,4 +1,4 @@
-"""Compression with a decompressor that works in steps, such as those of bz2 and lzma."""
+"""Compressions with an incremental decompressor, such as those of bz2 and lzma."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_STEP_BYTES = 1 << 20
 
 
 class FrameDecoder(Protocol):
-    """What decompresses one frame; `bz2.BZ2Decompressor` is the model."""
+    """A decompressor of one frame, with the interface of `bz2.BZ2Decompressor`."""
 
     @property
     def eof(self) -> bool:
@@ -22,22 +22,22 @@ class FrameDecoder(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether it can go no further without more input."""
+        """Whether more input is needed for more output."""
 
     @property
     def unused_data(self) -> bytes | None:
-        """The input after the end of the frame, once that was reached."""
+        """The input behind the end of the frame."""
 
     def decompress(self, data: bytes, /, max_length: int) -> bytes:
-        """Take more input and return about `max_length` bytes of output at most."""
+        """Consume input and return at most about `max_length` bytes of output."""
 
 
 class StreamingCompression(Compression):
-    """A compression that decompresses in pieces, so that data cannot outgrow its bound.
+    """A compression that decompresses in chunks, so that output cannot exceed its limit.
 
     Attributes:
-        errors: What a decoder raises when it meets damaged data.
-        concatenated: Whether several frames may follow each other in one file.
+        errors: Exceptions of the decoder for damaged data.
+        concatenated: Whether a file may consist of several frames.
     """
 
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -45,10 +45,10 @@ class StreamingCompression(Compression):
 
     @abstractmethod
     def make_decoder(self) -> FrameDecoder:
-        """Return a new decoder, ready for the start of a frame."""
+        """Return a new decoder at the start of a frame."""
 
     def decompress(self, data: Buffer, *, max_size: int) -> bytes:
-        """Return the original bytes, stopping as soon as they exceed `max_size`."""
+        """Return the decompressed data, stopping as soon as it exceeds `max_size`."""
         target = io.BytesIO()
         self.decompress_stream(io.BytesIO(data), target, max_size=max_size)
         return target.getvalue()
@@ -58,7 +58,7 @@ class StreamingCompression(Compression):
         size = 0
         decoder, data = self.make_decoder(), source.read(READ_BYTES)
         while True:
-            # One byte beyond the bound tells data that fills it from data that breaks it.
+            # One byte beyond the limit distinguishes data of exactly max_size from larger data.
             chunk = self._step(decoder, data, min(max_size - size + 1, MAX_STEP_BYTES))
             size += len(chunk)
             if size > max_size:

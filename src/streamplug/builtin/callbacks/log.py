@@ -1,4 +1,4 @@
-"""Log: events as lines of a log."""
+"""Callback that logs events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 class Log(Callback):
-    """Logs each event as a line of JSON, with its rank and worker, to the logger ``streamplug.events``."""
+    """Logs each event with its rank and worker as a line of JSON, to the logger ``streamplug.events``."""
 
     def __init__(self, level: str = "info") -> None:
-        """Log at a level: ``debug``, ``info`` or ``warning``.
+        """Set the level: ``debug``, ``info`` or ``warning``.
 
         Raises:
             ConfigError: If it is none of these.

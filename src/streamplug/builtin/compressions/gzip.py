@@ -10,7 +10,7 @@ from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompres
 from streamplug.types import Buffer
 
 _WBITS = 16 + zlib.MAX_WBITS
-"""Tells zlib to expect a gzip header and trailer."""
+"""Window size for zlib that selects a gzip header and trailer."""
 
 
 class Gzip(StreamingCompression):
@@ -23,7 +23,7 @@ class Gzip(StreamingCompression):
     level: int
 
     def compress(self, data: Buffer) -> bytes:
-        # The header would otherwise hold the time, and each run give other bytes.
+        # Without mtime=0 the header contains the time, and the output is not deterministic.
         return gzip.compress(data, self.level, mtime=0)
 
     def make_decoder(self) -> FrameDecoder:
@@ -31,7 +31,7 @@ class Gzip(StreamingCompression):
 
 
 class _Member:
-    """zlib's decompressor of one gzip member, with the attributes of the other decoders."""
+    """An adapter of zlib's decompressor of one gzip member to the interface of the other decoders."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(_WBITS)
@@ -47,6 +47,6 @@ class _Member:
 
     def decompress(self, data: bytes, /, max_length: int) -> bytes:
         chunk = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
-        # A full chunk may have more behind it even when all input is taken.
+        # A full chunk may be followed by more output even if all input is consumed.
         self.needs_input = len(chunk) < max_length
         return chunk

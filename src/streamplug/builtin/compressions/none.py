@@ -1,4 +1,4 @@
-"""No compression, by a name: for places that ask for one."""
+"""The identity compression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECE = 1 << 20
 
 
 class NoCompression(Compression):
-    """Leaves the bytes as they are (``none``)."""
+    """No compression (``none``)."""
 
     suffix: ClassVar[str] = ""
 

@@ -9,7 +9,7 @@ from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompres
 from streamplug.types import Buffer
 
 _MEMORY = 128 << 20
-"""Level 9 takes 65 MiB to decompress; the format allows claims of up to 4 GiB."""
+"""Memory limit: level 9 needs 65 MiB to decompress; a header can claim up to 4 GiB."""
 
 
 class Xz(StreamingCompression):

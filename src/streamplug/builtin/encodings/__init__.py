@@ -1,1 +1,1 @@
-"""The encodings that need nothing but numpy."""
+"""Built-in encodings."""

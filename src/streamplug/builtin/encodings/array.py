@@ -1,4 +1,4 @@
-"""numpy arrays of any or of a fixed dtype and shape."""
+"""Encoding of NumPy arrays, optionally of fixed dtype and shape."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items
 _CODE_OF = {dtype.newbyteorder(order): code for code, dtype in _DTYPES.items() for order in "<>"}
 _DIMENSION = "BHIQ"
 _HELD = [(0, 0xFF), (1 << 8, 0xFFFF), (1 << 16, 0xFFFF_FFFF), (1 << 32, (1 << 63) - 1)]
-"""Lengths that a dimension of 1, 2, 4 and 8 bytes is taken for."""
+"""Ranges of lengths that are stored in 1, 2, 4 and 8 bytes."""
 _MAX_NDIM = 63
 _MAX_WIDTH = 4
-"""Bytes of a vector's length up to which many are decoded at once."""
+"""Bytes of a vector's length up to which batches are decoded at once."""
 
 
 class NDArrayEncoding(Encoding, VectorColumn):
-    """``ndarray``, ``ndarray:DTYPE`` or ``ndarray:DTYPE:D0,D1,...``: a numpy array.
+    """``ndarray``, ``ndarray:DTYPE`` or ``ndarray:DTYPE:D0,D1,...``: a NumPy array.
 
-    What the spec leaves open is stored in front of the values, which are in C order::
+    A header with what the spec leaves open precedes the values, which are in C order::
 
         uint8         code of the dtype
         uint8         number of dimensions << 2 | k
-        uint{8<<k}    each dimension, k the smallest of 0 to 3 that holds them all
+        uint{8<<k}    each dimension, k the smallest of 0 to 3 that fits all of them
         values
     """
 
     def __init__(self, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> None:
-        """Fix the dtype, or the dtype and the shape, of all arrays.
+        """Set the dtype, or dtype and shape, of all arrays.
 
         Raises:
             ConfigError: If the dtype or shape cannot be stored, or only the shape is given.
@@ -129,7 +129,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
             )
         try:
             values: NDArray[Any] = np.ndarray(shape, dtype, data, start).copy()
-        except ValueError as error:  # an empty array whose other dimensions are beyond numpy
+        except ValueError as error:  # an empty array with a dimension too large for NumPy
             raise DecodeError(f"an array of shape {shape}: {error}") from error
         return values
 
@@ -144,11 +144,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
         return super().decode_batch(buffer, starts, sizes) if vectors is None else vectors
 
     def _vectors(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> list[Any] | None:
-        """Decode arrays of one dtype and one dimension, whose headers are read all at once.
-
-        Returns:
-            None if some are not of that kind, or damaged.
-        """
+        """Decode vectors of one dtype at once; None if any value is another array or damaged."""
         lead = 2 if self._values is None else 1
         if not len(starts) or sizes.min() < lead:
             return None
@@ -199,11 +195,11 @@ class NDArrayEncoding(Encoding, VectorColumn):
 
     @property
     def _lead(self) -> int:
-        """Bytes in front of the dimensions."""
+        """Bytes before the dimensions."""
         return 1 + (self._values is None)
 
     def _code(self, dtype: np.dtype[Any]) -> int:
-        """Return the code of an array's dtype; its byte order plays no role."""
+        """Return the code of a dtype of any byte order."""
         code = _CODE_OF.get(dtype)
         if code is None:
             raise EncodeTypeError(f"ndarray takes arrays of {_NAMES}, got {dtype}")
@@ -221,7 +217,7 @@ def _subarray(dtype: np.dtype[Any] | None, shape: tuple[int, ...]) -> np.dtype[A
         )
     try:
         return np.dtype((dtype, shape))
-    except ValueError as error:  # numpy has arrays of up to 2 GiB as items of a dtype
+    except ValueError as error:  # NumPy limits subarray dtypes to 2 GiB
         raise ConfigError(f"ndarray shape {shape} of {dtype.name}: {error}") from error
 
 
@@ -234,7 +230,7 @@ def _pack_shape(shape: tuple[int, ...]) -> bytes:
 
 
 def _unpack_shape(data: memoryview, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the shape whose header begins at `start`, and where the header ends."""
+    """Return the shape whose header starts at `start`, and the end of the header."""
     if start >= len(data):
         raise DecodeError(f"an array of {len(data)} bytes lacks its shape")
     ndim, k = divmod(data[start], 4)

@@ -1,4 +1,4 @@
-"""Numbers stored as text, exact at any size."""
+"""Encodings of numbers as text, exact at any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 
 class _Text(Encoding):
-    """A number as the text that Python prints for it."""
+    """A number in Python's text form."""
 
     _number: ClassVar[type[Any]]
 
@@ -39,7 +39,7 @@ class StrInt(_Text):
 
 
 class StrFloat(_Text):
-    """``str_float``: a float, in the shortest digits that give it back."""
+    """``str_float``: a float, in the shortest digits that round-trip."""
 
     _number = float
 
@@ -50,7 +50,7 @@ class StrFloat(_Text):
 
 
 class StrDecimal(_Text):
-    """``str_decimal``: a `decimal.Decimal`, all its digits kept."""
+    """``str_decimal``: a `decimal.Decimal` with all its digits."""
 
     _number = Decimal
 

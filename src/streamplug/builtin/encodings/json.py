@@ -1,4 +1,4 @@
-"""What JSON can express."""
+"""Encoding of JSON values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamplug.interfaces.encoding import Encoding, wrong_type_error
 class Json(Encoding):
     """``json``: JSON text in ASCII.
 
-    Arrays become lists, numpy scalars become numbers, and, as everywhere in JSON, tuples become
-    lists and the keys of dicts strings. NaN and the infinities are stored as the names that
-    Python's `json` gives them.
+    Arrays and tuples become lists, NumPy scalars numbers, and keys of dicts strings. NaN and the infinities
+    are
+    stored under the names that Python's `json` gives them.
     """
 
     def encode(self, value: Any) -> bytes:
@@ -35,7 +35,7 @@ class Json(Encoding):
 
 
 def _plain(value: object) -> object:
-    """Turn what numpy brought into what `json` knows."""
+    """Convert NumPy objects to types that `json` supports."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.bool_):

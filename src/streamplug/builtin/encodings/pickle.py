@@ -1,4 +1,4 @@
-"""Anything that pickles."""
+"""Encoding of pickled objects."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from streamplug.interfaces.encoding import Encoding
 
 
 class Pickle(Encoding):
-    """``pkl``: a pickle; unsafe, as loading one can run any code that it names."""
+    """``pkl``: a pickle; unsafe, because loading one can execute arbitrary code."""
 
     unsafe = True
 
     def encode(self, value: Any) -> bytes:
         try:
             return pickle.dumps(value)
-        except Exception as error:  # classes decide how they pickle, and so what they raise
+        except Exception as error:  # classes can raise anything when pickled
             kind = type(value).__name__
             raise EncodeTypeError(f"pkl takes what pickles, got {kind}: {error}") from error
 
     def decode(self, data: memoryview) -> Any:
         try:
-            return pickle.loads(data)  # noqa: S301 - allowed by whoever chose this encoding
+            return pickle.loads(data)  # noqa: S301 - the user allowed unsafe types
         except Exception as error:
             raise DecodeError(f"not a pickle: {type(error).__name__}: {error}") from error

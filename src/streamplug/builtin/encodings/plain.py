@@ -1,4 +1,4 @@
-"""Bytes and text."""
+"""Encodings of bytes and text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _SHORT = 64
-"""Bytes per text up to which many are decoded sooner in one piece than one by one."""
+"""Mean bytes per text up to which a batch is decoded faster as one string than one by one."""
 
 
 class Bytes(Encoding, VectorColumn):
@@ -63,13 +63,13 @@ class Str(Encoding):
                 *texts, _ = str(joined(buffer, starts, sizes).data, "utf-8").split("\0")
             except UnicodeDecodeError:
                 texts = []
-            if len(texts) == len(sizes):  # else one is damaged, or has a zero in it
+            if len(texts) == len(sizes):  # else one contains a NUL
                 return texts
         return [decode_utf8(data) for data in slices(buffer, starts, sizes)]
 
 
 def decode_utf8(data: memoryview) -> str:
-    """Return the text that is stored as UTF-8.
+    """Decode UTF-8.
 
     Raises:
         DecodeError: If it is not UTF-8.

@@ -1,4 +1,4 @@
-"""Single numbers of a fixed number of bytes, little-endian."""
+"""Encodings of single numbers of fixed size, little-endian."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODES |= {"f2": "e", "f4": "f", "f8": "d"}
 
 
 class _Scalar(Encoding):
-    """A number of one dtype; decodes to a numpy scalar."""
+    """A number of one dtype; decodes to a NumPy scalar."""
 
     dtype: np.dtype[Any]
     _pack: Callable[[Any], bytes]
@@ -53,7 +53,7 @@ class _Integer(_Scalar):
             try:
                 return self._pack(value)
             except struct.error:
-                pass  # it says so below
+                pass  # raised below with a message
         try:
             number = int(value) if isinstance(value, np.bool_) else operator.index(value)
             return number.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
@@ -77,7 +77,7 @@ class _Integer(_Scalar):
             or int(array.min(initial=0)) < info.min
             or int(array.max(initial=0)) > info.max
         ):
-            return super().encode_batch(values)  # names the value at fault, if there is one
+            return super().encode_batch(values)  # names the invalid value, if any
         return array.astype(self.dtype).view(np.uint8)
 
 
@@ -85,15 +85,15 @@ class _Float(_Scalar):
     _TYPES = (int, float, np.floating, np.integer, np.bool_)
 
     def encode(self, value: Any) -> bytes:
-        if type(value) is float and value - value == 0:  # finite: else numpy keeps all bits
+        if type(value) is float and value - value == 0:  # finite; NumPy keeps the bits of a NaN
             try:
                 return self._pack(value)
             except OverflowError:
-                pass  # numpy makes it infinite
+                pass  # becomes infinite below
         if not isinstance(value, self._TYPES):
             raise wrong_type_error(self._name, "a real number", value)
         try:
-            with np.errstate(all="ignore"):  # what is too large for the dtype becomes infinite
+            with np.errstate(all="ignore"):  # values too large for the dtype become infinite
                 return np.array(value, self.dtype).tobytes()
         except OverflowError as error:
             raise EncodeError(f"{self._name} cannot hold {value!r:.80}: {error}") from error

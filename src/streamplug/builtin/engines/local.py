@@ -1,4 +1,4 @@
-"""Local: processes of this machine; one that dies is replaced."""
+"""Engine that runs tasks in processes of this machine and replaces those that die."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from streamplug.interfaces import Engine
 from streamplug.interfaces.engine import Task, describe_task_error, pack_task, run_packed_task
 
 _DEATHS = 3
-"""How many processes may die over one number; with more memory or time it might have been done."""
+"""Process deaths over one number until the run fails; fewer may be caused by a temporary lack of memory."""
 _END_SECONDS = 5.0
 
 
 class Local(Engine):
-    """Calls a task in processes of this machine, or in this one."""
+    """Runs tasks in processes of this machine, or in this process."""
 
     def __init__(self, processes: int | None = None) -> None:
-        """Use so many processes; None for one for each processor, 0 for none but this one.
+        """Set the number of processes; None for one per CPU core, 0 for none but this one.
 
         Raises:
-            ConfigError: If that is less than nothing.
+            ConfigError: If it is negative.
         """
         if processes is not None and processes < 0:
             raise ConfigError(f"processes={processes}: must be 0 or more")
@@ -44,7 +44,7 @@ class Local(Engine):
         return cls(processes)
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
-        """Call a task for each number; leaving the iterator ends the processes at once."""
+        """Call a task for each number; closing the iterator terminates the processes."""
         if self._processes:
             yield from _in_processes(pack_task(task), numbers, min(self._processes, len(numbers)))
             return
@@ -93,16 +93,15 @@ def _killer(number: int, exitcode: int | None) -> WriterError:
 
 
 class _Worker:
-    """A process that does one thing after the other.
+    """A process that runs one task at a time.
 
     Attributes:
-        connection: Where its answers come from.
-        process: It.
-        number: What it was asked for last.
+        connection: Receives its results.
+        process: The process.
+        number: The last number sent to it.
     """
 
     def __init__(self, task: bytes, number: int) -> None:
-        """Start it, and ask for something."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
@@ -114,14 +113,14 @@ class _Worker:
 
     def ask(self, number: int) -> None:
         self.number = number
-        with suppress(OSError):  # it has died; that is seen when its answer is waited for
+        with suppress(OSError):  # it has died, which answer() will detect
             self.connection.send(number)
 
     def answer(self) -> bool:
-        """Return whether it has done what it was asked for; else it has died.
+        """Return whether the task is done; False if the process has died.
 
         Raises:
-            WriterError: What the call raised.
+            WriterError: If the task raised.
         """
         try:
             told = self.connection.recv()
@@ -132,12 +131,12 @@ class _Worker:
         return True
 
     def end(self) -> None:
-        self.connection.close()  # at which it ends, if it has not already
+        self.connection.close()  # ends the process
         self.process.join(_END_SECONDS)
 
 
 def _serve(connection: Connection[Any, Any], task: bytes) -> None:
-    """Do what is asked for until nobody asks any more."""
+    """Run the tasks received until the connection is closed."""
     Thread(target=_end_with_parent, name="streamplug-orphan", daemon=True).start()
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
@@ -146,7 +145,7 @@ def _serve(connection: Connection[Any, Any], task: bytes) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has: another run may soon write the same part."""
+    """Exit when the parent process dies, because another run may soon write the same part."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,14 +1,14 @@
-"""MDS, the shard format of mosaicml-streaming, byte for byte.
+"""MDS, the shard format of mosaicml-streaming.
 
-A shard holds, all integers little-endian::
+A shard contains, with all integers little-endian::
 
     uint32            N, the number of samples
-    uint32[N + 1]     offsets in the file: where each sample begins; the last is the file's length
-    JSON              the schema, as in the index, so that a lost index can be made again
+    uint32[N + 1]     offset of each sample in the file, and the file's size
+    JSON              the schema, as in the index, for recreating a lost index
     samples           back to back
 
-and a sample holds a uint32 length for each column of variable size, then the bytes of each column.
-Columns are sorted by name.
+A sample contains a uint32 length for each column of variable size, then the bytes of each column. Columns
+are sorted by name.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from streamplug.types import Buffer, Bytes1D, Int64
 _U32 = np.dtype("<u4")
 _MAX_FILE = (1 << 32) - 1
 _COPIED = 1 << 10
-"""Bytes of a row up to which its values are copied to one place, rather than kept each by itself."""
+"""Bytes of a row up to which its values are joined into one piece."""
 
 
 class MDS(WritableFormat, RangeReadableFormat):
-    """The format itself: reads its index entries, opens and writes its shards."""
+    """The MDS format: parses its index entries, opens and writes its shards."""
 
     suffix = "mds"
 
@@ -198,7 +198,7 @@ class MDSShardWriter(ShardWriter):
         if encoded.size != count * size:
             raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
         if isinstance(values, np.ndarray) and np.may_share_memory(encoded, values):
-            return encoded.copy()  # it is kept, and who gave the values may change them
+            return encoded.copy()  # it is buffered, and the caller may change the values
         return encoded
 
     def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
@@ -212,7 +212,7 @@ class MDSShardWriter(ShardWriter):
 def _interleave(
     encoded: Sequence[Any], fixed: Sequence[int | None], count: int
 ) -> tuple[EncodedRows, Int64]:
-    """Make rows of the encoded columns of a batch, each with its heads in front."""
+    """Return the rows of a batch, each with its lengths in front, from its encoded columns."""
     lengths = np.array(
         [[len(value) for value in body] for body, size in zip(encoded, fixed) if size is None],
         np.int64,
@@ -229,7 +229,7 @@ def _interleave(
 
 
 def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
-    """Cut equal rows that lie back to back into single ones."""
+    """Split back-to-back rows of equal size."""
     flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
     size = len(flat) // count if count else 0
     return [flat[start : start + size] for start in range(0, count * size, size or 1)]

@@ -1,4 +1,4 @@
-"""Guesses where samples of an MDS shard lie, before its head has been read."""
+"""Estimates of the byte ranges of MDS samples, before the header has been read."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from streamplug.interfaces import Column
 from streamplug.types import Int64
 
 _WHOLE = 32 << 10
-"""Bytes of a shard up to which all of it comes at once."""
+"""Size up to which a shard is read as a whole."""
 
 _SLACK = 4 << 10
-"""Bytes on either side of a guess: for sizes that differ little, and for the schema behind the head."""
+"""Bytes added on either side of an estimate, for differing sample sizes and the schema behind the header."""
 
 
 def estimate_ranges(samples: int, size: int, rows: Int64, columns: Sequence[Column]) -> Int64:
-    """Return where samples lie: exactly if all columns are of fixed size, else if all are about as long.
+    """Return the ranges of samples: exact if all columns have fixed size, else from the mean sample size.
 
     Args:
-        samples: How many the shard has.
+        samples: Number of samples in the shard.
         size: Bytes of the file.
-        rows: Which, shape ``[n]``.
+        rows: Sample numbers, shape ``[n]``.
         columns: All columns of the shard.
 
     Returns:
-        Where each begins and ends, shape ``[n, 2]``; not necessarily within the file.
+        Start and end of each, shape ``[n, 2]``; not necessarily within the file.
     """
     fixed = [column.encoding.size for column in columns]
     if None not in fixed:
@@ -36,7 +36,7 @@ def estimate_ranges(samples: int, size: int, rows: Int64, columns: Sequence[Colu
         return np.stack([starts, starts + length], axis=1)
     if size <= _WHOLE:
         return np.tile(np.array([0, size], np.int64), (len(rows), 1))
-    # Counted from the end, where the length of the schema, which the index does not tell, matters least.
+    # Relative to the end, where the unknown length of the schema matters least.
     mean = (size - head_size(samples)) / max(samples, 1)
     about = size - (samples - rows) * mean
     ranges = np.stack([about - _SLACK, about + mean + _SLACK], axis=1)

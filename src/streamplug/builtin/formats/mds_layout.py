@@ -1,4 +1,4 @@
-"""How the bytes of a sample of MDS are divided among its columns, and how many samples are decoded."""
+"""Layout of MDS samples, and the decoding of many of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from streamplug.types import ColumnValues, Int64
 _U32 = np.dtype("<u4")
 
 _MAX_MERGED_VALUE_BYTES = 64
-"""Bytes of a value up to which to copy it twice costs less than a call for each column."""
+"""Size of a value up to which copying it twice is faster than one gather per column."""
 
 _MAX_DECODED_BYTES = 1 << 20
-"""Bytes to decode at once: what is used soon is then still in the caches, and its memory used again."""
+"""Bytes to decode at once, so that the values are still in the CPU caches when used, and memory is reused."""
 
 _OBJECT_BYTES = 64
-"""Bytes that a Python object takes, about, besides its content."""
+"""Approximate overhead of a Python object in bytes."""
 
 
 class LengthError(Exception):
-    """A sample has more or fewer bytes than its columns; says which of those asked for."""
+    """A sample has more or fewer bytes than its columns; `at` is its position among those requested."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -32,7 +32,7 @@ class LengthError(Exception):
 
 
 class ColumnError(Exception):
-    """The values of a column cannot be decoded; says which column, and was caused by what that raised."""
+    """The values of a column cannot be decoded, for the reason in ``__cause__``."""
 
     def __init__(self, column: Column) -> None:
         super().__init__(column)
@@ -40,10 +40,10 @@ class ColumnError(Exception):
 
 
 class Located(NamedTuple):
-    """Where some samples lie in a buffer.
+    """Locations of samples in a buffer.
 
     Attributes:
-        begins: Where the first column begins, and what follows each column of variable size, shape
+        begins: Offset of the first column, and the end of each column of variable size, shape
             ``[variable + 1, n]``.
         sizes: Bytes of the values of variable size, shape ``[variable, n]``.
     """
@@ -52,18 +52,18 @@ class Located(NamedTuple):
     sizes: Int64
 
     def part(self, some: slice) -> Located:
-        """Return where some of these samples lie."""
+        """Return the locations of a slice of the samples."""
         return Located(self.begins[:, some], self.sizes[:, some])
 
 
 class _Run(NamedTuple):
-    """Adjacent columns of small plain values, which are copied as one; or a single column of any kind.
+    """Adjacent columns of small plain values, copied as one, or a single column of any kind.
 
     Attributes:
-        after: How many columns of variable size come before it.
-        offset: How many bytes of other columns come since then.
+        after: Number of columns of variable size before it.
+        offset: Bytes between the last of these and the run.
         columns: Its columns.
-        at: Where these are among those asked for.
+        at: Positions of these among the requested columns.
     """
 
     after: int
@@ -76,7 +76,7 @@ class _Run(NamedTuple):
         return self.offset + sum(column.encoding.size or 0 for column in self.columns)
 
     def dtype(self) -> np.dtype[Any] | None:
-        """Return a dtype with a field for each column, or that of the only one; None if that is not plain."""
+        """Return a structured dtype of the columns, or that of the only one; None if that is not plain."""
         dtypes = [column.encoding.dtype for column in self.columns]
         if len(dtypes) == 1:
             return dtypes[0] if _is_plain(self.columns[0].encoding) else None
@@ -87,12 +87,12 @@ _Planned = list[tuple[_Run, "np.dtype[Any] | None"]]
 
 
 class MDSLayout(MultiShardReader):
-    """Knows how the bytes of a sample are divided among its columns.
+    """The layout of a sample's columns.
 
     Attributes:
         columns: All columns, in stored order.
         fixed: Bytes of each column's values, or None.
-        lengths: Bytes of the lengths in front of a sample.
+        lengths: Bytes of the lengths at the start of a sample.
         rest: Bytes of a sample besides its values of variable size.
     """
 
@@ -108,8 +108,6 @@ class MDSLayout(MultiShardReader):
             self._places[column.name] = (after, offset)
             after, offset = (after + 1, 0) if size is None else (after, offset + size)
         self._planned: tuple[Sequence[Column], _Planned] = ((), [])
-
-    # -- many shards at once ------------------------------------------------------------
 
     def take(
         self,
@@ -152,24 +150,22 @@ class MDSLayout(MultiShardReader):
     def _in_shards(self, data: EncodedBytes, shards: Int64, sizes: Int64, rows: Int64) -> Located:
         bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
         lengths = bounds[:, 1] - bounds[:, 0]
-        # They were checked, but who writes to a file that is mapped must not make this look outside.
+        # Checked when opened, but the file may change while it is mapped; stay within its bounds.
         wrong = (bounds[:, 1] > sizes) | (lengths < self.rest)
         if wrong.any():
             raise LengthError(int(wrong.argmax()))
         return self.located(data, shards + bounds[:, 0], lengths)
 
-    # -- samples --------------------------------------------------------------------------
-
     def located(self, data: EncodedBytes, starts: Int64, lengths: Int64) -> Located:
-        """Find out how samples are divided among the columns.
+        """Locate the columns of samples.
 
         Args:
-            data: Holds the samples.
-            starts: Where each begins, shape ``[n]``.
-            lengths: How many bytes each has, shape ``[n]``.
+            data: Buffer of the samples.
+            starts: Offset of each sample, shape ``[n]``.
+            lengths: Bytes of each sample, shape ``[n]``.
 
         Raises:
-            LengthError: If the columns of one do not have that many.
+            LengthError: If the columns of a sample have another total size.
         """
         variable = self.lengths // _U32.itemsize
         heads = gather(data, starts, self.lengths).view(_U32).reshape(len(starts), variable)
@@ -189,7 +185,7 @@ class MDSLayout(MultiShardReader):
         return Located(begins, sizes)
 
     def place(self, located: Located, column: Column) -> tuple[Int64, Int64]:
-        """Return where the values of one column begin, and their sizes, each of shape ``[n]``."""
+        """Return start and size of the values of a column, each of shape ``[n]``."""
         after, offset = self._places[column.name]
         begins, size = located.begins[after] + offset, column.encoding.size
         return begins, located.sizes[after] if size is None else np.full(
@@ -197,7 +193,7 @@ class MDSLayout(MultiShardReader):
         )
 
     def _nbytes(self, located: Located, column: Column) -> int:
-        """Return about how many bytes the values of a column take."""
+        """Return the approximate memory of the decoded values of a column."""
         after, encoding, count = (
             self._places[column.name][0],
             column.encoding,
@@ -211,10 +207,10 @@ class MDSLayout(MultiShardReader):
     def decoded(
         self, data: EncodedBytes, located: Located, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        """Return the values of each of some columns.
+        """Return the values of each column.
 
         Raises:
-            ColumnError: If one cannot be decoded.
+            ColumnError: If a value cannot be decoded.
         """
         found: list[ColumnValues] = [[]] * len(columns)
         for run, dtype in self._runs(columns):
@@ -246,7 +242,7 @@ class MDSLayout(MultiShardReader):
     def _found_runs(self, columns: Sequence[Column]) -> list[_Run]:
         wanted = {column.name: at for at, column in enumerate(columns)}
         runs: list[_Run] = []
-        open_ = False  # whether the last one may go on
+        open_ = False  # whether the last run may be extended
         for stored in self.columns:
             at = wanted.get(stored.name)
             if at is None:
@@ -266,5 +262,5 @@ class MDSLayout(MultiShardReader):
 
 
 def _is_plain(encoding: Encoding) -> bool:
-    """Say whether the values are plain memory, and nobody decodes them otherwise."""
+    """Return whether the values are plain memory, and the encoding does not override `decode_batch`."""
     return encoding.dtype is not None and type(encoding).decode_batch is Encoding.decode_batch

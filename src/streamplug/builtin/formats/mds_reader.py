@@ -1,4 +1,4 @@
-"""Reads shards of MDS: whole ones, and samples of one of which only the head was read."""
+"""Readers of MDS shards: whole, or by range after the header was read."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _U32 = np.dtype("<u4")
 
 
 def head_size(samples: int) -> int:
-    """Return how many bytes of a shard say where its samples lie."""
+    """Return the bytes of a shard's header."""
     return 4 * (samples + 2)
 
 
 class MDSHead(ShardHeader):
-    """Knows where the samples of one shard lie.
+    """The header of one shard.
 
     Attributes:
-        offsets: Where each sample begins, and the end of the last, uint32, shape ``[samples + 1]``.
-        layout: How their bytes are divided.
+        offsets: Start of each sample, and end of the last, uint32, shape ``[samples + 1]``.
+        layout: Layout of the columns in a sample.
     """
 
     def __init__(self, samples: int, head: Bytes1D, size: int, columns: Sequence[Column]) -> None:
-        """Check the shard's structure as a whole.
+        """Validate the header.
 
         Args:
-            samples: How many samples the index says that it has.
+            samples: Number of samples in the index.
             head: The file, or at least its first `head_size` bytes.
             size: Bytes of the file.
             columns: All columns, in stored order.
 
         Raises:
-            CorruptShardError: If the head does not fit the index, the file or itself.
+            CorruptShardError: If the header contradicts the index, the file or itself.
         """
         self.offsets = _offsets(head, samples, size)
         self.layout = layout = MDSLayout(columns)
@@ -59,7 +59,7 @@ class MDSHead(ShardHeader):
     def sizes(self, column: Column) -> Int64 | None:
         if column.encoding.size is not None:
             return np.full(len(self.offsets) - 1, column.encoding.size, np.int64)
-        if self.layout.fixed.count(None) > 1:  # how the rest is divided stands in the samples
+        if self.layout.fixed.count(None) > 1:  # the single sizes are stored in the samples
             return None
         return np.diff(self.offsets).astype(np.int64) - self.layout.rest
 
@@ -80,7 +80,7 @@ class MDSHead(ShardHeader):
             raise decode_error(failed.column, rows, values, failed.__cause__) from failed.__cause__
 
     def corrupt(self, index: int) -> CorruptShardError:
-        """Return the error for a sample whose length is wrong."""
+        """Return the error for a sample of wrong length."""
         start, stop = self.offsets[index : index + 2].tolist()
         return CorruptShardError(
             f"sample {index}: its {stop - start} bytes do not hold the columns "
@@ -92,10 +92,10 @@ class MDSReader(ShardReader):
     """Reads one shard from its bytes."""
 
     def __init__(self, samples: int, data: Bytes1D, columns: Sequence[Column]) -> None:
-        """Check the shard's structure as a whole.
+        """Validate the header.
 
         Raises:
-            CorruptShardError: If the header does not fit the index, the file or itself.
+            CorruptShardError: If the header contradicts the index, the file or itself.
         """
         self._data = data
         self._head = MDSHead(samples, data, len(data), columns)
@@ -115,12 +115,7 @@ class MDSReader(ShardReader):
         return row_reader(self._data, self._bounds, self._head.layout, columns, with_care)
 
     def _with_care(self, index: int, columns: Sequence[Column]) -> Sample:
-        """Read a sample column by column; whatever is wrong with it, the error says where.
-
-        Raises:
-            CorruptShardError: As for `row`.
-            DecodeError: As for `row`.
-        """
+        """Decode a sample column by column, for an error that names sample and column."""
         layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
         start, stop = self._bounds[index], self._bounds[index + 1]
         try:

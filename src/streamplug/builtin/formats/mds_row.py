@@ -1,4 +1,4 @@
-"""Makes what reads single samples of a shard of MDS: a function that is written for its columns."""
+"""Generated functions that decode single samples of MDS shards."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def row_reader(
     columns: Sequence[Column],
     with_care: Callable[[int], Sample],
 ) -> Callable[[int], Sample]:
-    """Return what reads one sample, by its number in the shard.
+    """Return a function that decodes a sample by its number in the shard.
 
     Args:
         data: The file.
-        bounds: Where in it each sample begins, and the end of the last, shape ``[samples + 1]``.
-        layout: How the bytes of a sample are divided.
-        columns: Which columns to read.
-        with_care: Reads a sample in which something is wrong, to say what.
+        bounds: Start of each sample, and end of the last, shape ``[samples + 1]``.
+        layout: Layout of the columns in a sample.
+        columns: Columns to decode.
+        with_care: Decodes a sample for which the generated function failed, to raise a helpful error.
     """
     heads = Struct(f"<{layout.fixed.count(None)}I").unpack_from
     names = {column.name for column in columns}
     known: dict[str, Any] = {"bounds": bounds, "heads": heads, "rest": layout.rest}
     known |= {"view": memoryview(data), "with_care": with_care}  # type: ignore[arg-type]  # an array is a buffer
-    # A value lies a fixed number of bytes, `before`, behind the place where p bytes of variable size end.
+    # A value starts `before` bytes after p: the sample's start plus all variable sizes in front of it.
     cells, p, before = [], 0, layout.lengths
     for number, (column, size) in enumerate(zip(layout.columns, layout.fixed)):
         place = f"p{p}"
@@ -61,7 +61,7 @@ def row_reader(
             cells.append(f"name{number}: decode{number}({place})")
         before += size or 0
     exec(_compiled(p, ", ".join(cells)), known)  # noqa: S102 - numbered names, none from the data
-    # Taken out of what it knows: it would keep itself alive, and with it the file.
+    # Removed from its own globals: the reference cycle would keep the file open.
     row: Callable[[int], Sample] = known.pop("row")
     return row
 

@@ -1,9 +1,8 @@
-"""Shuffles the whole data set by a keyed bijection of its positions, computed element by element.
+"""Shuffle of the whole data set by a keyed bijection of its positions, computed per element.
 
-A Feistel network permutes the smallest even-width binary range that holds all positions, and is
-walked until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
-Every sample can follow every other, so this is for local disks and range reads: no block of shards
-holds a batch.
+A Feistel network permutes the smallest even-width binary range that holds all positions, with cycle
+walking (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Consecutive samples come from
+arbitrary shards, so this is for local disks and range reads.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from streamplug.types import Int64
 
 _ROUNDS = 8
 _TABLE_BITS = 17
-"""Halves of up to so many bits are looked up: in 8 MiB at most, for up to 2**34 samples."""
+"""Largest half, in bits, that uses lookup tables: at most 8 MiB, for up to 2**34 samples."""
 
 
 def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix the bits of each value (the finaliser of splitmix64, Steele, Lea and Flood 2014)."""
+    """Mix the bits of each value (finalizer of splitmix64, Steele, Lea and Flood 2014)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: NDArray[np.uint64] = values ^ (values >> np.uint64(31))
@@ -31,11 +30,11 @@ def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class Bijection:
     """A permutation of ``[0, size)`` chosen by a key.
 
-    The function of a round is looked up where there are few halves, which is two to four times as fast.
+    The round function is looked up in tables for small halves, which is two to four times as fast.
     """
 
     def __init__(self, size: int, seed: int, epoch: int) -> None:
-        """Draw the keys of the rounds."""
+        """Draw the round keys."""
         self._size = np.uint64(size)
         self._half = np.uint64(max((size - 1).bit_length() + 1, 2) // 2)
         self._mask = np.uint64((1 << int(self._half)) - 1)
@@ -48,7 +47,7 @@ class Bijection:
             self._tables = _scramble(halves + self._keys[:, None]) & self._mask
 
     def __call__(self, positions: Int64) -> Int64:
-        """Return where each position is sent."""
+        """Return the images of positions."""
         values = self._round_trip(positions.astype(np.uint64))
         outside = np.flatnonzero(values >= self._size)
         while len(outside):
@@ -57,7 +56,7 @@ class Bijection:
         return values.astype(np.int64)
 
     def inverse(self, position: int) -> int:
-        """Return which position is sent to this one."""
+        """Return the preimage of a position."""
         value = np.array([position], np.uint64)
         while True:
             left, right = value >> self._half, value & self._mask
@@ -75,7 +74,7 @@ class Bijection:
         return joined
 
     def _mixed(self, number: int, half: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return the function of a round, of half the bits."""
+        """Return the round function of half of the bits."""
         mixed: NDArray[np.uint64]
         if self._tables is None:
             mixed = _scramble(half + self._keys[number]) & self._mask
@@ -88,7 +87,7 @@ class GlobalOrder(Order):
     """The order of one epoch; see the module."""
 
     def __init__(self, total: int, canonical_nodes: int, seed: int, epoch: int) -> None:
-        """Cut the permuted positions into canonical nodes."""
+        """Split the permuted positions into canonical nodes."""
         self._bounds = canonical_node_bounds(total, canonical_nodes)
         self._bijection = Bijection(total, seed, epoch)
 
@@ -100,7 +99,7 @@ class GlobalOrder(Order):
 
 
 class GlobalShuffle(ShuffleAlgorithm):
-    """A shuffle over the whole data set, whatever the block size; see the module."""
+    """A shuffle of the whole data set, independent of the block size; see the module."""
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int

@@ -1,8 +1,9 @@
-"""Mixes a canonical node within blocks, twice: the blocks of the second pass lie half a block further.
+"""Two passes of shuffling within blocks of a canonical node; the second is offset by half a block.
 
-A block of the second pass consists of two halves of blocks of the first. Reading a canonical node from
-beginning to end shuffles each block of either pass once and keeps a block and a half of ids, also for a
-rank that reads only every n-th id; with several canonical nodes, that much for each.
+A block of the second pass consists of two halves of blocks of the first. Sequential reading of a
+canonical node shuffles each block of either pass once and keeps one and a half blocks of ids in memory,
+even
+for a rank that reads only every n-th id; with several canonical nodes, this much for each.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from streamplug.builtin.shuffles.draws import FIRST, SECOND
 from streamplug.types import Int64
 
 Kept: TypeAlias = "NDArray[np.uint32] | Int64"
-"""Ids that are kept, in half the memory where they are few."""
+"""Cached ids, as uint32 if possible."""
 Draw: TypeAlias = Callable[[int, int], np.random.Generator]
-"""Gives the generator of a pass and a block."""
+"""Returns the generator of a pass and a block."""
 
 
 class MixedCanonicalNode:
-    """The ids of a canonical node in the order of an epoch, worked out where they are read."""
+    """The ids of a canonical node in the order of an epoch, computed lazily."""
 
     def __init__(
         self, length: int, size: int, plain: Callable[[int, int], Int64], draw: Draw, total: int
@@ -31,23 +32,23 @@ class MixedCanonicalNode:
         """Mix a canonical node.
 
         Args:
-            length: Positions of the canonical node.
-            size: Positions of a block.
-            plain: Gives the ids at a range of positions before they are mixed, in memory of their own.
-            draw: Gives the generator of a pass and a block.
-            total: All ids are below it.
+            length: Number of positions in the canonical node.
+            size: Number of positions in a block.
+            plain: Returns a new array of the unmixed ids in a range of positions.
+            draw: Returns the generator of a pass and a block.
+            total: Upper bound of the ids (exclusive).
         """
         self._length, self._size, self._half = length, size, size // 2
         self._plain, self._draw = plain, draw
         self._dtype = np.uint32 if total <= 1 << 32 else np.int64
         none: Kept = np.empty(0, self._dtype)
-        # Where the last block of the second pass starts, and its ids; and the last block of the first,
-        # and those of its ids that are still needed. Replaced whole, so that threads may read one order.
+        # Start and ids of the latest block of the second pass; number of the latest block of the first,
+        # and its ids still needed. The tuples are replaced as a whole, for thread safety.
         self._second = 0, none
         self._first = -1, none
 
     def at(self, positions: Int64) -> Int64:
-        """Return the ids at some positions."""
+        """Return the ids at positions."""
         start, ids = self._second
         if _within(positions - start, len(ids)):
             return ids[positions - start].astype(np.int64)
@@ -61,7 +62,7 @@ class MixedCanonicalNode:
         return found
 
     def position(self, unmixed: int) -> int:
-        """Return where a position has come to after both passes."""
+        """Return the position after both passes of an unmixed position."""
         for use, shift in ((FIRST, 0), (SECOND, self._half)):
             block = (unmixed + shift) // self._size
             start = max(block * self._size - shift, 0)
@@ -75,7 +76,6 @@ class MixedCanonicalNode:
         return max(block * self._size - self._half, 0)
 
     def _second_pass(self, block: int) -> Kept:
-        """Return the ids of a block of the second pass."""
         before, rest = self._first
         if before != block - 1:
             rest = self._first_pass(block - 1)[1]
@@ -86,7 +86,7 @@ class MixedCanonicalNode:
         return ids.astype(self._dtype, copy=False)
 
     def _first_pass(self, block: int) -> tuple[Kept, Kept]:
-        """Return the two parts of a block of the first pass, cut where blocks of the second meet."""
+        """Return the two parts of a block of the first pass, split at the boundary of second-pass blocks."""
         start, stop = max(block * self._size, 0), min((block + 1) * self._size, self._length)
         if start >= stop:
             return np.empty(0, self._dtype), np.empty(0, self._dtype)
@@ -97,6 +97,6 @@ class MixedCanonicalNode:
 
 
 def _within(offsets: Int64, size: int) -> bool:
-    """Tell whether all offsets are in ``[0, size)``."""
-    # Seen without a sign, those below 0 are far above it.
+    """Return whether all offsets are in ``[0, size)``."""
+    # As unsigned integers, negative offsets are larger than any size.
     return not len(offsets) or int(offsets.view(np.uint64).max()) < size

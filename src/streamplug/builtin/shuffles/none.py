@@ -1,4 +1,4 @@
-"""The order of the shards as they are."""
+"""The stored order."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from streamplug.types import Int64
 
 
 class StoredOrder(Order):
-    """Each canonical node is a stretch of the data set, in stored order."""
+    """The stored order; each canonical node is a contiguous range of the data set."""
 
     def __init__(self, total: int, canonical_nodes: int) -> None:
-        """Cut ``[0, total)`` into canonical nodes."""
+        """Split ``[0, total)`` into canonical nodes."""
         self._bounds = canonical_node_bounds(total, canonical_nodes)
 
     def at(self, canonical_node: int, positions: Int64) -> Int64:
@@ -22,7 +22,7 @@ class StoredOrder(Order):
 
 
 class NoShuffle(ShuffleAlgorithm):
-    """Does not shuffle."""
+    """No shuffle."""
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int

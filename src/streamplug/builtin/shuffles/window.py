@@ -1,11 +1,11 @@
-"""Shuffles shards, then samples inside blocks, twice: the blocks of the second pass are shifted.
+"""Shuffle of shards, then of samples in two passes of blocks, the second offset by half a block.
 
-A sample travels about a block either way and there are no block edges, yet any position can be
-computed from at most three blocks: nothing grows with the length of the epoch. `MixedCanonicalNode` has them.
+A sample moves by about a block in either direction, without block edges, yet any position is computed
+from at most three blocks (see `MixedCanonicalNode`): memory does not grow with the epoch.
 
-Shards are dealt in groups, so that neither does it grow with the number of shards beyond 65,536: a
-group is every K-th shard, so each is spread over the whole data set, and its members are looked at
-only where they are read.
+Beyond 65,536 shards, memory does not grow with their number either: shards are permuted in groups. A group
+is every
+K-th shard, so it is spread over the whole data set, and its members are listed only when they are read.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ MAX_GROUPS = 1 << 16
 
 
 class Groups:
-    """The shards, dealt into groups: group g is the shards g, g + K, g + 2K and so on.
+    """Groups of shards: group g consists of the shards g, g + K, g + 2K and so on.
 
     Attributes:
         sizes: Samples of each group, shape ``[K]``.
     """
 
     def __init__(self, starts: Int64, seed: int, limit: int) -> None:
-        """Deal the shards that begin at `starts`, of which the last is the end, to `limit` groups."""
+        """Divide shards with the bounds `starts`, shape ``[shards + 1]``, into at most `limit` groups."""
         self._starts, self._seed = starts, seed
         self._shards = len(starts) - 1
         count = self._count = min(self._shards, limit)
         whole = self._shards // count * count if count else 0
-        # Differences of sums, so that no array of all sizes is made.
+        # Differences of sums, to avoid an array of all sizes.
         ends = starts[1 : whole + 1].reshape(-1, max(count, 1)).sum(0)
         self.sizes: Int64 = ends - starts[:whole].reshape(-1, max(count, 1)).sum(0)
         self.sizes[: self._shards - whole] += np.diff(starts[whole:])
 
     def group_of(self, shard: int) -> int:
-        """Return the group that a shard is in."""
+        """Return the group of a shard."""
         return shard % self._count
 
     def spans(self, group: int, begin: int, size: int) -> tuple[Int64, Int64]:
-        """Return the first id and the size of each span of ids in a stretch of a group."""
+        """Return first id and size of each span of ids in a range of a group."""
         members = np.arange(group, self._shards, self._count)
         if len(members) > 1:
             members = generator(self._seed, 0, MEMBERS, group, 0).permutation(members)
@@ -64,10 +64,11 @@ class WindowOrder(Order):
     def __init__(
         self, starts: Int64, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> None:
-        """Permute the groups and deal them to the canonical nodes, cutting those that lie across a bound.
+        """Permute the groups and assign them to canonical nodes, splitting those that cross a bound.
 
-        This depends on the seed alone, so that a canonical node has the same shards in every epoch; the order
-        of a canonical node's pieces, and of the shards inside a piece, changes with the epoch.
+        This depends on the seed alone, so that a canonical node has the same shards in every epoch; the
+        order of
+        its pieces, and of the shards within a piece, changes with the epoch.
         """
         self._starts = starts
         self._groups = Groups(starts, seed, MAX_GROUPS)
@@ -76,7 +77,7 @@ class WindowOrder(Order):
         ends = np.cumsum(sizes[self._dealt])
         self._group_starts = ends - sizes[self._dealt]
         self._bounds = canonical_node_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
-        # A piece is what one canonical node has of one group.
+        # A piece is the part of one group in one canonical node.
         self._edges = np.union1d(np.union1d(ends, self._bounds), np.zeros(1, np.int64))
         self._dealt_as = np.searchsorted(ends, self._edges[:-1], side="right")
         self._canonical_node_pieces = np.searchsorted(self._edges, self._bounds)
@@ -115,7 +116,7 @@ class WindowOrder(Order):
         return self._canonical_nodes[canonical_node]
 
     def _arrange(self, canonical_node: int) -> tuple[Int64, Int64]:
-        """Return where each piece of a canonical node starts in this epoch, and which piece it is."""
+        """Return the start of each piece of a canonical node in this epoch, and the pieces."""
         pieces = np.arange(
             self._canonical_node_pieces[canonical_node],
             self._canonical_node_pieces[canonical_node + 1],
@@ -134,11 +135,11 @@ class WindowOrder(Order):
         return firsts[order], sizes[order]
 
     def _ids(self, canonical_node: int, start: int, stop: int) -> Int64:
-        """Return the ids at positions ``[start, stop)`` of a canonical node, before they are mixed."""
+        """Return the unmixed ids at positions ``[start, stop)`` of a canonical node."""
         starts, pieces = self._arranged(canonical_node)
         low, high = np.searchsorted(starts, [start, stop - 1], side="right")
         firsts, sizes = self._spans(pieces[low - 1 : high])
-        # The spans begin before the first position, and end behind the last.
+        # The spans may start before the first position and end after the last.
         begins = int(starts[low - 1]) + np.cumsum(sizes) - sizes
         ends = np.minimum(begins + sizes, stop)
         skipped = np.maximum(start - begins, 0)
@@ -147,7 +148,7 @@ class WindowOrder(Order):
         return ids
 
     def _spans(self, pieces: Int64) -> tuple[Int64, Int64]:
-        """Return the spans of ids of some pieces, one piece after the other."""
+        """Return the spans of ids of consecutive pieces."""
         if len(self._groups.sizes) < len(self._starts) - 1:
             firsts, sizes = zip(*map(self._piece, pieces.tolist()))
             return np.concatenate(firsts), np.concatenate(sizes)

@@ -1,1 +1,1 @@
-"""Built-in storages: local files, memory, HTTP, and any protocol that fsspec knows."""
+"""Built-in storages."""

@@ -1,4 +1,4 @@
-"""Files on an HTTP server."""
+"""Storage of files on HTTP servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamplug.types import Buffer, ObjectInfo
 
 
 class _RangeIgnoredError(Exception):
-    """The server sends the whole object where a part was asked for."""
+    """The server returned the whole object for a range request."""
 
 
 async def _demand_part(response: Any) -> None:
@@ -36,12 +36,13 @@ async def _demand_part(response: Any) -> None:
 
 
 class Http(FsspecStorage):
-    """The files below an ``http://`` or ``https://`` URL, for reading.
+    """The files below an ``http://`` or ``https://`` URL; read only.
 
-    A query in the URL, such as an access token, is sent with every request. Listing works where
-    the server shows directories as pages of links; it makes a request for each object, for its
-    size. Options go to fsspec's HTTP file system, among them ``headers`` and ``client_kwargs``
-    (those of aiohttp).
+    A query in the URL, such as an access token, is sent with every request. Listing requires a server with
+    HTML
+    directory listings, and makes one request per object for its size. Options are those of fsspec's HTTP
+    file
+    system, such as ``headers`` and ``client_kwargs`` (of aiohttp).
     """
 
     asynchronous = True
@@ -51,7 +52,7 @@ class Http(FsspecStorage):
         super().__init__(url, **options)
         location, mark, query = url.partition("?")
         self._query = mark + query
-        # As a part of the URL they would be in what clients log.
+        # User and password are removed from the URL, which clients log.
         scheme, _, rest = location.partition("://")
         user, at, _ = rest.partition("/")[0].rpartition("@")
         name, _, password = user.partition(":")
@@ -66,11 +67,11 @@ class Http(FsspecStorage):
             raise StorageError(f"{self.url}: this needs aiohttp: pip install aiohttp") from None
 
         client: dict[str, Any] = {
-            # aiohttp ends any request after 5 minutes, however well it goes on; what must not
-            # happen is that nothing arrives.
+            # By default aiohttp aborts any request after 5 minutes; instead, time out if no data
+            # arrives.
             "timeout": ClientTimeout(total=None, sock_connect=30, sock_read=60),
             "trust_env": True,
-            # Many servers announce a .gz file as an encoding; its bytes are wanted as stored.
+            # Many servers send .gz files with Content-Encoding: gzip; keep their bytes.
             "auto_decompress": False,
             "headers": {"Accept-Encoding": "identity"},
         }
@@ -123,18 +124,18 @@ class Http(FsspecStorage):
         if self._query:
             raise StorageError(f"{self.url}: a URL with a query cannot be listed")
         for found in super().objects(folder):
-            # Pages have links that sort them: ?C=N;O=D
+            # Directory listings contain links that sort them: ?C=N;O=D
             if not {"?", "#"}.intersection(found.key):
                 yield self.stat(unquote(found.key))
 
 
 async def _get(filesystem: Any, remote: str, file: IncomingFile) -> None:
     """Write an object to a file."""
-    await filesystem._get_file(remote, file, callback=_Told(file))  # noqa: SLF001 - the public method would wait for this very loop
+    await filesystem._get_file(remote, file, callback=_Told(file))  # noqa: SLF001 - the public method would deadlock on this loop
 
 
 class _Told:
-    """What fsspec tells of a download, as it would a `fsspec.callbacks.Callback`."""
+    """The part of `fsspec.callbacks.Callback` that a download calls."""
 
     def __init__(self, file: IncomingFile) -> None:
         self._file = file
