@@ -31,7 +31,7 @@ _TRACEBACK_OPTION = click.Option(
 
 
 class _LazyGroup(click.Group):
-    """Group that imports a command when it is used, and prints an error of ours as one line."""
+    """Group that imports commands on use, and prints a StreamplugError as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return command_names()

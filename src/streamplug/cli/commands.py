@@ -1,4 +1,4 @@
-"""Discovery of the subcommands of ``streamplug``: built in, and of installed distributions."""
+"""Discovery of the subcommands of ``streamplug``, built-in and of installed distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamplug.plugin.catalog import COMMANDS
 from streamplug.plugin.discovery import disabled_reason, normalize
 
 GROUP = "streamplug.commands"
-"""Entry points of commands: the name of a command, and its click command as ``module:name``."""
+"""Entry point group of commands; values are click commands as ``module:name``."""
 
 BUILTIN_COMMANDS = {
     "config": "streamplug.cli.config:config",
@@ -26,12 +26,12 @@ BUILTIN_COMMANDS = {
     "quickstart": "streamplug.cli.quickstart:quickstart",
     "verify": "streamplug.cli.verify:verify",
 }
-"""Location of each built-in command; it is imported when it runs, or when help is asked for."""
+"""Location of each built-in command, imported when it runs or for its help."""
 
 
 @cache
 def _entry_points() -> dict[str, list[EntryPoint]]:
-    """Return the entry points of each command that is not built in, of enabled distributions."""
+    """Return the entry points of commands that are not built-in, of enabled distributions."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         if point.name not in BUILTIN_COMMANDS and not disabled_reason(_distribution(point)):
@@ -44,16 +44,12 @@ def _distribution(point: EntryPoint) -> str:
 
 
 def command_names() -> list[str]:
-    """Return the names of the commands that can run, sorted."""
+    """Return the sorted names of available commands."""
     return sorted({*BUILTIN_COMMANDS, *_entry_points()})
 
 
 def load_command(name: str) -> click.Command | None:
-    """Import a command; one that fails to load becomes a command that reports why.
-
-    Returns:
-        The command, or None if there is none of that name.
-    """
+    """Import a command, or return None; one that fails to load becomes a command that reports why."""
     if name in BUILTIN_COMMANDS:
         module, _, attribute = BUILTIN_COMMANDS[name].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
@@ -88,7 +84,7 @@ def _broken_command(name: str, reason: str, cause: BaseException | None = None) 
 
 
 def missing_command_reason(name: str) -> str:
-    """Return where to get a known command that is not installed, or an empty text."""
+    """Return where to get a known command that is not installed, or an empty string."""
     distribution = COMMANDS.get(name)
     if distribution is None:
         return ""

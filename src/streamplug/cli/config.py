@@ -49,6 +49,5 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
 
 
 def _classes() -> dict[str, type[Configurable]]:
-    """Return the class of each section."""
     loader = {"loader": streamplug.StreamingDataLoader} if find_spec("torch") else {}
     return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}

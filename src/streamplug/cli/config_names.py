@@ -1,4 +1,4 @@
-"""Checks of the names in a config, such as that of a shuffle or a compression."""
+"""Validation of names in a config, such as that of a shuffle or a compression."""
 
 from __future__ import annotations
 
@@ -20,33 +20,24 @@ from streamplug.write.columns import format_of, make_columns
 
 
 class _AllChecked(Exception):
-    """A data set has checked its arguments, and would now read something."""
+    """All arguments are valid; reading would start now."""
 
 
 class _Unopened(StreamingDataset):
-    """A data set that checks its arguments as any other does, finds what they name, and reads nothing."""
+    """A data set that validates its arguments and names, but reads nothing."""
 
     def open_streams(self, observer: Observer) -> list[OpenStream]:  # noqa: ARG002
         raise _AllChecked
 
 
 def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: str) -> None:
-    """Validate the section of a data set as its constructor does, without reading anything.
-
-    Args:
-        config: The whole config.
-        of: Class of the data set.
-        key: Name of the section in errors.
-
-    Raises:
-        ConfigError: If an argument is invalid, or a name unknown.
-    """
+    """Validate the section `key` of a data set as its constructor does, without reading anything."""
     section = config.get("dataset", config) if key else config
     with _named(key):
         for callback in section.get("callbacks") or ():
-            if not isinstance(callback, Callback):  # some open ports on construction
+            if not isinstance(callback, Callback):  # not constructed: some open ports
                 resolve("callback", str(callback).partition(":")[0])
-        # `_Unopened` comes first, so that nothing of what `of` opens is opened.
+        # `_Unopened` precedes `of` in the MRO, so that its `open_streams` is called.
         unopened: type[StreamingDataset] = type(of.__name__, (_Unopened, of), {})
         try:
             unopened.from_config(config, callbacks=())
@@ -55,15 +46,7 @@ def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: st
 
 
 def check_writer(section: Mapping[str, Any], key: str) -> None:
-    """Validate the section of a writer and the names in it.
-
-    Args:
-        section: The section.
-        key: Name of the section in errors.
-
-    Raises:
-        ConfigError: If an argument is invalid, or a name unknown.
-    """
+    """Validate the section `key` of a writer and the names in it."""
     given = to_plain(dict(section))
     with _named(f"{key}.format"):
         format_ = format_of(given.get("format", "mds"))
@@ -87,7 +70,6 @@ def check_writer(section: Mapping[str, Any], key: str) -> None:
 
 @contextmanager
 def _named(key: str) -> Iterator[None]:
-    """Prefix errors with the key."""
     try:
         yield
     except StreamplugError as error:

@@ -34,7 +34,7 @@ _LOCATION_OPTIONS = frozenset(
 
 @runtime_checkable
 class _RowsOfDocuments(Protocol):
-    """Data set whose samples are made of parts of documents, such as `TokenDataset`."""
+    """Data set whose samples are parts of documents, such as `TokenDataset`."""
 
     def document_spans(self, row: int) -> Sequence[Any]: ...
 
@@ -123,7 +123,6 @@ def _options_given(context: click.Context) -> list[str]:
 
 
 def _as_dict(use: SampleUse, dataset: StreamingDataset) -> dict[str, Any]:
-    """Return a use as JSON values; that of a row of tokens has its documents."""
     if not isinstance(dataset, _RowsOfDocuments):
         return asdict(use)
     pieces = [asdict(piece) for piece in dataset.document_spans(use.sample)]
@@ -131,7 +130,6 @@ def _as_dict(use: SampleUse, dataset: StreamingDataset) -> dict[str, Any]:
 
 
 def _text(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row; documents as ranges of tokens."""
     row_values = {**row}
     if "documents" in row:
         row_values["documents"] = " ".join(

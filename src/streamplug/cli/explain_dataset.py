@@ -1,4 +1,4 @@
-"""The data set of ``streamplug explain``: of a config file, or of locations and a state."""
+"""Data set of ``streamplug explain``, from a config file, or from locations and a state."""
 
 from __future__ import annotations
 
@@ -18,22 +18,12 @@ if TYPE_CHECKING:
     from streamplug_tokens.dataset import TokenDataset
 
 CONFIG_ENDINGS = (".toml", ".yaml", ".yml", ".json")
-"""Suffixes of config files."""
 
 
 def dataset_of(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any]
 ) -> StreamingDataset:
-    """Open a data set without decoding and without torch.
-
-    Args:
-        locations: A config file, or the URLs of streams.
-        state: State of a data set, or empty.
-        options: Options of the command.
-
-    Raises:
-        StreamplugError: If it cannot be opened.
-    """
+    """Open the data set of a config file, or of URLs and a state, without decoding and without torch."""
     world = _world(options["ranks"], options["nodes"])
     total = state.get("global_batch")
     if total is not None and total % world.ranks:
@@ -68,17 +58,17 @@ def is_config(locations: Sequence[str]) -> bool:
 
 
 def dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
-    """Return the class of the data set that a config describes: one of rows of tokens if it has `tokens`."""
+    """Return the class of the configured data set, which has rows of tokens if there is a `tokens` key."""
     section = config.get("dataset", config)
     of_tokens = isinstance(section, Mapping) and "tokens" in section
     return token_dataset_class() if of_tokens else streamplug.StreamingDataset
 
 
 def token_dataset_class() -> type[TokenDataset]:
-    """Return the class of data sets of token rows, which is in a distribution of its own.
+    """Return the class of data sets of token rows.
 
     Raises:
-        ConfigError: If that is not installed.
+        ConfigError: If its distribution is not installed.
     """
     try:
         found: type[TokenDataset] = import_module("streamplug_tokens.dataset").TokenDataset
@@ -110,7 +100,6 @@ def _world(ranks: int, nodes: int) -> World:
 def _mixture(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the arguments of the mixture of streams."""
     choose = state.get("choose")
     if choose is None:
         lessons = state.get("curriculum")

@@ -1,4 +1,4 @@
-"""Options and progress bars of commands that read data sets, also for other distributions."""
+"""Options and progress bars of commands that read data sets, also for commands of plugins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOURCE = (
 
 
 def combine_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
-    """Return one decorator that adds several options to a command."""
+    """Combine options into one decorator of a command."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -41,11 +41,7 @@ source_options = combine_options(_SOURCE)
 
 
 def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
-    """Return the streams of some locations.
-
-    Raises:
-        UsageError: If there are several formats, but not one per source.
-    """
+    """Return the streams of locations, with one format for all or one for each."""
     given: Sequence[str] = options["src_format"]
     if len(given) > 1 and len(given) != len(locations):
         raise click.UsageError(
@@ -66,7 +62,7 @@ def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[S
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on the standard error stream, if it is a terminal; yield a progress callback."""
+    """Show progress on standard error if it is a terminal; yield a progress callback."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The command ``streamplug plugins``, a list of built-in and installed plugins."""
+"""The command ``streamplug plugins``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plugins(context: click.Context, kind: str | None, *, as_json: bool, check: b
     could be imported are "ok".
     """
     entries = sorted((*_builtin_entries(), *inventory().entries), key=_sort_key)
-    # A plugin that is broken as a whole may have had names of this kind.
+    # A broken plugin without a kind may have provided names of this kind.
     entries = [entry for entry in entries if kind is None or entry.kind in (kind, "")]
     entries = [_check_entry(entry) if check else _skip_check(entry) for entry in entries]
     if as_json:

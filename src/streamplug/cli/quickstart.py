@@ -1,4 +1,4 @@
-"""``streamplug quickstart``: the whole way of a data set, on real text that every machine has."""
+"""The command ``streamplug quickstart``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def quickstart(out: Path | None, *, as_json: bool) -> None:
     results = write(home / "data", exist_ok=fresh, console=console)
     cache = home / "cache"
     if fresh:
-        shutil.rmtree(cache, ignore_errors=True)  # of the set that was just replaced
+        shutil.rmtree(cache, ignore_errors=True)  # of the replaced data set
     results |= check_worlds(home / "data", cache, console)
     results |= read_some(home / "data", cache)
     if find_spec("torch") is not None:
@@ -88,11 +88,7 @@ def write(folder: Path, *, exist_ok: bool, console: Console) -> dict[str, Any]:
 
 
 def check_worlds(folder: Path, cache: Path, console: Console) -> dict[str, Any]:
-    """Stream an epoch on several numbers of ranks, and compare what they saw.
-
-    Raises:
-        StreamplugError: If they differ, or a sample was not seen exactly once.
-    """
+    """Check that epochs on several numbers of ranks have the same order, and each sample exactly once."""
     first: list[list[str]] = []
     for ranks in track(WORLDS, "streaming on 1, 2, 4 and 8 ranks", console=console, transient=True):
         batches = epoch(folder, cache, ranks)
@@ -121,7 +117,7 @@ def check_worlds(folder: Path, cache: Path, console: Console) -> dict[str, Any]:
 
 
 def epoch(folder: Path, cache: Path, ranks: int) -> list[list[str]]:
-    """Return the sorted paths in each global batch of an epoch, read by so many ranks in turn."""
+    """Return the sorted paths of each global batch of an epoch, read by all ranks in turn."""
     loaders = [
         StreamingDataset(
             remote=str(folder),
@@ -137,7 +133,7 @@ def epoch(folder: Path, cache: Path, ranks: int) -> list[list[str]]:
 
 
 def read_some(folder: Path, cache: Path) -> dict[str, Any]:
-    """Time an epoch of whole samples, and read a few by index."""
+    """Time an epoch of complete samples, and read a few by index."""
     dataset = StreamingDataset(remote=str(folder), local=str(cache), shuffle=True, batch_size=32)
     begin = time.perf_counter()
     tokens = sum(sample["tokens"].size for sample in dataset)
@@ -178,7 +174,7 @@ def through_torch(folder: Path, cache: Path) -> dict[str, Any]:
 
 
 def show(results: dict[str, Any], console: Console) -> None:
-    """Print the results, and the code that a user would write next."""
+    """Print the results and code for a next step."""
     table = Table(title="streamplug quickstart", show_header=False)
     for key, value in results.items():
         if key != "some_samples":
@@ -195,7 +191,7 @@ def show(results: dict[str, Any], console: Console) -> None:
     console.print(samples_table)
     console.print("What you would write next:\n")
     code = Syntax("", "python", background_color="default").highlight(_NEXT.format(**results))
-    console.print(code, soft_wrap=True)  # so that it can be copied whatever the width
+    console.print(code, soft_wrap=True)  # can be copied at any width
 
 
 _NEXT = """\

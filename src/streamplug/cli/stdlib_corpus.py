@@ -1,4 +1,4 @@
-"""Text corpus that every machine has: the sources of Python's standard library."""
+"""Text corpus of the sources of Python's standard library."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def sources() -> list[Path]:
 
 
 def samples(paths: list[Path], unreadable: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield one sample per file; files that are not UTF-8 text are added to `unreadable`."""
+    """Yield one sample per file; add files that are not UTF-8 to `unreadable`."""
     root = Path(sysconfig.get_path("stdlib"))
     for path in paths:
         data = path.read_bytes()
         try:
             text = data.decode()
-        except UnicodeDecodeError:  # the test suite has such files on purpose
+        except UnicodeDecodeError:  # some files of the test suite
             unreadable.append(path)
             continue
         relative = path.relative_to(root)
         module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
-        # One token per byte: no vocabulary to bring along, and 0 stays free for the end of a text.
+        # One token per byte needs no vocabulary, and leaves 0 for the end of a text.
         tokens = np.frombuffer(data, np.uint8).astype(np.uint16) + 1
         yield {
             "module": module,

@@ -1,4 +1,4 @@
-"""The option ``--storage-options`` of commands that open a location."""
+"""The option ``--storage-options`` of commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ _EXPECTED = "expected a JSON object, such as '{\"anon\": true}', or KEY=VALUE"
 def storage_options(
     option: str = "--storage-options", text: str = "Options of the storages."
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds the option to a command; its value is a dict or None.
-
-    Args:
-        option: Name of the option.
-        text: Start of its help.
-    """
+    """Return a decorator that adds the option, whose value is a dict or None; `text` begins its help."""
     return click.option(
         option,
         multiple=True,
@@ -69,7 +64,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return a number, true, false, null, a list, an object, or else the text."""
+    """Parse a JSON value, or return the text."""
     try:
         return json.loads(text)
     except ValueError:

@@ -87,7 +87,6 @@ def _show(found: Verified) -> None:
 
 
 def _of_digests(found: Verified) -> str:
-    """Describe which digests were checked."""
     names = ", ".join(found.digests)
     if not found.without_digests:
         return f"digests: {names or 'none'}"

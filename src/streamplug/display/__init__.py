@@ -1,1 +1,1 @@
-"""Output for people: HTML, tables and progress on a terminal."""
+"""Display of data sets and progress in notebooks and terminals."""

@@ -1,4 +1,4 @@
-"""What data sets and loaders say of themselves, without reading or asking anything."""
+"""Summaries of data sets and loaders, from values that are already loaded."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class DatasetRepr(SummaryRepr):
-    """A data set that says what it is."""
+    """Repr and summary of a data set."""
 
     streams: Sequence[Stream]
     _session: Session
 
     def __repr__(self) -> str:
-        if "_session" not in self.__dict__:  # it is still being made
+        if "_session" not in self.__dict__:  # not initialized yet
             return object.__repr__(self)
         first = self.streams[0].shown_url
         rest = f" and {len(self.streams) - 1} more" if len(self.streams) > 1 else ""
@@ -32,14 +32,14 @@ class DatasetRepr(SummaryRepr):
         )
 
     def object_summary(self) -> ObjectSummary:
-        """Return the table of its sizes, order and streams."""
+        """Return a summary of sizes, order and streams."""
         name = type(self).__name__
         if "_session" not in self.__dict__:
             return ObjectSummary(name, [("state", "not made yet")])
         try:
             order = _order(self._session.run, self._session.world)
             world = _place(self._session.placement.rank(), self._session.world)
-        except StreamplugError as error:  # this world cannot be served
+        except StreamplugError as error:  # the options do not support this world
             order, world = [], f"{error}"
         facts = [
             ("samples", f"{self._session.size:,}"),
@@ -95,13 +95,13 @@ class _Loader(Protocol):
 
 
 class LoaderRepr(SummaryRepr):
-    """A loader that says what it is."""
+    """Repr and summary of a loader."""
 
     def __repr__(self: _Loader) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
 
     def object_summary(self: _Loader) -> ObjectSummary:
-        """Return the table of its options and its data set."""
+        """Return a summary of options and the data set."""
         of = self.dataset.object_summary()
         names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         own = [(name, f"{getattr(self, name, None)}") for name in names]

@@ -7,29 +7,26 @@ from html import escape
 _CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {
     0x7F: 0x2421
 }
-"""Control characters, which HTML cannot contain, as their control pictures."""
+"""Control pictures in place of control characters, which are invalid in HTML."""
 _VOID_ELEMENTS = {"br", "img", "meta"}
 
 
 class Html(str):
-    """HTML text; other text is escaped when it is combined with it."""
+    """HTML text, which is not escaped again."""
 
     __slots__ = ()
 
 
 def html(*parts: object) -> Html:
-    """Concatenate parts; all but `Html` are escaped."""
+    """Concatenate parts, escaping all but `Html`."""
     return Html("".join(part if isinstance(part, Html) else _text(part) for part in parts))
 
 
 def element(name: str, /, *content: object, **attributes: object) -> Html:
-    """Return an element.
+    """Return an element with content as for `html`.
 
-    Args:
-        name: Name of the element.
-        content: Parts, as for `html`.
-        attributes: Attributes; ``class_`` is ``class``, other underscores are hyphens. None and False leave
-            an attribute out, True gives it no value.
+    Of the attributes, ``class_`` is ``class``, other underscores are hyphens; None and False leave one out,
+    and True gives it no value.
     """
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_text(value)}"')

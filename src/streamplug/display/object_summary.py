@@ -1,4 +1,4 @@
-"""What objects say of themselves: a table in notebooks and on rich's consoles."""
+"""Summaries of objects as tables in notebooks and on rich consoles."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ _CELL = 200
 
 @dataclass(frozen=True, slots=True)
 class ObjectSummary:
-    """What an object says of itself.
-
-    Attributes:
-        name: What it is.
-        facts: Pairs of what is told and what it is.
-        heads: The columns of a table of its parts.
-        rows: The parts; those beyond some are left out.
-    """
+    """Summary of an object: pairs of labels and values, and a table of its first parts."""
 
     name: str
     facts: Sequence[tuple[str, str]]
@@ -38,20 +31,19 @@ class ObjectSummary:
 
     @property
     def left_out(self) -> str:
-        """Says how many parts are left out, if any are."""
+        """Number of parts that are not shown, in words; empty if none."""
         rest = len(self.rows) - _ROWS
         return f"{rest:,} more" if rest > 0 else ""
 
 
 class SummaryRepr(ABC):
-    """Has a table of itself in notebooks, and on rich's consoles."""
+    """Base of objects with a summary in notebooks and on rich consoles."""
 
     @abstractmethod
     def object_summary(self) -> ObjectSummary:
-        """Say what it is."""
+        """Return the summary of this object."""
 
     def _repr_html_(self) -> str:
-        """Return the table that notebooks show."""
         told = self.object_summary()
         facts = [
             element("tr", element("th", fact, scope="row", style=_LEFT), _cell(value))
@@ -66,7 +58,6 @@ class SummaryRepr(ABC):
         )
 
     def __rich__(self) -> RenderableType:
-        """Return what rich's consoles show."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -87,7 +78,7 @@ class SummaryRepr(ABC):
 
 
 class StreamRepr(SummaryRepr):
-    """A stream that says what it is; also where nothing can read such a place."""
+    """Repr and summary of a stream, also if no plugin supports its location."""
 
     if TYPE_CHECKING:
         split: str | None
@@ -113,12 +104,12 @@ class StreamRepr(SummaryRepr):
     def __repr__(self) -> str:
         try:
             return f"Stream({self.url!r}, local={str(self.directory)!r})"
-        except StreamplugError:  # no plugin knows such a place
+        except StreamplugError:  # no plugin supports its location
             return f"Stream({self.shown_url!r})"
 
     @property
     def shown_url(self) -> str:
-        """Where the data set lies, without credentials."""
+        """Location of the data set, without credentials."""
         try:
             return self.url
         except StreamplugError:
@@ -126,13 +117,13 @@ class StreamRepr(SummaryRepr):
 
     @property
     def shown_share(self) -> str:
-        """How much of an epoch it is, in words."""
+        """Weight of the stream in an epoch, in words."""
         given = ((name, getattr(self, name)) for name in ("proportion", "repeat", "choose"))
         return ", ".join(f"{name} {value}" for name, value in given if value is not None) or "all"
 
     @property
     def shown_cache(self) -> str:
-        """Where its shards are kept, in words."""
+        """Cache directory of the stream, in words."""
         if self.access == "range":
             return "nowhere: read by ranges"
         try:
@@ -145,7 +136,7 @@ class StreamRepr(SummaryRepr):
         return f"{cache[0]}{limit}"
 
     def object_summary(self) -> ObjectSummary:
-        """Return the table of its options."""
+        """Return a summary of the options."""
         names = ("split", "format", "access", "validate_hash")
         given = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         facts = [("data set", self.shown_url), ("share", self.shown_share), *given]

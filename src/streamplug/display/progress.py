@@ -1,4 +1,4 @@
-"""Progress of downloads on a terminal or in a notebook."""
+"""Progress line of downloads in a terminal or notebook."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ _STOP_TIMEOUT_SECONDS = 5.0
 
 
 def interactive() -> bool:
-    """Return whether progress is visible: on a terminal, or in a notebook."""
+    """Return whether progress can be shown, in a terminal or a notebook."""
     if "ipykernel" in sys.modules:  # rich needs ipywidgets there
         return find_spec("ipywidgets") is not None
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # no stderr, or closed
+    except (AttributeError, ValueError):  # stderr is missing or closed
         return False
 
 
 class FetchProgress:
-    """Progress line of downloads since its creation; shown from the first download on.
+    """Progress line of downloads since its creation, shown from the first download on.
 
-    A thread polls the counts, so that downloads do no work for it.
+    A thread polls `stats`, so that it does not slow down downloads.
     """
 
     def __init__(self, stats: Callable[[], Stats]) -> None:
-        """Show the counts that `stats` returns."""
         self._stats = stats
         self._first = stats()
         self._shown: Any = None

@@ -1,4 +1,4 @@
-"""Tables on a terminal; wide ones where the output is piped."""
+"""Tables in a terminal, wider if the output is piped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PIPED_COLUMNS = 200
 
 
 def make_console(piped_columns: int = _PIPED_COLUMNS) -> Console:
-    """Return a console as wide as the terminal, or of this many columns where output is piped."""
+    """Return a console as wide as the terminal, or `piped_columns` wide if output is piped."""
     console = Console()
     return console if console.is_terminal else Console(width=piped_columns)
 
@@ -31,7 +31,7 @@ def rows_table(
     rows: Iterable[Sequence[RenderableType]],
     justify: Literal["left", "right"] = "left",
 ) -> Table:
-    """Return a table with a heading; cells that are str are shown as they are, not as markup."""
+    """Return a table with headings; str cells are not parsed as markup."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(Text(heading), justify=justify)

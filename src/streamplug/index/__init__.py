@@ -1,4 +1,4 @@
-"""The index of a data set: what shards it has, and what is in them."""
+"""Index of the shards of a data set."""
 
 from streamplug.index.builder import make_encoding, make_schema
 from streamplug.index.column_mismatch import (

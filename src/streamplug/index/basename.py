@@ -1,4 +1,4 @@
-"""Validation of file names in an index: relative paths that stay inside the data set."""
+"""Validation of file names in an index."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 from streamplug.errors import InvalidIndexError
 
 _DRIVE = re.compile(r"[A-Za-z]:")
-# What no file name of a data set has: control characters, halves of surrogate pairs, wildcards.
+# Control characters, lone surrogates, backslashes, wildcards and URL schemes.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\\?*]|://")
 
 PLAIN_BASENAME = rb"[A-Za-z0-9_][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*"
-"""Pattern of names, as bytes, that `validate_basename` accepts; it matches most names."""
+"""Pattern of common names, as bytes, all of which `validate_basename` accepts."""
 
 
 def validate_basename(name: object, what: str) -> str:
-    """Return a file name from an index if it stays inside the directory of the index.
+    """Return a file name from an index if it is a relative path inside the data set.
 
     Raises:
-        InvalidIndexError: If it is absolute, a URL, climbs with ``..``, or is no usable name.
+        InvalidIndexError: If it is absolute, a URL, contains ``..``, or is not usable as a name.
     """
     parts = name.split("/") if isinstance(name, str) else [""]
     bad = (

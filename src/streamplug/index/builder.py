@@ -1,4 +1,4 @@
-"""Building the columns of an index, entry by entry or many entries at a time."""
+"""Builders of the columns of an index, from single entries or many at a time."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ _MAX_ALGORITHMS = 64
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """Files of one kind of some shards.
-
-    Attributes:
-        names: Their names.
-        sizes: Their sizes in bytes.
-        digests: Their digests by name of the algorithm; empty where there is none.
-    """
+    """Names, sizes in bytes, and digests (empty if missing) of one kind of file of several shards."""
 
     names: Sequence[bytes]
     sizes: Sequence[int]
@@ -45,8 +39,6 @@ class FileColumns:
 
 
 class _FileTableBuilder:
-    """Appends to the columns of one kind of file."""
-
     def __init__(self) -> None:
         self._names, self._sizes = TextColumnBuilder(), NumberColumnBuilder()
         self._digests: dict[str, TextColumnBuilder] = {}
@@ -65,14 +57,9 @@ class _FileTableBuilder:
 
 
 class IndexBuilder:
-    """Builds an index from the entries of its shards.
-
-    Attributes:
-        schemas: The distinct schemas so far.
-    """
+    """Builder of an index from the entries of shards; `where` names the index in errors."""
 
     def __init__(self, where: str) -> None:
-        """Start without shards; `where` names the index in errors."""
         self.schemas: list[Schema] = []
         self._where = where
         self._count = self._total = 0
@@ -82,11 +69,11 @@ class IndexBuilder:
         self._previous: tuple[dict[str, Any], int] = ({}, -1)
 
     def add(self, entry: object) -> int:
-        """Add one shard's entry of an index.json, trusting nothing in it; return its schema's number.
+        """Add a shard's entry of an index.json, which is untrusted; return the number of its schema.
 
         Raises:
-            InvalidIndexError: If it is damaged or hostile.
-            PluginError: If it names a format or an encoding that is not available.
+            InvalidIndexError: If the entry is invalid.
+            PluginError: If its format or an encoding is not available.
         """
         if not isinstance(entry, dict):
             raise InvalidIndexError("an entry must be an object")
@@ -110,16 +97,12 @@ class IndexBuilder:
         return number
 
     def extend(self, number: int, samples: Sequence[int], files: Mapping[str, FileColumns]) -> None:
-        """Add many shards of one schema.
+        """Add many shards of one schema, with files by ``raw_<role>`` and ``zip_<role>``.
 
-        Args:
-            number: The schema's number.
-            samples: Samples of each shard, in ``[0, 2^63)``.
-            files: Their files by ``raw_<role>`` and ``zip_<role>``; with names that
-                `validate_basename` accepts, sizes in ``[0, 2^63)``.
+        Names must be valid for `validate_basename`, samples and sizes in ``[0, 2^63)``.
 
         Raises:
-            InvalidIndexError: If one of them cannot hold its samples.
+            InvalidIndexError: If a file cannot hold the samples of its shard.
         """
         self._count_samples(samples)
         format_ = self.schemas[number].format
@@ -166,12 +149,7 @@ class IndexBuilder:
 
 
 def make_schema(entry: Mapping[str, Any]) -> Schema:
-    """Return the schema that the shared keys of a shard's entry describe.
-
-    Raises:
-        InvalidIndexError: If they are not what the format asks for.
-        PluginError: If the format or an encoding is not available.
-    """
+    """Return the schema described by the shared keys of a shard's entry."""
     if not is_version(entry.get("version")):
         raise InvalidIndexError(f"shard version {entry.get('version')!r:.60}, expected {VERSION}")
     name, compression = entry.get("format"), entry.get("compression")
@@ -185,22 +163,17 @@ def make_schema(entry: Mapping[str, Any]) -> Schema:
 
 
 def is_version(value: object) -> bool:
-    """Say whether a version is the one that can be read."""
+    """Return whether a version of an index or a shard is supported."""
     return type(value) is int and value == VERSION
 
 
 def make_encoding(
     column: str, spec: str, own: Mapping[str, Encoding] = MappingProxyType({})
 ) -> Encoding:
-    """Return the encoding of a column; its errors name the column.
-
-    Args:
-        column: Its name.
-        spec: The encoding, as spelt in an index.
-        own: Those that the format has of its own; if it has any, there are no others.
+    """Return the encoding of a column; if the format has its `own` encodings, only those are valid.
 
     Raises:
-        StreamplugError: Whatever making it raised, with the column's name in front.
+        StreamplugError: Any error of creating the encoding, prefixed with the name of the column.
     """
     if own and spec in own:
         return own[spec]

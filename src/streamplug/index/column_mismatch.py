@@ -1,4 +1,4 @@
-"""Columns in which shards differ, so that they cannot be read as one data set."""
+"""Columns that differ between shards, which then cannot be read as one data set."""
 
 from __future__ import annotations
 
@@ -15,25 +15,14 @@ from streamplug.interfaces import Column, Encoding
 
 @dataclass(frozen=True, slots=True)
 class ColumnMismatch:
-    """A column that two schemas do not have in common.
-
-    Attributes:
-        column: Its name.
-        expected: Its encoding in the first schema; None if that lacks the column.
-        found: Its encoding in the other schema; None if that lacks the column.
-    """
+    """A column that differs between two schemas: its encoding in each, None where it is missing."""
 
     column: str
     expected: str | None
     found: str | None
 
     def describe(self, here: str, there: str) -> str:
-        """Say what differs, in a sentence without its end.
-
-        Args:
-            here: What has the other schema.
-            there: What has the first one.
-        """
+        """Describe the difference of `here`, with the other schema, from `there`, with the first one."""
         name = repr(self.column)
         if self.found is None:
             return f"{here} has no column {name}, which is {self.expected!r} in {there}"
@@ -42,7 +31,7 @@ class ColumnMismatch:
         return f"column {name} is {self.found!r} in {here}, but {self.expected!r} in {there}"
 
     def remedy(self, here: str, there: str) -> str:
-        """Say what to do about it; arguments are those of `describe`."""
+        """Describe how to resolve the difference; arguments are those of `describe`."""
         if self.expected is not None and self.found is not None:
             spec = f"{self.column}:{self.expected}"
             return f"write one of them anew (streamplug convert … --columns {spec})"
@@ -53,15 +42,10 @@ class ColumnMismatch:
 def find_mismatches(
     first: Schema, other: Schema, columns: Collection[str] | None = None
 ) -> Iterator[ColumnMismatch]:
-    """Yield the columns that two schemas do not have in common; their order does not matter.
+    """Yield the columns that differ between two schemas, regardless of their order.
 
-    Encodings agree if they decode to values of one type: those that are spelt alike or are equal, arrays of
-    one dtype whatever their shapes, and encodings that share a decoder, such as those of image files.
-
-    Args:
-        first: A schema.
-        other: Another.
-        columns: Names of the columns to compare; None for all.
+    Encodings agree if they decode to values of one type: those with the same spec, arrays of one dtype
+    regardless of shape, and encodings with the same decoder and state, such as those of image files.
     """
     ours = {column.name: column for column in first.columns}
     theirs = {column.name: column for column in other.columns}
@@ -72,7 +56,7 @@ def find_mismatches(
         if one is None or two is None:
             yield ColumnMismatch(name, one.spec if one else None, two.spec if two else None)
         elif name in first.decoders and name in other.decoders:
-            continue  # both have a decoder of the user
+            continue  # both are decoded by the user's decoders
         elif not _agree(one, two):
             yield ColumnMismatch(name, one.spec, two.spec)
 
@@ -95,18 +79,13 @@ def _decoder(encoding: Encoding) -> object:
 def find_shard_mismatches(
     index: Index, columns: Collection[str] | None = None
 ) -> Iterator[tuple[int, ColumnMismatch]]:
-    """Yield the columns in which shards differ from shard 0, with the first shard that does so.
-
-    Args:
-        index: That of a data set.
-        columns: Names of the columns to compare; None for all.
-    """
+    """Yield the first shard of each schema that differs from that of shard 0, with each differing column."""
     if len(index.schemas) < 2 or not len(index):
         return
     expected = index.schema(0)
     for number, schema in enumerate(index.schemas):
         for mismatch in find_mismatches(expected, schema, columns):
-            # Only now, as there may be very many shards.
+            # Searched only on a mismatch, as there may be many shards.
             if (shards := np.flatnonzero(index.schema_of == number)).size:
                 yield int(shards[0]), mismatch
 
@@ -114,12 +93,8 @@ def find_shard_mismatches(
 def check_same_columns(index: Index, columns: Collection[str] | None = None) -> None:
     """Check that all shards of a data set have the same columns.
 
-    Args:
-        index: That of the data set.
-        columns: Names of the columns to compare; None for all.
-
     Raises:
-        ConfigError: If they have not; the message names shard, column and both encodings.
+        ConfigError: If not; the message names the shard, the column and both encodings.
     """
     for shard, mismatch in find_shard_mismatches(index, columns):
         names = [next(iter(index.shard(n).files.values())).raw.basename for n in (0, shard)]

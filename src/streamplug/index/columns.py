@@ -1,4 +1,4 @@
-"""Columns of an index: texts and numbers of all shards, without a Python object for each."""
+"""Columns of an index: strings and numbers of all shards, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Lookup(Protocol[T_co]):
-    """A value for every shard."""
+    """Lookup of a value by shard."""
 
     def __getitem__(self, shard: int, /) -> T_co:
-        """Return the value of one shard."""
+        """Return the value of a shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A text for every shard; an empty one where there is none.
-
-    Attributes:
-        offsets: Where each begins, and the end of the last, int64, shape ``[shards + 1]``.
-        data: All of them in UTF-8, back to back.
-    """
+    """A string for each shard, empty if missing: concatenated UTF-8 with offsets, shape ``[shards + 1]``."""
 
     offsets: Int64
     data: Bytes1D
@@ -40,11 +35,7 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class DigestColumns:
-    """The digests of files.
-
-    Attributes:
-        columns: Digests by name of the algorithm; an empty text where a file has none.
-    """
+    """Digests of files by algorithm; a missing digest is an empty string."""
 
     columns: Mapping[str, TextColumn]
 
@@ -54,13 +45,13 @@ class DigestColumns:
 
 
 class NumberColumnBuilder:
-    """Appends to a column of int64."""
+    """Builder of an int64 column."""
 
     def __init__(self) -> None:
         self._values = array("q")
 
     def put(self, start: int, values: Sequence[int]) -> None:
-        """Append values for the shards from `start` on; shards before that without a value get 0."""
+        """Append values from shard `start` on; earlier shards without a value get 0."""
         missing = start - len(self._values)
         self._values.frombytes(bytes(missing * self._values.itemsize))
         self._values.extend(values)
@@ -72,14 +63,14 @@ class NumberColumnBuilder:
 
 
 class TextColumnBuilder:
-    """Appends to a column of texts."""
+    """Builder of a column of strings."""
 
     def __init__(self) -> None:
         self._lengths = NumberColumnBuilder()
         self._data = bytearray()
 
     def put(self, start: int, values: Sequence[bytes]) -> None:
-        """Append texts for the shards from `start` on; shards before that without a text get an empty one."""
+        """Append strings from shard `start` on; earlier shards without one get an empty string."""
         self._lengths.put(start, list(map(len, values)))
         self._data += b"".join(values)
 
@@ -91,7 +82,7 @@ class TextColumnBuilder:
 
 
 def offsets_from_sizes(sizes: Int64) -> Int64:
-    """Return where each of some items begins, and the total: shape ``[n + 1]``, from their sizes ``[n]``."""
+    """Return the offsets of items and their total size, shape ``[n + 1]``, from sizes, shape ``[n]``."""
     starts = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=starts[1:])
     return starts

@@ -1,4 +1,4 @@
-"""Digests of files, by the names that an index uses: those of hashlib, and xxhash's."""
+"""Digests of files, by the algorithm names of hashlib and xxhash."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from streamplug.errors import ConfigError
 from streamplug.types import Buffer
 
 DEFAULT_HASHES = ("xxh3_64",)
-"""Digests that are written unless others are asked for: the fastest, so that damage is always noticed."""
+"""Digests that are written by default: the fastest one, so that damage is always detected."""
 
 
 class Digest(Protocol):
-    """A digest in the making."""
+    """Incremental digest, as those of hashlib."""
 
     def update(self, data: Buffer, /) -> None:
-        """Take in more bytes."""
+        """Add bytes."""
 
     def hexdigest(self) -> str:
-        """Return the digest of all bytes so far, in hexadecimal."""
+        """Return the hexadecimal digest of all bytes so far."""
 
 
 @cache
@@ -35,11 +35,7 @@ def hash_names() -> tuple[str, ...]:
 
 
 def new_hash(name: str) -> Digest:
-    """Start a digest.
-
-    Raises:
-        ConfigError: If there is no algorithm of that name.
-    """
+    """Return a new digest, or raise ConfigError for an unknown name."""
     if name not in hash_names():
         raise ConfigError(f"unknown hash {name!r}; available: {', '.join(hash_names())}")
     if name in xxhash.algorithms_available:
@@ -48,14 +44,7 @@ def new_hash(name: str) -> Digest:
 
 
 def chosen_hashes(hashes: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the digests to write, sorted.
-
-    Args:
-        hashes: What a user asked for: None for `DEFAULT_HASHES`, an empty sequence for none.
-
-    Raises:
-        ConfigError: If there is no algorithm of a name, or it is no sequence of names.
-    """
+    """Validate and sort names of digests; None is `DEFAULT_HASHES`."""
     if hashes is None:
         return DEFAULT_HASHES
     if isinstance(hashes, str) or not isinstance(hashes, Iterable):
@@ -64,12 +53,12 @@ def chosen_hashes(hashes: Sequence[str] | None) -> tuple[str, ...]:
             f"{list(DEFAULT_HASHES)}"
         )
     for name in hashes:
-        new_hash(name)  # refuses unknown names
+        new_hash(name)  # raises for unknown names
     return tuple(sorted(set(hashes)))
 
 
 def digests(names: Iterable[str], buffers: Iterable[Buffer]) -> dict[str, str]:
-    """Return the hex digest of some buffers, taken as one, by name of the algorithm."""
+    """Return the hex digests of concatenated buffers, by name of the algorithm."""
     running = {name: new_hash(name) for name in names}
     for buffer in buffers:
         for digest in running.values():

@@ -1,8 +1,7 @@
-"""Parsing an index.json, trusting nothing in it.
+"""Parser of index.json files, which are untrusted.
 
-The format is that of mosaicml-streaming, version 2: ``{"shards": [entry, …], "version": 2}``, where
-an entry repeats the schema and describes the files of one shard. Further keys at the top level are
-allowed.
+The format is version 2 of mosaicml-streaming: ``{"shards": [entry, …], "version": 2}``, where an entry
+repeats the schema and describes the files of one shard. Other keys at the top level are allowed.
 """
 
 from __future__ import annotations
@@ -21,24 +20,20 @@ from streamplug.types import Buffer
 INDEX_NAME = "index.json"
 
 _MIN_PATTERN_BYTES = 1 << 16
-"""Bytes of an index.json from which on it is parsed by a pattern of its entries."""
+"""Minimum size of an index.json that is parsed by a pattern of its entries."""
 
 
 def digest_index(data: Buffer) -> str:
-    """Return the digest by which one index.json is told from another: xxh3_128, hexadecimal."""
+    """Return the xxh3_128 hex digest that identifies an index.json."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 def parse_index(data: Buffer, where: str) -> Index:
-    """Return the index that the bytes of an index.json describe.
-
-    Args:
-        data: Content of the file; may be mapped.
-        where: Its path or URL, for errors.
+    """Parse the content of an index.json, which may be memory-mapped; `where` names it in errors.
 
     Raises:
-        InvalidIndexError: If it is damaged, hostile or of an unknown version.
-        PluginError: If it names a format or an encoding that is not available.
+        InvalidIndexError: If it is invalid or of an unknown version.
+        PluginError: If a format or an encoding is not available.
     """
     if len(data) >= _MIN_PATTERN_BYTES:
         builder = IndexBuilder(where)
@@ -58,7 +53,7 @@ def _parse(data: bytes, where: str) -> Index:
         try:
             builder.add(entry)
         except StreamplugError as error:
-            # The same error, with the place in front.
+            # An error of the same class, prefixed with the location.
             raise type(error)(f"{where}: shard {number}: {error}") from error.__cause__
     return builder.index()
 

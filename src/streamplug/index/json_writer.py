@@ -1,4 +1,4 @@
-"""Formatting an index.json like mosaicml-streaming: sorted keys, one line, no final newline."""
+"""Serialization of index.json as in mosaicml-streaming: sorted keys, one line, no final newline."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from streamplug.types import FileInfo
 
 
 def file_entry(file: FileInfo | None) -> dict[str, Any] | None:
-    """Return what an index holds of one file."""
+    """Return the entry of a file in an index."""
     if file is None:
         return None
     return {"basename": file.basename, "bytes": file.bytes, "hashes": dict(file.hashes)}
 
 
 def format_index(shards: Sequence[Mapping[str, Any]], extra: Mapping[str, Any]) -> bytes:
-    """Return the content of an index.json.
-
-    Args:
-        shards: The entry of each shard.
-        extra: Further keys at the top level; readers ignore those they do not know.
-    """
+    """Return the content of an index.json; `extra` has further keys at the top level."""
     return json.dumps({**extra, "shards": shards, "version": VERSION}, sort_keys=True).encode()

@@ -12,9 +12,9 @@ from streamplug.errors import InvalidIndexError
 
 
 class MappedArray(np.ndarray[Any, Any]):
-    """An array mapped from a file, read only; what is made of it is mapped no more.
+    """Read-only array mapped from a file; arrays derived from it are not mapped.
 
-    Sent to another process it is mapped there again, as long as the file is the one it was.
+    Unpickling maps the file again, if it still begins with the same bytes.
     """
 
     source: tuple[str, bytes, int] | None = None
@@ -29,18 +29,10 @@ class MappedArray(np.ndarray[Any, Any]):
 
 
 class MappedFile:
-    """A file in memory, page by page as it is used.
-
-    Attributes:
-        data: Its bytes.
-    """
+    """Read-only memory map of a file."""
 
     def __init__(self, path: Path) -> None:
-        """Map a file.
-
-        Raises:
-            InvalidIndexError: If it is empty.
-        """
+        """Map a file, or raise InvalidIndexError if it is empty."""
         self._path = str(path.absolute())
         with path.open("rb") as file:
             if not file.seek(0, 2):
@@ -49,7 +41,7 @@ class MappedFile:
         self.data = memoryview(self._map)
 
     def array(self, mark: bytes, at: int, dtype: str, shape: tuple[int, ...]) -> MappedArray:
-        """Return a part as an array, which pickles with the first bytes of the file as its mark."""
+        """Return a part as an array; `mark` are the first bytes of the file, which unpickling compares."""
         count = int(np.prod(shape, dtype=np.int64))
         found = np.frombuffer(self._map, dtype, count, at).reshape(shape).view(MappedArray)
         found.source = (self._path, mark, at)

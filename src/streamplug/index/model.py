@@ -1,4 +1,4 @@
-"""The index of a data set: its shards, held in columns rather than as an object per shard."""
+"""Index of a data set: its shards, stored in columns rather than as an object per shard."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from streamplug.types import FileInfo, Int64
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What many shards have in common.
+    """Properties that many shards share.
 
     Attributes:
-        format: Reads and writes them.
-        columns: Their columns, in stored order.
-        compression: Spec of the compression of their stored files, or None.
-        entry: The keys of an index.json's entry that it was made from.
-        decoders: Those that `columns` are decoded by in place of what the entry says, by column.
+        columns: In stored order.
+        compression: Spec of the compression of stored files, or None.
+        entry: Keys of the index.json entry that the schema was made from.
+        decoders: Decoders by column that replace those of the entry.
     """
 
     format: Format
@@ -40,19 +39,13 @@ class Schema:
 
     @property
     def decoded_bytes(self) -> int:
-        """What is known of the memory that a decoded sample takes."""
+        """Size in memory of a decoded sample, as far as it is known."""
         return sum(column.encoding.decoded_bytes or 0 for column in self.columns)
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """One kind of file (raw or stored, of one role) of all shards, column by column.
-
-    Attributes:
-        basenames: Their names; an empty one where a shard has no such file.
-        bytes: Their sizes, shape ``[shards]``.
-        hashes: Their digests by name of the algorithm.
-    """
+    """Files of one kind (raw or stored, of one role) of all shards; a missing file has an empty name."""
 
     basenames: Lookup[str]
     bytes: NDArray[Any]
@@ -64,7 +57,7 @@ class FileTable:
         return int(self.bytes.sum())
 
     def file(self, shard: int) -> FileInfo | None:
-        """Return one shard's file, or None if it has none of this kind."""
+        """Return the file of a shard, or None."""
         name = self.basenames[shard]
         if not name:
             return None
@@ -72,14 +65,13 @@ class FileTable:
 
 
 class Index:
-    """The shards of one data set.
+    """Shards of one data set.
 
     Attributes:
         starts: First sample id of each shard and the total, int64, shape ``[shards + 1]``.
-        schemas: The distinct schemas.
-        schema_of: Which schema each shard has: shape ``[shards]``.
+        schema_of: Index into `schemas` of each shard, shape ``[shards]``.
         tables: Files by ``raw_<role>`` and ``zip_<role>``; the latter may be missing.
-        where: What errors call the index.
+        where: Name of the index in errors.
     """
 
     def __init__(
@@ -102,12 +94,12 @@ class Index:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the shards' sizes: data sets that differ in it differ in their order."""
+        """Digest of the shard sizes; data sets with other digests have other orders."""
         return shards_digest(self.starts)
 
     @property
     def samples(self) -> Int64:
-        """Samples of each shard, int64, shape ``[shards]``; worked out at each call."""
+        """Samples of each shard, int64, shape ``[shards]``; computed at each access."""
         return np.diff(self.starts)
 
     @property
@@ -130,7 +122,7 @@ class Index:
         return self.schemas[int(self.schema_of[shard])]
 
     def shard(self, shard: int) -> ShardInfo:
-        """Return what is known of a shard."""
+        """Return the number of samples and the files of a shard."""
         start, stop = self.starts[shard : shard + 2].tolist()
         files = {}
         for role in self.schema(shard).format.roles:
@@ -145,5 +137,5 @@ class Index:
 
 
 def shards_digest(starts: Int64) -> str:
-    """Return the digest of the shards' sizes, given as for `Index`."""
+    """Return the digest of the shard sizes; `starts` is that of `Index`."""
     return xxhash.xxh64(np.ascontiguousarray(starts, "<i8").data).hexdigest()

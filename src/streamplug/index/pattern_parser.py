@@ -1,11 +1,9 @@
-"""Parsing the entries of a long index.json by regular expressions.
+"""Parser of the entries of a long index.json by regular expressions.
 
 Entries differ in a few numbers, names and digests. An entry that was parsed as JSON becomes a regular
-expression in which only these are open; entries that match it are valid JSON of the same schema. What is left
-of the file without its entries is small, and parsed as JSON.
-
-For anything out of the ordinary the caller parses all of the file as JSON, so that there is one set of
-errors.
+expression in which only these are open; entries that match it are valid JSON of the same schema. The rest
+of the file is small, and parsed as JSON. On any irregularity the caller parses the whole file as JSON, so
+that all errors come from one parser.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
     """Add all entries of an index.json to a builder.
 
     Returns:
-        The document with a string in place of its entries; or None if it is out of the ordinary, and the
-        builder must not be used.
+        The document with a string in place of its entries; or None if it is irregular, and the builder must
+        not be used.
     """
     begin = _SHARDS_START.search(data)
     if begin is None:
@@ -54,7 +52,7 @@ def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
         end = _read_entries(data, begin.end(), builder)
     except (ValueError, RecursionError, StreamplugError):
         return None
-    # If this string is the one shard of the document, the entries were those of its top level.
+    # The entries were those of the top level if this string is the only shard of the document.
     token = uuid.uuid4().hex
     rest = b"".join((data[: begin.end()], b'"%b"' % token.encode(), data[end:]))
     try:
@@ -66,11 +64,7 @@ def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
 
 
 def _read_entries(data: Buffer, at: int, builder: IndexBuilder) -> int:
-    """Read the entries from `at` on, and return where the last one ends.
-
-    Raises:
-        ValueError: If they are not what they should be, or too many differ.
-    """
+    """Read the entries from `at` on, and return their end; ValueError if they are irregular."""
     patterns: list[EntryPattern] = []
     at = _read_one(data, at, builder, patterns)
     while not _SHARDS_END.match(data, at):
@@ -96,7 +90,7 @@ def _read_one(data: Buffer, at: int, builder: IndexBuilder, patterns: list[Entry
 
 
 def _parse_one(data: Buffer, at: int) -> tuple[Any, int]:
-    """Parse the JSON value at a place, and return it and where it ends."""
+    """Parse the JSON value at an offset, and return it and its end."""
     window = _FIRST_WINDOW_BYTES
     while True:
         text = codecs.getincrementaldecoder("utf-8")().decode(bytes(data[at : at + window]))
@@ -111,22 +105,12 @@ def _parse_one(data: Buffer, at: int) -> tuple[Any, int]:
 
 
 class EntryPattern:
-    """A regular expression of the entries that differ from one of them in a few values only."""
+    """Regular expression of entries that differ from a given one in a few values only."""
 
     def __init__(
         self, text: bytes, entry: dict[str, Any], builder: IndexBuilder, number: int
     ) -> None:
-        """Compile the pattern of an entry.
-
-        Args:
-            text: The entry, as in the file.
-            entry: The same, parsed.
-            builder: The builder that it was added to.
-            number: The number of its schema.
-
-        Raises:
-            ValueError: If it has a key twice.
-        """
+        """Compile the pattern of `text`, parsed as `entry`; ValueError if a key is repeated or missing."""
         roles = builder.schemas[number].format.roles
         keys = [key for role in roles for key in (f"raw_{role}", f"zip_{role}")]
         self._number = number
@@ -151,7 +135,7 @@ class EntryPattern:
         self._pattern = re.compile(b"%b%b|" % (b"".join(parts), re.escape(text[done:])))
 
     def read(self, data: Buffer, at: int, builder: IndexBuilder) -> int:
-        """Add the entries from `at` on that match to a builder, and return where they end."""
+        """Add the matching entries from `at` on to a builder, and return their end."""
         rows = []
         for match in self._pattern.finditer(data, at):
             if match.end() == at:
@@ -182,7 +166,7 @@ class EntryPattern:
 
 
 def _scalars(text: bytes) -> Iterator[tuple[Path, int, int]]:
-    """Yield the path and the place of each string, number and word in a JSON text; lists are None."""
+    """Yield the path and the span of each scalar in a JSON text; the path of a list item has None."""
     kinds: list[bytes] = []
     keys: list[str | None] = []
     token = b""

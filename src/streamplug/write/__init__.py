@@ -1,4 +1,4 @@
-"""Writing: samples to shards, shards to an index, and both to where they belong."""
+"""Writers of data sets, and merging of their indexes."""
 
 from streamplug.write.merge import merge_index
 from streamplug.write.partitioned import write_parts

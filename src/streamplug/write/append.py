@@ -21,11 +21,9 @@ class AppendedDataset:
     """An existing data set that a writer appends to.
 
     Attributes:
-        storage: Its storage.
         data: Its index.json.
-        schema: The schema of its last shard; None without shards.
-        number: The number of the next shard.
-        retries: Retries of a failed request.
+        schema: Schema of the last shard; None without shards.
+        number: Number of the next shard.
     """
 
     storage: Storage
@@ -36,12 +34,7 @@ class AppendedDataset:
 
     @classmethod
     def read(cls, storage: Storage, retries: int) -> AppendedDataset:
-        """Read the index of a data set.
-
-        Raises:
-            NotFound: If there is none.
-            InvalidIndexError: If it cannot be used.
-        """
+        """Read the index of a data set."""
         url = storage.url_of(INDEX_NAME)
         try:
             data = call_with_retries(lambda: storage.read(INDEX_NAME), retries)
@@ -49,7 +42,7 @@ class AppendedDataset:
             raise NotFound(
                 f"{url} does not exist: there is no data set to append to; leave out append=True"
             ) from None
-        index = parse_index(data, url)  # refuses what is damaged
+        index = parse_index(data, url)  # raises if it is damaged
         names = (entry["raw_data"]["basename"] for entry in json.loads(data)["shards"])
         numbers = [int(match[1]) + 1 for name in names if (match := _NUMBER.match(name))]
         last = index.schema(len(index) - 1) if len(index) else None
@@ -57,19 +50,11 @@ class AppendedDataset:
 
     @property
     def hashes(self) -> Sequence[str] | None:
-        """Names of the digests that the last shard has; None if there is no shard."""
+        """Names of the digests of the last shard; None without shards."""
         return None if self.schema is None else self.schema.entry.get("hashes") or ()
 
     def columns(self, given: Mapping[str, str] | None, format_: Format) -> Mapping[str, str]:
-        """Return the columns of the appended shards.
-
-        Args:
-            given: The requested columns; None for those of the data set.
-            format_: The requested format.
-
-        Raises:
-            ConfigError: If the set has others, or is of another format.
-        """
+        """Return the columns of new shards, which must match the schema of existing ones."""
         where = self.storage.url
         if self.schema is None:
             if given is None:
@@ -85,11 +70,7 @@ class AppendedDataset:
         return known
 
     def check(self) -> None:
-        """Check that no other writer changed the data set: its shards would have the same names.
-
-        Raises:
-            WriterError: If it has changed.
-        """
+        """Raise WriterError if another writer changed the data set: its shards would have the same names."""
         url = self.storage.url_of(INDEX_NAME)
         if call_with_retries(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
             raise WriterError(
@@ -97,11 +78,7 @@ class AppendedDataset:
             )
 
     def extended_index(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
-        """Return the index.json of the data set with more shards.
-
-        Raises:
-            WriterError: If the set has changed meanwhile.
-        """
+        """Return the index.json with more shards, if the data set has not changed."""
         self.check()
         document = json.loads(self.data)
         extra = {key: value for key, value in document.items() if key not in ("shards", "version")}

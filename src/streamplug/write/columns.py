@@ -1,4 +1,4 @@
-"""Columns of a writer: those that it was given, and what a sample has besides them."""
+"""Columns of a writer, and the treatment of keys that are not columns."""
 
 from __future__ import annotations
 
@@ -13,19 +13,11 @@ from streamplug.plugin.registry import make
 T = TypeVar("T")
 
 EXTRA_KEYS = ("error", "ignore")
-"""What a writer can do about keys that are no columns."""
+"""Policies for keys of a sample that are not columns."""
 
 
 def make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:
-    """Return the columns that a writer is given, with their encodings.
-
-    Args:
-        columns: Encoding of each column by its name.
-        format_: The format, which may have encodings of its own.
-
-    Raises:
-        ConfigError: If it is no mapping of names to encodings, or is empty.
-    """
+    """Validate columns and create their encodings, which a format may define itself."""
     if not isinstance(columns, Mapping):
         raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
     if not columns:
@@ -43,15 +35,9 @@ def make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Col
 def make_encoder(
     columns: Sequence[Column], encode: Callable[[Any], T], extra_keys: str
 ) -> Callable[[Any], T]:
-    """Return what encodes a sample, or a batch, of which some keys may be no columns.
+    """Return an encoder of samples or batches that drops extra keys if `extra_keys` is ``"ignore"``.
 
-    Args:
-        columns: The columns of the data set.
-        encode: Encodes what has these keys and no others, and refuses anything else.
-        extra_keys: ``"error"`` refuses other keys, ``"ignore"`` leaves them out.
-
-    Raises:
-        ConfigError: If `extra_keys` is something else.
+    `encode` accepts exactly the keys of the columns and raises for any others.
     """
     if extra_keys not in EXTRA_KEYS:
         raise ConfigError(f"extra_keys={extra_keys!r:.60}: choose one of {', '.join(EXTRA_KEYS)}")
@@ -61,9 +47,9 @@ def make_encoder(
 
     def encode_columns(given: Any) -> T:
         if type(given) is dict and len(given) == len(names):
-            return encode(given)  # as most are; it also says what is missing
+            return encode(given)  # the usual case; raises for missing keys
         if not hasattr(given, "keys"):
-            return encode(given)  # says what a sample is
+            return encode(given)  # raises: not a sample
         keys = given.keys()
         return encode({name: given[name] for name in names if name in keys})
 
@@ -71,11 +57,7 @@ def make_encoder(
 
 
 def format_of(given: object) -> WritableFormat:
-    """Return a format to write, given itself or its name.
-
-    Raises:
-        ConfigError: If it is neither, or can only be read.
-    """
+    """Return a writable format, given itself or its name."""
     name = given if isinstance(given, str) else type(given).__name__
     if isinstance(given, str):
         given = make("format", given)

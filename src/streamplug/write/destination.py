@@ -1,4 +1,4 @@
-"""Where a writer's files go: a local directory, a storage, or both."""
+"""Destination of a writer's files: a local directory, a storage, or both."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MAX_NAMES_IN_ERROR = 3
 
 
 class Destination:
-    """Where a writer's files go.
+    """Directory, and optional storage, that a writer writes to; see `Writer` for the arguments.
 
     Attributes:
         folder: Local directory that files are written to; empty at first, unless the writer appends.
-        storage: The storage that they are uploaded to, or None.
-        url: The data set's name in messages.
+        storage: Storage that they are uploaded to, or None.
+        url: Name of the data set in messages.
     """
 
     def __init__(
@@ -33,12 +33,6 @@ class Destination:
         storage_options: Mapping[str, Any] | None,
         append: bool = False,
     ) -> None:
-        """Make the directory; see `Writer` for the arguments.
-
-        Raises:
-            OutputExistsError: If there is something in one of the places and not `exist_ok`.
-            ConfigError: If `out` is not a path, a URL, or a pair of both.
-        """
         places = output_locations(out)
         path = local_path(places[0])
         if path is None and len(places) > 1:
@@ -78,17 +72,16 @@ class Destination:
                     f"{self.url} already holds a data set; choose another place, or pass "
                     "exist_ok=True to replace it"
                 )
-            # Without its index nobody takes the old data set for complete while it is replaced.
+            # Without an index, a partly replaced data set is not mistaken for a complete one.
             self.storage.delete(INDEX_NAME)
 
     def remove_temporary(self) -> None:
-        """Remove the local directory if it was only made for the upload."""
+        """Remove the local directory if it is temporary."""
         if self.temporary is not None:
             self.temporary.close()
 
 
 def _some_names(folder: Path) -> str:
-    """Return a few names of what is in a directory, and how many more there are."""
     names = sorted(path.name for path in folder.iterdir())
     shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
     return (

@@ -1,4 +1,4 @@
-"""Inferring the encodings of columns from their values."""
+"""Inference of the encodings of columns from their values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,11 @@ _ENCODING_BY_TYPES: Sequence[tuple[tuple[type, ...], str]] = (
     ((np.ndarray,), "ndarray"),
     ((bool, int, float, str, list, dict, type(None)), "json"),
 )
-"""Encodings by the types of values that they take, in order of preference."""
+"""Encodings by the types of values that they accept, in order of preference."""
 
 
 def infer_columns(columns: Mapping[str, Any], format_: WritableFormat) -> dict[str, str]:
-    """Return an encoding for each column.
-
-    Args:
-        columns: Values of each, by its name.
-        format_: The format that they will be written in.
-
-    Raises:
-        ConfigError: If none follows from the values of a column.
-    """
+    """Infer an encoding for each column from its values."""
     return {name: _infer_encoding(name, values, format_) for name, values in columns.items()}
 
 

@@ -1,6 +1,6 @@
-"""Batches of columns from tables, data frames, other data sets and plain samples.
+"""Adapters from tables, data frames, other data sets and samples to batches of columns.
 
-The kind of an input is told by its methods, so that none of the libraries is imported.
+The kind of an input is recognized by its methods, so that none of the libraries is imported.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from streamplug.errors import ConfigError
 from streamplug.plugin_kit.arrow import maps_as_dicts, to_python
 
 Batch = dict[str, Any]
-"""The values of each column by its name: an array, or a list."""
+"""An array or a list of values for each column."""
 
 
 def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) -> Iterator[Batch]:
     """Yield the samples of `data` in batches of columns.
 
     Args:
-        data: A table or record batches of Arrow; a data frame of pandas or Polars; a data set of Hugging
-            Face; a dict of columns; or any sequence, such as a data set of torch, or iterable of samples:
-            dicts, named tuples, or tuples, whose columns are then called ``"0"``, ``"1"`` and so on.
-        size: Most samples of a batch; None for 1,024, or 16,384 of a table of Arrow which stays one.
-        arrow: Whether arrays of Arrow stay as they are, rather than become arrays of NumPy and lists.
+        data: An Arrow table or record batch; a pandas or Polars data frame; a Hugging Face data set; a dict
+            of columns; a sequence or iterable of samples, such as a torch data set. Samples are dicts, named
+            tuples, or tuples, whose columns are named ``"0"``, ``"1"`` and so on.
+        size: Maximum number of samples per batch; None for 1,024, or 16,384 for an Arrow table with `arrow`.
+        arrow: Whether to keep Arrow arrays instead of converting them to NumPy arrays and lists.
 
     Raises:
-        ConfigError: If it is something else, or its samples have not the same columns.
+        ConfigError: If `data` is anything else, or its samples have different columns.
     """
     if size is None:
         table = arrow and hasattr(data, "schema") and hasattr(data, "slice")
@@ -46,9 +46,9 @@ def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) 
 
 
 def to_plain_values(values: Any) -> Any:
-    """Return the values of a column as an array of NumPy where all are numbers, or as a list.
+    """Return a column as a NumPy array if all values are numbers, else as a list.
 
-    What a library says is missing is None in the list, and a map of Arrow is a dict.
+    Missing values become None, and Arrow maps become dicts.
     """
     if isinstance(values, (np.ndarray, list)):
         return values
@@ -87,7 +87,7 @@ def _is_arrow(values: Any) -> bool:
 
 
 def _parts(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
-    """Yield what something has in parts of at most so many samples, columns as they come."""
+    """Yield the data in parts of at most `size` samples, with columns of its own types."""
     if isinstance(data, Mapping):
         return _of_columns(data, size)
     if hasattr(data, "to_batches") and hasattr(data, "schema"):  # a table of Arrow
@@ -149,7 +149,7 @@ def _one_by_one(data: Any) -> Iterator[Any]:
         return iter(data)
     if isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
         return iter(data)
-    if hasattr(data, "__len__"):  # data sets of torch raise what they like beyond the end
+    if hasattr(data, "__len__"):  # torch data sets may raise any error past the end
         return (data[number] for number in range(len(data)))
     return iter(data)
 
@@ -192,7 +192,7 @@ def _named(sample: Any) -> Mapping[str, Any]:
 
 
 def _values(values: list[Any]) -> list[Any]:
-    """Return values; tensors of torch as arrays, or numbers."""
+    """Convert torch tensors to arrays or numbers."""
     if any(hasattr(kind, "detach") for kind in set(map(type, values))):
         return [_value(value) for value in values]
     return values

@@ -1,4 +1,4 @@
-"""Merging the indexes of data sets in folders of one place; their shards stay where they are."""
+"""Merging of the indexes of data sets in folders of one location; shards stay in place."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def merge_index(
     download_timeout: float = DOWNLOAD_TIMEOUT_SECONDS,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write the index of a data set whose parts are data sets in folders below it.
+    """Write one index for data sets in folders below the location of the index.
 
-    Called as ``merge_index(parts, out)`` or as ``merge_index(out)``, which takes all folders below `out`
-    that have an index, at any depth, in the order of their names. Shards are neither read nor moved. All
-    parts must have the same columns, in any order; compression, digests and sizes of shards may differ.
+    Called as ``merge_index(parts, out)``, or as ``merge_index(out)`` for all folders with an index below
+    `out`, at any depth, sorted by name. Shards are neither read nor moved. All parts must have the same
+    columns, in any order; compression, digests and shard sizes may differ.
 
     Args:
-        *places: `parts`: the folders of the parts, or their index files, in the order of their samples.
-            `out`: where the whole is. Each is a path, a URL, or a pair of both: then what is read is
-            the local one where it exists, and the index is written to both.
-        keep_local: Of a pair as `out`, whether the local one gets the index, too.
-        download_timeout: Seconds after which a download fails during which nothing arrived.
-        storage_options: Settings of the storages.
+        *places: `parts` are the folders of the parts, or their index files, in the order of their samples.
+            `out` is the location of the merged index. Each is a path, a URL, or a pair of both. Of a pair,
+            the local index is read if it exists, and the merged index is written to both.
+        keep_local: Whether the index is also written to the local path of a pair `out`.
+        download_timeout: Stall timeout of downloads in seconds.
+        storage_options: Options of the storages.
 
     Returns:
-        How many shards the index names.
+        Number of shards in the index.
 
     Raises:
-        ConfigError: If a part does not lie below `out`, or there is none, or parts differ in their columns;
-            then nothing is written.
+        ConfigError: If a part is not below `out`, there are no parts, or their columns differ; nothing is
+            written then.
         NotFound: If a part has no index.
-        InvalidIndexError: If the index of a part cannot be used.
+        InvalidIndexError: If the index of a part is invalid.
     """
     if len(places) not in (1, 2):
         raise ConfigError(
@@ -78,7 +78,7 @@ def merge_index(
 
 
 def _open_storages(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:
-    """Return the storages of a place: one, or the near and the far one."""
+    """Return the storages of a place: one, or the local and the remote one of a pair."""
     places = place if isinstance(place, tuple) else (place,)
     if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
         raise ConfigError(f"{place!r:.80}: expected a path, a URL, or a pair of both")
@@ -86,7 +86,7 @@ def _open_storages(place: Any, options: Mapping[str, Any] | None) -> list[Storag
 
 
 def _folders(home: Storage) -> list[str]:
-    """Return the folders that have an index, but for the place itself and what lies in another."""
+    """Return the topmost folders below `home` that have an index."""
     ending = f"/{INDEX_NAME}"
     found = [info.key.removesuffix(ending) for info in home.list("") if info.key.endswith(ending)]
     known = {f"{folder}/" for folder in found}
@@ -103,7 +103,7 @@ def _part(
     asked: Sequence[Storage],
     options: Mapping[str, Any] | None,
 ) -> tuple[Storage, str]:
-    """Return where a part's index can be had, and in which folder: the nearest that exists."""
+    """Return the storage and the folder of a part's index, the local ones if it exists there."""
     below: list[tuple[Storage, str]] = []
     for storage in _open_storages(place, options):
         folder = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
@@ -121,21 +121,12 @@ def _part(
 
 
 class _ColumnCheck:
-    """Checks that all parts have the columns of the first one."""
+    """Check that all parts have the columns of the first one."""
 
     def __init__(self) -> None:
         self._first: tuple[str, Schema] | None = None
 
     def check(self, part: str, schemas: Sequence[Schema]) -> None:
-        """Check a part.
-
-        Args:
-            part: What errors call it.
-            schemas: Those of its shards.
-
-        Raises:
-            ConfigError: If it has other columns than the first part; says in what they differ.
-        """
         for schema in schemas:
             if self._first is None:
                 self._first = part, schema
@@ -148,7 +139,7 @@ class _ColumnCheck:
 
 
 def _entries(storage: Storage, folder: str, column_check: _ColumnCheck) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a part's index, their files named from the place of the whole."""
+    """Yield the entries of a part's index, with file names relative to the merged index."""
     key = f"{folder}/{INDEX_NAME}"
     try:
         data = call_with_retries(lambda: storage.read(key), _RETRIES)

@@ -1,7 +1,7 @@
-"""Writes one part of a data set, whole or not at all, however many attempts there are at once.
+"""Atomic writing of one part of a data set, with any number of concurrent attempts.
 
-An attempt fills a folder of its own, and a rename makes it the part: so it is with local places. In a storage
-that knows no renaming, attempts write the same bytes under the same names, and the index last.
+In a local directory, each attempt fills its own folder, which is renamed to that of the part. In a storage
+without renames, attempts write the same bytes under the same names, and the index last.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from streamplug.write.writer import Writer
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
 
 PLAN_NAME = "parts.json"
-"""File that identifies what the parts are made from, so that another run does not resume with other parts."""
+"""File that identifies the inputs of the parts, so that a run with other inputs does not resume."""
 
 ATTEMPTS = ".attempts"
-"""Folder of the parts that are being written."""
+"""Folder of unfinished parts."""
 
 
 def part_folder(number: int) -> str:
-    """Return the folder of a part, below the place of the whole."""
+    """Return the name of the folder of a part."""
     return f"part-{number:05d}"
 
 
@@ -43,15 +43,13 @@ class PartTask:
     """Writes a part, given its number.
 
     Attributes:
-        make_samples: Makes the samples of a part; may have a method `describe` that names a part in errors.
-        parts: What the parts are made from; not in the repr, as URLs may have secrets.
-        places: Where the whole is: a path or a URL, or both; not in the repr either.
-        columns: Encoding of each column by its name.
-        plan: The content of `PLAN_NAME`.
-        storage_options: Settings of the storage, such as credentials; not part of the repr.
+        make_samples: Makes the samples of a part; an optional method `describe` names a part in errors.
+        parts: Inputs of the parts; not in the repr, as URLs may contain secrets.
+        places: Location of the data set: a path, a URL, or both; not in the repr either.
+        plan: Content of `PLAN_NAME`.
         options: Further arguments of `Writer`.
-        registered: Names that were given to classes where the task was made.
-        batched: Whether `make_samples` gives batches of columns rather than samples.
+        registered: Plugins registered by name in the process that made the task.
+        batched: Whether `make_samples` yields batches of columns rather than samples.
     """
 
     make_samples: MakeSamples
@@ -81,13 +79,12 @@ class PartTask:
             raise WriterError(f"{self._name(number)}: {type(error).__name__}: {error}") from error
 
     def _name(self, number: int) -> str:
-        """Return the name of a part in errors."""
         part = _redact(self.parts[number])
         describe = getattr(self.make_samples, "describe", None)
         return f"part {number} ({part!r:.200})" if describe is None else str(describe(part))
 
     def _check(self, home: Storage) -> None:
-        """Refuse a place that is a different one on this machine, or has another data set by now."""
+        """Raise if the location is another one on this machine, or now has another data set."""
         try:
             plan = json.loads(home.read(PLAN_NAME))
         except NotFound:
@@ -131,7 +128,6 @@ class PartTask:
 
 
 def _redact(part: Any) -> Any:
-    """Return a part without the secrets of URLs."""
     if isinstance(part, str):
         return public_url(part)
     if isinstance(part, (list, tuple)):
@@ -140,7 +136,7 @@ def _redact(part: Any) -> Any:
 
 
 def _install(scratch: Path, place: Path) -> None:
-    """Rename the folder of an attempt to that of its part, unless another attempt did."""
+    """Rename the folder of an attempt to that of its part, unless another attempt finished first."""
     try:
         scratch.rename(place)
     except OSError:
@@ -158,7 +154,7 @@ def _install(scratch: Path, place: Path) -> None:
 
 
 def remove_attempts(places: tuple[str, ...]) -> None:
-    """Remove what killed attempts have left."""
+    """Remove the folders of killed attempts."""
     near = local_path(places[0])
     if near is not None:
         shutil.rmtree(near / ATTEMPTS, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Writing a data set in parts, several at once; a killed run is resumed by the same call.
+"""Writing of a data set in parts, several at once; the same call resumes a killed run.
 
-Each part is a data set in a folder of the whole, and complete when it has an index; the index of the whole is
+Each part is a data set in its own folder, and complete when it has an index; the index of all parts is
 written last. The bytes of a part do not depend on the worker that writes it.
 """
 
@@ -59,45 +59,45 @@ def write_parts(
     batched: bool = False,
     **options: Any,
 ) -> int:
-    """Write a data set from parts, such as files to be converted, on this machine or on a cluster.
+    """Write a data set from parts, such as files to be converted, on this machine or a cluster.
 
-    The samples of a part follow those of the part before. Shards never span parts, so parts should make
-    several shards each. If a run is killed, the same call writes what is missing, and the bytes are those of
-    an undisturbed run, if `make_samples` gives the same samples.
+    The samples of a part follow those of the part before. Shards never span parts, so each part should fill
+    several shards. If a run is killed, the same call writes the missing parts; the bytes are those of an
+    uninterrupted run if `make_samples` yields the same samples.
 
-    What an unfinished run has left is replaced by a call with other arguments, unless that run is still going
-    on, on this machine. A run that fails before any part is finished removes what it has made.
+    A call with other arguments replaces the output of an unfinished run, unless that run is still active on
+    this machine. A run that fails before any part is finished removes its output.
 
     Args:
         make_samples: Called with one of `parts`, yields its samples: the value of each column by its name. It
-            goes to the workers by cloudpickle; modules that it uses must be installed there.
-        parts: What each part is made from; paths, or what JSON can express, such as names and numbers.
+            is sent to the workers by cloudpickle; modules that it uses must be installed there.
+        parts: Input of each part; a path or a JSON value, such as a name or a number.
         columns: Encoding of each column by its name.
-        out: A local path, a URL, or a pair (local path, URL). All workers must see the same there.
-        engine: Who writes the parts: ``"local"`` for processes of this machine, or an engine of a
-            plugin by its name, such as ``"ray:auto"``, or as an object.
-        processes: Of the engine ``"local"``, how many; None for one for each processor, 0 for none but
-            this one.
-        exist_ok: Whether to remove another data set that is in `out`, of which nothing else may be there.
-        storage_options: Settings of the storage that is uploaded to.
-        on_progress: Called with the number of parts that are written, and of all, when there is one more.
-        batched: Whether `make_samples` yields many samples at once: the values of each column, as
-            `Writer.write_batch` takes them.
+        out: A local path, a URL, or a pair (local path, URL), which all workers must share.
+        engine: ``"local"`` for processes of this machine, or the name of an engine plugin, such as
+            ``"ray:auto"``, or an engine.
+        processes: Number of processes of the engine ``"local"``; None for one per processor, 0 to write in
+            this process.
+        exist_ok: Whether to remove another data set in `out`, which must contain no other files.
+        storage_options: Options of the storage that files are uploaded to.
+        on_progress: Called with the numbers of finished and of all parts after each part.
+        batched: Whether `make_samples` yields batches: the values of each column, as for
+            `Writer.write_batch`.
         **options: Further arguments of `Writer`.
 
     Returns:
-        How many shards the data set has.
+        Number of shards of the data set.
 
     Raises:
-        OutputExistsError: If there is another, finished data set in `out` and not `exist_ok`, or files that
-            are none of its own, or another run of this machine is writing there.
-        ConfigError: If an argument has no meaning.
+        OutputExistsError: If `out` has another finished data set and not `exist_ok`, or other files, or
+            another run of this machine is writing there.
+        ConfigError: If an argument is invalid.
         WriterError: If `make_samples` raises, or a sample cannot be written.
     """
     if not parts:
         raise ConfigError("parts= is empty: there is nothing to write")
     workers = _engine(engine, processes)
-    # A wrong name must not leave a plan behind that a right one would then contradict.
+    # Validated before the plan is written, with which the corrected name would conflict.
     if (compression := options.get("compression")) is not None:
         make_plugin("compression", compression)
     options["hashes"] = chosen_hashes(options.get("hashes"))
@@ -144,10 +144,10 @@ def _engine(engine: str | Engine, processes: int | None) -> Engine:
 
 
 class _PartitionedOutput:
-    """The place of the parts, and the plan there."""
+    """Location of the parts and of their plan."""
 
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
-        # The folder in which this process runs is not that of its workers.
+        # Workers may have another working directory.
         self.places = tuple(map(absolute_location, output_locations(out)))
         if len(self.places) > 1 and local_path(self.places[0]) is None:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
@@ -155,11 +155,7 @@ class _PartitionedOutput:
 
     @contextmanager
     def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
-        """Start a run, and remove what it made if it fails before any part is finished.
-
-        Raises:
-            OutputExistsError: As for `write_parts`.
-        """
+        """Start a run, and remove its output if it fails before any part is finished."""
         near = local_path(self.places[-1])
         made_folder = near is not None and not near.exists()
         with _lock_of(self._storage.url) as alone:
@@ -173,18 +169,18 @@ class _PartitionedOutput:
                 raise
 
     def _remove_output(self, folder: Path | None) -> None:
-        """Remove what a run made, and the folder if the run created it."""
+        """Remove the output of a run, and the folder if the run created it."""
         remove_attempts(self.places)
         remove_dataset(self._storage)
         near = local_path(self.places[-1])
         if near is not None:
             for part in near.glob("part-*"):
-                part.rmdir()  # they are empty, or this is an error
+                part.rmdir()  # raises unless it is empty
         if folder is not None:
             folder.rmdir()
 
     def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
-        """Write the plan, or check that the existing one is the same; return whether it was written."""
+        """Write the plan, or check that it equals the existing one; return whether it was written."""
         try:
             existing = json.loads(self._storage.read(PLAN_NAME))
         except NotFound:
@@ -250,7 +246,7 @@ def _plan(
 
 @contextmanager
 def _lock_of(url: str) -> Iterator[bool]:
-    """Lock a place while it is written to; yield whether no other process of this machine holds the lock."""
+    """Lock a location, and yield whether no other process of this machine holds the lock."""
     path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
     with try_file_lock(path) as alone:
         try:
@@ -259,12 +255,11 @@ def _lock_of(url: str) -> Iterator[bool]:
             if alone:
                 with suppress(OSError):
                     path.unlink()
-    with suppress(OSError):  # there are other locks
+    with suppress(OSError):  # other locks exist
         path.parent.rmdir()
 
 
 def _is_plan(content: Any) -> bool:
-    """Say whether a file holds the plan of a partitioned data set."""
     return isinstance(content, dict) and content.keys() >= {"parts", "parts_digest", "columns"}
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 
 class WriteProgress:
-    """A line with samples, shards and bytes so far, if `shown`."""
+    """Line with the numbers of samples, shards and bytes so far, if `shown`."""
 
     def __init__(self, *, shown: bool, title: str) -> None:
-        """Start the line if `shown`."""
         self._progress: Any = None
         if shown:
             from rich.progress import (
@@ -31,7 +30,7 @@ class WriteProgress:
             self._progress.start()
 
     def update(self, *, samples: int, shards: int, num_bytes: int) -> None:
-        """Show new figures."""
+        """Update the numbers."""
         if self._progress is not None:
             self._progress.update(self._task, samples=samples, shards=shards, completed=num_bytes)
 

@@ -1,4 +1,4 @@
-"""Removing a data set that another one replaces, and nothing else."""
+"""Removal of a data set that is replaced, without removing any other file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _MAX_NAMES_IN_ERROR = 3
 def remove_dataset(storage: Storage) -> None:
     """Remove the data set in a storage, or its parts.
 
-    These are its indexes, the shards that they name, files named like those of parts, and the state of an
+    These are its indexes, the shards in them, files named like those of parts, and the state of an
     unfinished run.
 
     Raises:
-        OutputExistsError: If there are other files; then nothing is removed.
-        StorageError: If it cannot be removed.
+        OutputExistsError: If there are other files; nothing is removed then.
     """
     keys = [info.key for info in storage.list("")]
     indexed = set(_indexed_names(storage, keys))
@@ -44,7 +43,7 @@ def remove_dataset(storage: Storage) -> None:
             f"{storage.url} holds files that are not of the data set there: {shown}{more}; it is left as it "
             "is: remove or move them, or choose another place"
         )
-    # The plan goes last: it marks what is left of a killed removal as parts of a data set.
+    # The plan is deleted last: it identifies the leftovers of a killed removal.
     for key in sorted(keys, key=lambda key: (key == PLAN_NAME, key != INDEX_NAME)):
         storage.delete(key)
 
@@ -59,7 +58,7 @@ def _is_own(key: str) -> bool:
 
 
 def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the files that the index names, and the metadata of the parts that it was merged from."""
+    """Yield the files in the index, and the metadata files of the parts that it was merged from."""
     index = _index(storage) if INDEX_NAME in keys else None
     if index is None:
         return
@@ -74,12 +73,12 @@ def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
 def _index(storage: Storage) -> Index | None:
     try:
         return parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))
-    except (InvalidIndexError, NotFound):  # it names nothing that can be trusted
+    except (InvalidIndexError, NotFound):  # so no file is known to be in it
         return None
 
 
 def _is_linked(storage: Storage, key: str) -> bool:
-    """Say whether a file lies outside of the storage, behind a link to a directory."""
+    """Return whether a file is outside of the storage, behind a symbolic link to a directory."""
     root = local_path(storage.url)
     if root is None:
         return False

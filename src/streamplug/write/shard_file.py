@@ -1,4 +1,4 @@
-"""Writing the files of a finished shard: hashed, compressed, renamed into place."""
+"""Writing of shard files: digests, compression and atomic rename."""
 
 from __future__ import annotations
 
@@ -21,17 +21,10 @@ def write_shard_file(
     hashes: Sequence[str],
     compression: Compression | None,
 ) -> tuple[FileInfo, FileInfo | None]:
-    """Write a file, compressed if there is a compression, and describe it for the index.
-
-    Args:
-        folder: The directory to write to.
-        basename: Name of the raw file; the compression's suffix is appended to that of the compressed one.
-        content: The raw file, in pieces.
-        hashes: Names of the digests of the raw and the compressed file.
-        compression: With one, only the compressed file is written.
+    """Write a raw file given in pieces, or only its compressed file if there is a compression.
 
     Returns:
-        The raw file, and the compressed one if any.
+        Names, sizes and digests of the raw file, and of the compressed one if any.
     """
     size = sum(len(piece) for piece in content)
     raw = FileInfo(basename, size, digests(hashes, content))

@@ -1,4 +1,4 @@
-"""Writing a data set from tables, data frames, other data sets and iterables."""
+"""Writing of a data set from tables, data frames, other data sets and iterables."""
 
 from __future__ import annotations
 
@@ -24,24 +24,23 @@ def write_from(
     batch: int | None = None,
     **options: Any,
 ) -> int:
-    """Write a data set of all samples of something.
+    """Write all samples of a table, data frame, data set or iterable.
 
     Args:
-        data: What `iterate_batches` takes: tables of Arrow, data frames of pandas and Polars, data sets of
-            Hugging Face and torch, dicts of columns, any iterable of samples.
+        data: Any input of `iterate_batches`: Arrow tables, pandas and Polars data frames, Hugging Face and
+            torch data sets, dicts of columns, iterables of samples.
         out: A local path, a URL, or a pair (local path, URL).
-        columns: Encoding of each column that is to be written, by its name; None for all columns, in
-            encodings that follow from their values: all of them where `data` has columns, else those of
-            the first batch.
+        columns: Encoding of each column to write, by its name; None infers encodings of all columns from
+            their values: from all values if `data` has columns, else from the first batch.
         format: Name of the shard format, or a format.
-        batch: Most samples that are taken at once; None for as many as suit what `data` is.
+        batch: Maximum number of samples per batch; None for a default that depends on `data`.
         **options: Further arguments of `Writer`.
 
     Returns:
-        How many samples were written.
+        Number of samples written.
 
     Raises:
-        ConfigError: If `data` cannot be read, or no encoding follows from the values of a column.
+        ConfigError: If `data` is not supported, or no encoding can be inferred for a column.
         EncodeError: If a value does not fit its encoding.
     """
     format_ = format_of(format)
@@ -68,7 +67,7 @@ def write_from(
 
 
 def _column_values(data: Any, name: str, first: Batch) -> Any:
-    """Return all values of a column if `data` has columns, or else those of the first batch."""
+    """Return all values of a column if `data` has columns, else those of the first batch."""
     if isinstance(data, Mapping):
         return data[name]
     if hasattr(data, "to_batches") and hasattr(data, "column"):  # a table of Arrow

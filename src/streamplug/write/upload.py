@@ -1,4 +1,4 @@
-"""Uploading finished files while the next ones are being written."""
+"""Upload of finished files while the next ones are written."""
 
 from __future__ import annotations
 
@@ -11,20 +11,14 @@ from streamplug.transfer.retry import call_with_retries
 
 
 class Uploader:
-    """Uploads files in the background, and raises errors at the next call."""
+    """Uploads files in background threads; the next call raises their errors.
+
+    At most twice as many uploads as threads are pending, which bounds the local space.
+    """
 
     def __init__(
         self, storage: Storage, folder: Path, *, keep_local: bool, retries: int, num_threads: int
     ) -> None:
-        """Start the threads.
-
-        Args:
-            storage: The storage to upload to.
-            folder: The directory of the files.
-            keep_local: Whether a file stays after its upload.
-            retries: Retries of a failed upload.
-            num_threads: Uploads at once; twice as many may be pending, so that local space is bounded.
-        """
         self._storage = storage
         self._folder = folder
         self._keep_local = keep_local
@@ -34,26 +28,18 @@ class Uploader:
         self._pending: deque[Future[None]] = deque()
 
     def put(self, basename: str) -> None:
-        """Queue a file for upload.
-
-        Raises:
-            StorageError: If an earlier upload failed.
-        """
+        """Queue a file for upload."""
         while len(self._pending) >= 2 * self._num_threads:
             self._pending.popleft().result()
         self._pending.append(self._pool.submit(self._upload, basename))
 
     def drain(self) -> None:
-        """Wait until all files are uploaded.
-
-        Raises:
-            StorageError: If an upload failed.
-        """
+        """Wait until all files are uploaded."""
         while self._pending:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """Cancel the uploads that have not started, and wait for the others."""
+        """Cancel pending uploads, and wait for those in progress."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _upload(self, basename: str) -> None:

@@ -1,4 +1,4 @@
-"""Writing samples into shards, and their index."""
+"""Writers of samples into shards and their index."""
 
 from __future__ import annotations
 
@@ -51,35 +51,36 @@ _ABORTED = "the data set was given up after an error"
 class Writer(Configurable, section="writer"):
     """Writes samples into the shards of a new data set, and its index last.
 
-    Use it in a ``with`` statement: leaving it normally completes the data set, leaving it by an
-    exception leaves shards without an index, which nobody can take for a whole data set.
+    Use it in a ``with`` statement: a normal exit completes the data set; an exception leaves shards without
+    an index, which cannot be mistaken for a complete data set.
 
     Args:
-        columns: Encoding of each column by its name; with `append` None for those that the set has.
+        columns: Encoding of each column by its name; with `append`, None for the existing columns.
         out: A local path, a URL, or a pair (local path, URL).
         format: Name of the shard format, or a format.
-        keep_local: Whether local files stay after they were uploaded.
-        compression: Name, and level after a colon: ``"zstd:11"``; None for none.
-        hashes: Names of the digests that the index has of each file, by which readers notice damage: None
-            for ``["xxh3_64"]``, or with `append` those of the set; ``[]`` for none, as mosaicml-streaming.
-        size_limit: Size of a raw shard above which the next is begun: bytes, or text such as
-            ``"64mb"``; None writes a single shard. A sample that is larger gets a shard of its own.
-        max_samples_per_shard: Samples after which the next shard is begun; None for any number.
-        progress_bar: Whether to show samples, shards and bytes as they are written.
-        max_workers: Uploads at once; None for four more than there are processors, at most 32.
-        retry: How often a failed upload is tried again.
-        exist_ok: Whether to remove what is in `out`.
-        append: Whether to add shards to the data set that is in `out`. Its index is replaced last: until
-            then, and if this writer is stopped, the set is as it was. One writer at a time may do so.
-        storage_options: Settings of the storage that is uploaded to.
-        extra_keys: What to do about keys of a sample that are no columns: ``"error"`` refuses the sample,
-            ``"ignore"`` leaves them out.
+        keep_local: Whether to keep local files after their upload.
+        compression: Name and optional level after a colon: ``"zstd:11"``; None for none.
+        hashes: Names of the digests of each file in the index, by which readers detect damage: None for
+            ``["xxh3_64"]``, or with `append` for those of the data set; ``[]`` for none, as in
+            mosaicml-streaming.
+        size_limit: Maximum size of a raw shard: bytes, or text such as ``"64mb"``; None writes a single
+            shard. A larger sample gets a shard of its own.
+        max_samples_per_shard: Maximum number of samples per shard; None is unlimited.
+        progress_bar: Whether to show the numbers of samples, shards and bytes written.
+        max_workers: Concurrent uploads; None for four more than the processors, at most 32.
+        retry: Retries of a failed upload.
+        exist_ok: Whether to remove existing files in `out`.
+        append: Whether to add shards to the data set in `out`. Its index is replaced last: until then, and if
+            the writer is stopped, the data set is unchanged. Only one writer at a time may append.
+        storage_options: Options of the storage that files are uploaded to.
+        extra_keys: Policy for keys of a sample that are not columns: ``"error"`` rejects the sample,
+            ``"ignore"`` drops them.
 
     Raises:
-        OutputExistsError: If there is something in `out` and neither `exist_ok` nor `append`.
+        OutputExistsError: If `out` is not empty and neither `exist_ok` nor `append` is given.
         NotFound: If there is no data set to append to.
-        ConfigError: If an argument has no meaning.
-        PluginError: If a name is not available.
+        ConfigError: If an argument is invalid.
+        PluginError: If a plugin is not available.
     """
 
     def __init__(
@@ -155,20 +156,18 @@ class Writer(Configurable, section="writer"):
         self._entries: list[dict[str, Any]] = []
         self._written_bytes = 0
         self._samples = 0
-        self._closed = ""  # or why nothing more can be written
+        self._closed = ""  # or why no more samples can be written
         self._new_shard()
         keep_freed_memory()
 
     def _new_shard(self) -> None:
         self._packed: list[RowPiece] = []
-        self._row_sizes: list[Int64] = []  # of rows that came in batches or are packed
-        self._num_rows = 0  # the same
+        self._row_sizes: list[Int64] = []  # of rows written in batches, or packed
+        self._num_rows = 0  # number of those rows
         self._unpacked: list[RowPiece] = []
-        self._single_sizes: list[int] = []  # of rows that came one by one and are not packed
+        self._single_sizes: list[int] = []  # of rows written singly, not yet packed
         self._size = self._rows.base_size
         self._max_singles = min(self._max_samples, _MAX_UNPACKED_PIECES)
-
-    # -- samples ----------------------------------------------------------------
 
     def write(self, sample: Mapping[str, Any]) -> None:
         """Write one sample.
@@ -177,7 +176,7 @@ class Writer(Configurable, section="writer"):
             sample: The value of each column by its name.
 
         Raises:
-            EncodeError: If it does not have the columns, or a value cannot be stored.
+            EncodeError: If its columns differ, or a value cannot be stored.
             WriterError: If the data set is already complete.
         """
         row, size = self._encode(sample)
@@ -189,11 +188,11 @@ class Writer(Configurable, section="writer"):
         self._size += cost
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:
-        """Write many samples, given column by column; arrays of fixed-size columns go as they are.
+        """Write many samples, given by columns; arrays of fixed-size columns are written without conversion.
 
         Args:
-            columns: The values of each column by its name: a list, or an array whose first axis is
-                the samples; all of one length.
+            columns: Values of each column by its name, of equal length: a list, or an array whose first
+                axis is the samples.
 
         Raises:
             EncodeError: As for `write`, or if the columns differ in length.
@@ -228,15 +227,15 @@ class Writer(Configurable, section="writer"):
             first = fits
 
     def write_table(self, table: Any, batch: int | None = None) -> None:
-        """Write all samples of something, such as a table of Arrow or a data frame.
+        """Write all samples of a table, data frame or other input.
 
         Args:
-            table: What `streamplug.write.input_adapters.iterate_batches` takes, with the
-                columns of the data set.
-            batch: Most samples that are taken at once; None for as many as suit what it is.
+            table: Any input of `streamplug.write.input_adapters.iterate_batches`, with the columns of the
+                data set.
+            batch: Maximum number of samples per batch; None for a default that depends on `table`.
 
         Raises:
-            ConfigError: If it is something else.
+            ConfigError: If the input is not supported.
             EncodeError: As for `write_batch`.
             WriterError: As for `write_batch`.
         """
@@ -244,7 +243,7 @@ class Writer(Configurable, section="writer"):
             self.write_batch(columns)
 
     def _pack_or_flush(self, cost: int) -> None:
-        """Pack the collected rows, or start a new shard, for a sample of `cost` bytes."""
+        """Pack the collected rows, or start a new shard, to make room for a sample of `cost` bytes."""
         if self._closed:
             raise WriterError(f"{self._closed}; make a new writer for another one")
         number = self._num_rows + len(self._single_sizes)
@@ -257,7 +256,7 @@ class Writer(Configurable, section="writer"):
             self._flush()
 
     def _accept_oversize(self, cost: int, sample: int) -> None:
-        """Check that a sample above the size limit fits in a shard of its own, and log the first one."""
+        """Check that a sample above the size limit fits in its own shard, and log the first one."""
         max_size = self._rows.max_size
         if max_size is not None and self._rows.base_size + cost > max_size:
             raise EncodeError(
@@ -311,14 +310,12 @@ class Writer(Configurable, section="writer"):
             samples=self._samples, shards=len(self._entries), num_bytes=self._written_bytes
         )
 
-    # -- the end ------------------------------------------------------------------
-
     def finish(self) -> None:
         """Complete the data set: write the last shard, then the index. May be called twice.
 
         Raises:
             StorageError: If an upload fails.
-            WriterError: If the data set was given up before, because of an error.
+            WriterError: If the data set was aborted by an error before.
         """
         if self._closed == _FINISHED:
             return
@@ -344,7 +341,7 @@ class Writer(Configurable, section="writer"):
 
     def _close_with(self, why: str) -> None:
         self._closed = why
-        self._max_bytes = -1  # refuses any further sample without a check for each
+        self._max_bytes = -1  # rejects further samples without a check for each
         self._progress.close()
         if self._uploader is not None:
             self._uploader.close()
@@ -378,11 +375,6 @@ class MDSWriter(Writer):
             out: str | Path | tuple[str | Path, str],
             **kwargs: Any,
         ) -> None:
-            """Take the arguments of `Writer`, but for `format`.
-
-            Raises:
-                ConfigError: If `format` is given.
-            """
             if "format" in kwargs:
                 raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
             super().__init__(columns=columns, out=out, format="mds", **kwargs)

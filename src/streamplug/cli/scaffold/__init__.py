@@ -1,4 +1,4 @@
-"""New distributions of plugins: files with an example of each kind, and tests that it passes."""
+"""Generator of plugin distributions, with an example and tests of each kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = {
         'dataset = StreamingDataset(remote="{}:///path/of/a/database", local="cache")',
     ),
 }
-"""What the example of each kind is, and how it is used."""
+"""Description and usage of the example of each kind."""
 
 _HERE = Path(__file__).parent
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
@@ -38,18 +38,16 @@ _SCHEME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def new_plugin(name: str, kind: str, target: Path) -> Path:
-    """Write a distribution that provides a plugin, and return its folder.
+    """Create a distribution of a plugin in `target`, and return its folder.
 
     Args:
-        name: What users will call the plugin, such as ``uuid``; the distribution is ``streamplug-uuid``,
-            which may also be given.
-        kind: ``"encoding"``, ``"compression"``, ``"storage"``, ``"format"``, ``"shuffle"``,
-            ``"callback"`` or ``"engine"``.
-        target: Folder in which the distribution's own folder is made.
+        name: Name of the plugin, such as ``uuid``, or of the distribution, such as ``streamplug-uuid``.
+        kind: A key of `EXAMPLES`.
+        target: Parent of the new folder.
 
     Raises:
-        ConfigError: If the name or the kind has no meaning.
-        OutputExistsError: If the folder is there already.
+        ConfigError: If the name or the kind is invalid.
+        OutputExistsError: If the folder exists.
     """
     given = name
     if kind not in EXAMPLES:
@@ -57,7 +55,7 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
     if not (_SCHEME if kind == "storage" else _NAME).fullmatch(name):
         more = "" if kind == "storage" else " and _"
         raise ConfigError(f"{name!r}: use lower-case letters, digits, -{more}, a letter first")
-    # The distribution is called streamplug-NAME, and many give its name.
+    # The name of the distribution, streamplug-NAME, is accepted, too.
     name = name.removeprefix("streamplug-").removeprefix("streamplug_")
     if not name[:1].isalpha():
         raise ConfigError(f"{given!r}: name the plugin, such as streamplug-uuid or uuid")
@@ -88,7 +86,7 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
 
 
 def _files(kind: str, module: str) -> list[tuple[Path, Path]]:
-    """Return the files to make a distribution of, and their places in it."""
+    """Return the templates of a distribution, and their paths in it."""
     common = _HERE / "common"
     found = [
         (path, Path(path.relative_to(common).as_posix().replace("MODULE", module)))
