@@ -63,9 +63,7 @@ def read_identity(directory: Path) -> dict[str, Any]:
 
 
 def check_identity(directory: Path, url: str, digest: str | None) -> bool:
-    """Return whether a directory is a cache of this data set with an intact index.
-
-    `digest` is that of the data set's index; None skips the comparison.
+    """Return whether a directory is a cache of this data set; compare the index unless `digest` is None.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one.

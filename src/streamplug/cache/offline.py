@@ -39,11 +39,8 @@ def open_local_copy(
 ) -> LocalCopy | None:
     """Return the local copy of a data set; None if its index is missing, damaged or of other files.
 
-    Args:
-        directory: The cache directory.
-        url: URL of the data set.
-        selection: `selection_key` of files without an index; None if an index is required.
-        listed: Whether the files were listed one by one; a whole directory may have an index of its own.
+    `selection` is the `selection_key` of files without an index; None requires an index. If the files are not
+    `listed` one by one, their directory may have an index of its own.
     """
     path = directory / INDEX_NAME
     with map_disk_errors(directory):

@@ -61,18 +61,11 @@ class ShardStore:
         unpacked: Path | None = None,
         offline: bool = False,
     ) -> None:
-        """Cache the shards of an index in a directory.
+        """Cache the shards of an index in `local`; without a remote, that is the data set, only read.
 
-        Args:
-            index: The index of the data set.
-            local: The cache directory; without a remote, the data set itself, which is only read.
-            remote: The storage to download from.
-            options: Timeouts, retries, checksums and quota.
-            observer: Receives events.
-            derived: Directory of files that a scan wrote, if any.
-            unpacked: Directory for shards decompressed without a remote; None for `local`.
-            offline: Whether the remote was unreachable at open; until it answers, nothing is removed that
-                would have to be downloaded again.
+        `derived` has the files that a scan wrote. Without a remote, shards are decompressed into `unpacked`,
+        by default `local`. While the remote is `offline`, no file is removed that would have to be downloaded
+        again.
         """
         self.derived = derived
         self._unpacked = unpacked or local
@@ -344,7 +337,6 @@ class ShardStore:
     def _unpack_local(
         self, shard: int, file: ShardFile, path: Path, commit_opened: CommitFile
     ) -> None:
-        """Decompress a file of a data set that is read in place."""
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():

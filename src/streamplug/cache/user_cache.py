@@ -17,8 +17,6 @@ from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.tempdir import check_private, make_temp_root, temp_root
 
 CACHE_DIR_VARIABLE = "STREAMPLUG_CACHE_DIR"
-"""Environment variable with the directory of all caches without `local=`."""
-
 _MAX_LABEL = 40
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 

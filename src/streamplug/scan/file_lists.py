@@ -52,13 +52,9 @@ class FileListClaims:
 def resolve_file_list(
     storage: Storage, files: FileSet, format_: Format, retries: int
 ) -> tuple[FileSet, FileListClaims]:
-    """Return the files to read and the claims about them, reading a file list if there is one.
+    """Return the files to read, and the claims of the file list that names them, if any.
 
-    Args:
-        storage: The storage at the root of `files`.
-        files: Files to read; those of a file list if it names one, or a directory that contains one.
-        format_: Format of the files, which parses file lists.
-        retries: Number of retries of a failed request.
+    `files` may name a list, or a directory that contains one.
 
     Raises:
         ConfigError: If a file is not a valid list, or names files outside the root.

@@ -18,13 +18,7 @@ _MOST = 10_000_000
 
 @dataclass(frozen=True)
 class FileSet:
-    """Files below a root.
-
-    Attributes:
-        root: URL or path of the directory.
-        parts: File names, globs, and directories with a trailing slash, in order; an empty part is the
-            whole root.
-    """
+    """Names, globs and directories (with a trailing slash) below a root, in order; ``''`` is all of it."""
 
     root: str
     parts: tuple[str, ...]
@@ -36,12 +30,10 @@ class FileSet:
 
 
 def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], bool]) -> FileSet:
-    """Parse locations of files.
+    """Parse URLs or paths of files and directories into a file set.
 
-    Args:
-        locations: One or more URLs or paths of directories or files; ``*``, ``**``, ``[…]`` and ``{…}``
-            are expanded after the last plain directory.
-        is_file: Returns whether a name is that of a file rather than a directory.
+    ``*``, ``**``, ``[…]`` and ``{…}`` are expanded after the last plain directory; `is_file` tells names of
+    files from those of directories.
 
     Raises:
         ConfigError: If a location is invalid, or they have no common directory.

@@ -27,18 +27,11 @@ def open_index(
     retries: int,
     translate: Translate = bytes,
 ) -> Index:
-    """Return the index of a data set, and claim its cache directory.
+    """Return the index of a data set, and claim its cache directory unless it is read `in_place`.
 
-    Args:
-        storage: The storage of the data set.
-        directory: The cache directory; unused if `in_place`.
-        in_place: Whether the data set is read without a cache.
-        retries: Number of retries of a failed request.
-        translate: Imports an index.json of another library.
+    `translate` imports an index.json of another library.
 
     Raises:
-        StorageError: If the index cannot be read.
-        InvalidIndexError: If the index is invalid.
         CacheConflictError: If the directory is the cache of another data set.
     """
     data = None if in_place else _short(storage, retries)

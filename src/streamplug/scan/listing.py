@@ -69,13 +69,8 @@ def list_data_files(
 ) -> list[DataFile]:
     """Return the data files of a file set in the given order, by name within directories and globs.
 
-    A file is returned once for each part that contains it.
-
-    Args:
-        storage: The storage at the root of `files`.
-        files: Files to list.
-        endings: Suffixes of raw files, without a dot.
-        retries: Number of retries of a failed request.
+    A file is returned once for each part that contains it. `endings` are suffixes of raw files, without a
+    dot.
 
     Raises:
         NotFound: If a file does not exist, or there are none.
@@ -118,7 +113,6 @@ def _dotted(endings: Sequence[str]) -> str:
 
 
 def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
-    """Yield the files in a directory or that match a glob."""
     glob = compile_glob(part if is_glob(part) else f"{part}*")
     start = glob_prefix(part)
     for each in call_with_retries(lambda: list(storage.list(start)), retries):
@@ -160,7 +154,6 @@ def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str
 
 
 def _start(names: Sequence[str]) -> str:
-    """Return the common prefix of names."""
     first, last = min(names), max(names)
     length = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))
     return first[:length]

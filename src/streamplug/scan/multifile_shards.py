@@ -28,13 +28,7 @@ _MOST_BYTES = 32 << 20  # a larger file is a shard of its own
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """The files of a file set.
-
-    Attributes:
-        files: The files, sorted by name.
-        counts: How often each is listed.
-        digest: Digest of their names, sizes, versions and counts.
-    """
+    """Files sorted by name, how often each is listed, and a digest of names, sizes, versions and counts."""
 
     files: Sequence[ObjectInfo]
     counts: Sequence[int]

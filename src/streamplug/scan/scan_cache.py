@@ -64,17 +64,7 @@ class ScanCache:
     def get_index(
         self, files: FileSet, base: Path, report: Report = lambda *_: None
     ) -> ScannedIndex:
-        """Return the index of a file set.
-
-        Args:
-            files: Files of the data set.
-            base: Directory of the cache; the user's cache directory if it is not writable.
-            report: Called with the progress.
-
-        Raises:
-            StorageError: If a file cannot be read.
-            DataError: If a file is damaged.
-        """
+        """Return the index of a file set, cached in `base` or, if not writable, in the user's cache."""
         if isinstance(self._format, MultiFileFormat):
             return self._of_bundles(files, base, self._format)
         files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
@@ -101,7 +91,6 @@ class ScanCache:
         return self._format
 
     def _of_bundles(self, files: FileSet, base: Path, format_: MultiFileFormat) -> ScannedIndex:
-        """Return the index of multi-file shards."""
         tree = list_tree(self._storage, files, self._retries)
         base = _writable(base, self._storage.url)
         folder = base / STATE_DIR / _FOLDER
@@ -188,7 +177,6 @@ class ScanCache:
     def _look(
         self, found: DataFile, mark: str, base: Path
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """Scan a file and store the result."""
         looked = scan_file(self._scannable(), found, self._storage, self._near, self._retries)
         folder = base / STATE_DIR / _FOLDER
         entry: dict[str, Any] = {}

@@ -121,8 +121,6 @@ def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanSource]:
 
 
 class _Folder:
-    """The directory of a data file."""
-
     def __init__(self, storage: Storage, name: str, retries: int) -> None:
         self._storage, self._name, self.retries = storage, name, retries
 

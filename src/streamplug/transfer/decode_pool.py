@@ -52,7 +52,6 @@ class DecodePool(Generic[T, V, N]):
         self._next, self._patience, self._slow = 0, _FEW, False
 
     def __len__(self) -> int:
-        """Return the number of blocks that were added and not returned yet."""
         return len(self._queue)
 
     @property

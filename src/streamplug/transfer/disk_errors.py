@@ -104,13 +104,9 @@ def prefix_shard_errors(shard: int) -> Iterator[None]:
 
 
 def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
-    """Verify the size and digest of a local file against the index.
+    """Verify the size and digest of a local file against the index; errors name it `where`.
 
-    Args:
-        path: The local file.
-        file: Its entry in the index.
-        algorithm: Digest to verify; None selects the fastest one in the index, if any.
-        where: Name of the file in errors.
+    If `algorithm` is None, the fastest digest in the index is verified, if any.
 
     Raises:
         CorruptShardError: If the size differs.

@@ -34,17 +34,10 @@ def download(
 ) -> None:
     """Download a file, in parallel parts if it is large and the storage serves ranges.
 
-    Args:
-        storage: The storage to download from.
-        file: Its entry in the index.
-        path: Local path in an existing directory; staging files beside it have its name as prefix.
-        retries: Number of retries after retryable errors.
-        timeout: Stall timeout in seconds.
-        check_copy: Raises CorruptShardError for a damaged copy, which fails the attempt.
+    Staging files are beside `path`, with its name as prefix; its directory must exist. `timeout` is the stall
+    timeout in seconds. `check_copy` raises CorruptShardError for a damaged copy, which fails the attempt.
 
     Raises:
-        StorageError: If the download fails.
-        CorruptShardError: If the download is damaged.
         OSError: If the local file cannot be written.
     """
     url = storage.url_of(file.basename)
@@ -74,8 +67,6 @@ def _in_parts(
     retries: int,
     attempted: Callable[[Callable[[Path], bool]], bool],
 ) -> bool:
-    """Download a file in parallel parts; return whether that worked."""
-
     def parts(part: Path) -> bool:
         return ranged.download_parts(storage, file, part, retries)
 
@@ -94,12 +85,7 @@ def download_to_staging_file(
     timeout: float,
     check_copy: Callable[[Path], None] = lambda _: None,
 ) -> bool:
-    """Run `work` on a staging file with a stall timeout; rename it to `path` if `work` returns True.
-
-    Raises:
-        StalledError: If no bytes arrive for `timeout` seconds.
-        OSError: If the local file cannot be written.
-    """
+    """Run `work` on a staging file with a stall timeout; rename the file to `path` if it returns True."""
     # A unique name, as an abandoned attempt may continue to write.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
 

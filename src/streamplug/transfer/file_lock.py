@@ -17,7 +17,6 @@ from streamplug.errors import StorageError
 from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
-"""State directory in a cache."""
 
 _LOCKS = 251
 _LOCK_SECONDS = 1800
@@ -82,15 +81,10 @@ def cache_lock(directory: Path, name: str) -> Iterator[None]:
 def file_lock(
     path: Path, purpose: str, *, required: bool = False, pause: float = LOCK_POLL_SECONDS
 ) -> Iterator[None]:
-    """Hold the lock of a file, which is created if necessary.
+    """Hold the lock of a file, which is created if necessary, for a `purpose` named in errors.
 
-    While it waits, other jobs of the thread pool may run; cancellation ends the wait.
-
-    Args:
-        path: The lock file.
-        purpose: What the lock is for, in errors.
-        required: Whether to fail on a file system without locks; otherwise go on without one.
-        pause: Maximum seconds between two polls.
+    While it waits, polling at least every `pause` seconds, other jobs of the thread pool may run;
+    cancellation ends the wait.
 
     Raises:
         StorageError: If another process holds it for too long, or there are no locks and `required`.

@@ -37,9 +37,8 @@ _NAMES = tuple(field.name for field in fields(Stats))
 _INDEX = {name: index for index, name in enumerate(_NAMES)}
 _TICKS = 10**9  # seconds are counted in nanoseconds
 
-_PROCESSES = 256
+_PROCESSES = 256  # rows of counters for the workers of a rank, after the row of its own process
 CELLS = (1 + _PROCESSES) * len(_NAMES)
-"""Number of int64 counters of a rank: a row for its own process, and some for its workers."""
 
 _ONE = ""
 _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
@@ -62,7 +61,6 @@ class Counters:
     """Counters in memory that the processes of a rank share; a pickled copy starts at zero."""
 
     def __init__(self) -> None:
-        """Count from zero, in memory that forks share."""
         shared: Int64 = np.frombuffer(mmap.mmap(-1, 8 * CELLS), np.int64)
         self.use(shared, os.getpid())
 

@@ -94,10 +94,7 @@ class ThreadPool:
         return job
 
     def stop(self, *, for_now: bool = False) -> None:
-        """Drop queued jobs, cancel running ones, and wait for the threads to end.
-
-        `for_now` keeps idle threads for a pool that starts soon.
-        """
+        """Drop queued jobs, cancel running ones and join threads; `for_now` keeps idle ones for reuse."""
         if os.getpid() != self._pid:
             return  # after a fork, the threads are the parent's
         self._at_exit()
@@ -110,7 +107,6 @@ class ThreadPool:
             end_idle()
 
     def _begin(self) -> None:
-        """Start threads for the jobs that may run."""
         while self._threads < _MAX_THREADS and (job := self._take()) is not None:
             self._threads += 1
             try:
@@ -126,7 +122,6 @@ class ThreadPool:
                 return
 
     def _take(self) -> Job | None:
-        """Take a job from the queue if it may run."""
         if self._scope.stopped or not self._may_begin():
             return None
         job = self._queue.popleft()

@@ -93,9 +93,6 @@ def prefetch_blocks(
         limits: Limits of the prefetch window.
         threads: Number of blocks to use at once on other threads, if they take long enough; 0 for none.
 
-    Yields:
-        The values of the blocks.
-
     Raises:
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """

@@ -23,11 +23,8 @@ T = TypeVar("T")
 PROBE_SECONDS = 10.0
 """Upper bound of the stall timeout where a local copy of the index exists."""
 PROBE_RETRIES = 1
-_STALLED_SERVER_SECONDS = 60.0
-"""Time after a stall during which requests to the server fail immediately."""
-
-_stalled: dict[str, tuple[float, str]] = {}
-"""Time of the last stall of each server, and its error text."""
+_STALLED_SERVER_SECONDS = 60.0  # time after a stall during which requests fail immediately
+_stalled: dict[str, tuple[float, str]] = {}  # time and error text of each server's last stall
 
 
 class UnavailableStorage(Storage):
@@ -109,11 +106,7 @@ class ProbeStorage(DelegatingStorage):
 
 
 def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> None:
-    """Check that a remote that was unreachable now answers for `key`, which need not exist.
-
-    Raises:
-        StorageError: If it is still unreachable.
-    """
+    """Check that a remote that was unreachable now answers for `key`, which need not exist."""
     storage = ProbeStorage(remote, timeout)
     try:
         try:

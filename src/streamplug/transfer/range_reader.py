@@ -23,14 +23,7 @@ _REQUESTS = 32  # ranges of one file per call
 
 @dataclass(frozen=True, slots=True)
 class RangeReader:
-    """Reads byte ranges of one stream's shards; nothing is cached.
-
-    Attributes:
-        storage: The storage of the shards.
-        retries: Number of retries of a failed request.
-        observer: Receives events.
-        derived: Directory of files that a scan wrote, if any.
-    """
+    """Reads byte ranges of one stream's shards, uncached; `derived` is the directory of a scan's files."""
 
     storage: Storage
     retries: int
@@ -39,14 +32,9 @@ class RangeReader:
     fetches: ClassVar[bool] = True
 
     def read(self, file: FileInfo, ranges: Int64) -> list[Bytes1D]:
-        """Read byte ranges of a file.
-
-        Args:
-            file: Its entry in the index.
-            ranges: Start and stop offsets in bytes, shape ``[n, 2]``; none is empty.
+        """Read byte ranges of a file: start and stop offsets, shape ``[n, 2]``, none empty.
 
         Raises:
-            StorageError: If a request fails.
             TruncatedFileError: If the file is shorter than a range.
         """
         if self.derived is not None and (made := self.derived / file.basename).exists():

@@ -30,7 +30,6 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
     """Download a file to `path` in parallel parts; return False if the storage does not serve ranges.
 
     Raises:
-        StorageError: If a request fails; `path` may have been written in part.
         TruncatedFileError: If the file is shorter than the index says.
         OSError: If the local file cannot be written.
     """
@@ -102,12 +101,8 @@ def open_cancellable(path: Path) -> BinaryIO:
 def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
     """Merge ranges that overlap or are at most `gap` bytes apart, to save requests.
 
-    Args:
-        ranges: Start and stop offsets in bytes, shape ``[n, 2]``, in any order.
-        gap: Maximum gap in bytes.
-
-    Returns:
-        The merged ranges, shape ``[m, 2]``, ascending.
+    The ranges are start and stop offsets, shape ``[n, 2]``, in any order; the merged ones, shape ``[m, 2]``,
+    are ascending.
 
     >>> coalesce_ranges(np.array([[90, 99], [0, 10], [12, 20]]), gap=4)
     array([[ 0, 20],
@@ -126,15 +121,10 @@ def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
 
 
 def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
-    """Find the spans of a file that contain given ranges.
+    """Return the span that contains each range, -1 for none, and the offset in it, both of shape ``[n]``.
 
-    Args:
-        ranges: Start and stop offsets in bytes, shape ``[n, 2]``.
-        spans: The same, shape ``[m, 2]``; ascending and disjoint.
-
-    Returns:
-        The index of the span that contains each range, -1 for none, and the range's offset in that span,
-        both of shape ``[n]``.
+    The ranges are start and stop offsets, shape ``[n, 2]``; so are the spans, ``[m, 2]``, ascending and
+    disjoint.
 
     >>> locate_ranges(np.array([[92, 95], [5, 12], [3, 5]]), np.array([[0, 10], [90, 99]]))
     (array([ 1, -1,  0]), array([2, 5, 3]))

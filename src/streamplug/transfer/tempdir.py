@@ -31,7 +31,6 @@ class TemporaryDirectory:
 
         Raises:
             AccessDenied: If other users can write to the parent directory.
-            StorageError: If it cannot be created.
         """
         home = temp_root()
         with map_disk_errors(home):
@@ -90,11 +89,7 @@ def _make_own(home: Path) -> None:
 
 
 def check_private(home: Path) -> None:
-    """Check that only this user can write to a directory, as its name is known and pickles in it are loaded.
-
-    Raises:
-        AccessDenied: If other users can.
-    """
+    """Raise AccessDenied for a directory that others can write to, as pickles in it are loaded."""
     found = home.lstat()
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if own and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

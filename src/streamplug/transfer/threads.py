@@ -45,12 +45,9 @@ _waiting: list[_Thread] = []
 
 
 def on_thread(name: str, work: Callable[[], object], done: Callable[[], object]) -> None:
-    """Run `work` on an idle or new thread, without waiting for it.
+    """Run `work` on an idle or new thread called `name`, without waiting for it.
 
-    Args:
-        name: Name of the thread while it works.
-        work: Must not raise.
-        done: Called on the thread afterwards, when it can be reused; must be quick and not raise.
+    `done` is called on the thread afterwards, when it can be reused; it must be quick. Neither may raise.
 
     Raises:
         RuntimeError: If no thread can be started.
@@ -67,10 +64,7 @@ def on_thread(name: str, work: Callable[[], object], done: Callable[[], object])
 
 
 def make_ready(number: int) -> None:
-    """Start threads in the background until `number` are idle, such as while waiting for a response.
-
-    Starting a thread takes longer than waking one.
-    """
+    """Start threads in the background until `number` are idle, as starting one is slower than waking one."""
 
     def start() -> None:
         with suppress(RuntimeError):  # the next `on_thread` reports it

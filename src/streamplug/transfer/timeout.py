@@ -21,14 +21,13 @@ DOWNLOAD_TIMEOUT_SECONDS = 60.0  # default stall timeout
 
 
 class TimeoutStorage(DelegatingStorage):
-    """A storage whose reads raise `Transient` when no bytes arrive for the stall timeout.
+    """A storage whose reads raise `Transient` when no bytes arrive for `timeout` seconds.
 
     Progress inside a range is not visible: a range must be small enough to arrive within the timeout.
     Concurrent requests that share a slow connection do not time out while any of them completes.
     """
 
     def __init__(self, storage: Storage, timeout: float) -> None:
-        """Wrap `storage` with a stall timeout in seconds."""
         super().__init__(storage)
         self._timeout = timeout
         self._received_bytes = 0
