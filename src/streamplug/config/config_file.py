@@ -24,11 +24,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class FromEnvironment(str):
-    """Text with substituted environment variables; errors show the original text.
-
-    Attributes:
-        written: The text before substitution.
-    """
+    """Text with substituted environment variables; errors show the original text, `written`."""
 
     __slots__ = ("written",)
     written: str

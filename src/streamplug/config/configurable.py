@@ -31,7 +31,7 @@ class Configurable:
         super().__init_subclass__(**kwargs)
         if section is not None:
             cls.config_section = section
-        # Other subclasses may remove their own keywords from **kwargs, so these are not checked.
+        # Other constructors may remove keywords of their own from **kwargs, so they are not checked.
         if "__init__" in cls.__dict__ and (section is not None or has_fixed_keywords(cls)):
             suggest_keywords(cls)
 

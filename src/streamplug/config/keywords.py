@@ -20,11 +20,8 @@ def suggest_keywords(cls: type[T]) -> type[T]:
     """Make the constructor of a class suggest the nearest keyword for an unknown one.
 
     The constructor must pass all of ``**kwargs`` to the next class in the MRO, whose constructors determine
-    the valid
-    keywords. Nothing is checked if one of them accepts any keyword.
-
-    Args:
-        cls: The class; apply this decorator outside of ``@dataclass``.
+    the
+    valid keywords; nothing is checked if one of them accepts any. Apply outside of ``@dataclass``.
     """
     init = cls.__dict__["__init__"]
 
@@ -45,9 +42,6 @@ def check_keywords(cls: type, given: Mapping[str, Any], by: type | None = None) 
         cls: Class of the constructor.
         given: Keyword arguments.
         by: The class called by the user, if it is another one that passes keywords on.
-
-    Raises:
-        UnknownKeywordError: If the constructor does not accept a keyword.
     """
     owner = next(base for base in cls.__mro__ if "__init__" in base.__dict__)
     if has_fixed_keywords(owner):

@@ -72,9 +72,6 @@ def validate_arguments(cls: type, values: Mapping[str, Any], key: str = "") -> d
         cls: Class with the parameters.
         values: Values by parameter name.
         key: Path of the values in the configuration.
-
-    Raises:
-        ConfigError: If a parameter does not exist, or a value has the wrong type.
     """
     known = parameters(cls)
     for name in values:
@@ -93,11 +90,7 @@ def suggest_name(name: str, known: Collection[str]) -> str:
 
 
 def check_required(cls: type, names: Collection[str], key: str) -> None:
-    """Check that all required parameters of a class have a value.
-
-    Raises:
-        ConfigError: If one has none.
-    """
+    """Check that all required parameters of a class have a value."""
     for name, parameter in parameters(cls).items():
         if parameter.default is REQUIRED and name not in names:
             raise ConfigError(f"{join_key(key, name)}: missing. It is: {parameter.text}")
@@ -161,7 +154,6 @@ def _convert_list(value: Any, hint: Any, key: str) -> Any:
 
 
 def _convert_named_list(value: Any, hint: Any, key: str) -> Any:
-    """Convert a mapping of names to the list of its values."""
     return [_validate(item, item_hint(hint), join_key(key, name)) for name, item in value.items()]
 
 

@@ -23,16 +23,13 @@ _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGN
 
 
 def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[str]) -> None:
-    """Check that columns exist.
+    """Check that columns exist; suggest the nearest name if one does not.
 
     Args:
         what: Parameter and value, for errors.
         where: Name of the data set, for errors.
         wanted: Requested columns.
         names: Existing columns.
-
-    Raises:
-        ConfigError: If one does not exist; the nearest name is suggested.
     """
     if missing := sorted(set(wanted) - set(names)):
         near = difflib.get_close_matches(missing[0], names, 1, 0.5)
@@ -41,24 +38,12 @@ def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[
 
 
 def parse_bytes(value: float | str, what: str) -> int:
-    """Return a number of bytes, from a whole number or text such as ``"64mb"`` (units of 1,024).
-
-    Args:
-        value: Number or text.
-        what: Name of the parameter, for errors.
-
-    Raises:
-        ConfigError: If it is not a size.
-    """
+    """Return a number of bytes, from a whole number or text such as ``"64mb"`` (units of 1,024)."""
     return _parse(value, what, _BYTES, "bytes, such as 67108864 or '64mb'")
 
 
 def parse_count(value: float | str, what: str) -> int:
-    """Return a number of samples, from a whole number or text such as ``"100k"`` (units of 1,000).
-
-    Raises:
-        ConfigError: If it is not a count.
-    """
+    """Return a number of samples, from a whole number or text such as ``"100k"`` (units of 1,000)."""
     return _parse(value, what, _COUNTS, "a count, such as 100000 or '100k'")
 
 
@@ -75,16 +60,7 @@ def _parse(value: float | str, what: str, units: dict[str, int], expected: str) 
 
 
 def whole_number(name: str, value: Any, lowest: int) -> Any:
-    """Return an integer, also from NumPy's types; None stays None.
-
-    Args:
-        name: Name of the parameter, for errors.
-        value: Value to check.
-        lowest: Minimum.
-
-    Raises:
-        ConfigError: If it is not an integer, or below the minimum.
-    """
+    """Return an integer, also from NumPy's types; None stays None."""
     if value is None:
         return None
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest:
@@ -93,22 +69,14 @@ def whole_number(name: str, value: Any, lowest: int) -> Any:
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Check that a value is None or a number of seconds above 0.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+    """Check that a value is None or a number of seconds above 0."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if value is not None and not (number and value > 0):
         raise ConfigError(f"{name}={value!r:.60}: must be a number of seconds above 0")
 
 
 def check_flags(**flags: Any) -> None:
-    """Check that flags are True, False or None; text such as ``"no"`` would count as True.
-
-    Raises:
-        ConfigError: If one is something else.
-    """
+    """Check that flags are True, False or None; text such as ``"no"`` would count as True."""
     for name, value in flags.items():
         if value is not None and not isinstance(value, (bool, np.bool_)):
             raise ConfigError(f"{name}={value!r:.60}: must be True or False")

@@ -24,8 +24,11 @@ from streamplug.types import Bytes1D, Int64
 class Format(ABC):
     """A shard format: parses the shard entries of an index, and opens shards.
 
-    A format that does more than read whole shards also subclasses classes below, such as ``class
-    MyFormat(WritableFormat, RangeReadableFormat)``. Instances pickle.
+    A format that does more than read whole shards also subclasses some of the classes below::
+
+        class MyFormat(WritableFormat, RangeReadableFormat): ...
+
+    Instances pickle.
 
     Attributes:
         api_version: Version of the interface that a subclass implements.

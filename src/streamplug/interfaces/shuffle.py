@@ -106,7 +106,6 @@ class ArrayOrder(Order):
     """
 
     def __init__(self, ids: Int64, canonical_nodes: int) -> None:
-        """Store the ids of an epoch, one canonical node after the other."""
         self._ids = ids
         self._positions: Int64 | None = None
         self._bounds = canonical_node_bounds(len(ids), canonical_nodes)

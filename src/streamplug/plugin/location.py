@@ -54,11 +54,7 @@ def absolute_location(location: str) -> str:
 
 
 def output_locations(out: object) -> tuple[str, ...]:
-    """Return the one location of a writer's `out`, or both: local and remote.
-
-    Raises:
-        ConfigError: If it is neither a path, nor a URL, nor a pair of both.
-    """
+    """Return the one location of a writer's `out`, or both: local and remote."""
     places = out if isinstance(out, tuple) else (out,)
     if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
         raise ConfigError(f"out={out!r:.200}: expected a path, a URL, or a pair of both")

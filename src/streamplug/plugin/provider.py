@@ -45,11 +45,7 @@ class Provider:
 
 
 def check_name(name: object) -> None:
-    """Check the spelling of a plugin's name.
-
-    Raises:
-        PluginError: If it contains invalid characters.
-    """
+    """Check the spelling of a plugin's name."""
     if not _matches(_NAME, name):
         raise PluginError(
             f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"

@@ -119,12 +119,7 @@ def list_names(kind: str) -> list[str]:
 
 
 def make(kind: str, spec: str) -> Any:
-    """Return an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``.
-
-    Raises:
-        PluginError: As for `resolve`.
-        ConfigError: If the class does not accept the argument.
-    """
+    """Return an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``."""
     head, colon, tail = spec.partition(":")
     if colon and not is_known(kind, head):
         name, inner, argument = tail.partition(":")
@@ -170,11 +165,7 @@ def _resolve(kind: str, name: str) -> type[Any]:
 
 
 def load_class(kind: str, name: str, target: str, provider: str) -> type[Any]:
-    """Import a target and check that it implements its kind's interface.
-
-    Raises:
-        BrokenPluginError: If it cannot be imported or does not implement the interface.
-    """
+    """Import a target and check that it implements its kind's interface."""
     module, _, attribute = target.partition(":")
     try:
         cls: type[Any] = getattr(import_module(module), attribute)

@@ -93,11 +93,7 @@ def inside(scope: Scope) -> Iterator[None]:
 
 @contextmanager
 def ending(scope: Scope) -> Iterator[None]:
-    """Stop a scope after the block, or as soon as the consumer of this thread stops.
-
-    Raises:
-        Cancelled: If the consumer had stopped before.
-    """
+    """Stop a scope after the block, or as soon as the consumer of this thread stops."""
     outer = _current.scope
     try:
         if outer is None:

@@ -13,7 +13,7 @@ def check_names(given: Mapping[str, Any], names: AbstractSet[str]) -> None:
     """Check that a sample or a batch has exactly the given columns.
 
     Raises:
-        EncodeError: If not; the message lists missing and unknown columns.
+        EncodeError: If columns are missing or unknown.
     """
     try:
         if given.keys() == names:

@@ -17,11 +17,7 @@ class Log(Callback):
     """Logs each event with its rank and worker as a line of JSON, to the logger ``streamplug.events``."""
 
     def __init__(self, level: str = "info") -> None:
-        """Set the level: ``debug``, ``info`` or ``warning``.
-
-        Raises:
-            ConfigError: If it is none of these.
-        """
+        """Set the level: ``debug``, ``info`` or ``warning``."""
         if level not in _LEVELS:
             raise ConfigError(f"log:{level}: choose one of {', '.join(_LEVELS)}")
         self._level = _LEVELS[level]

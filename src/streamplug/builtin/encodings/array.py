@@ -58,11 +58,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
     """
 
     def __init__(self, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> None:
-        """Set the dtype, or dtype and shape, of all arrays.
-
-        Raises:
-            ConfigError: If the dtype or shape cannot be stored, or only the shape is given.
-        """
+        """Set the dtype, or dtype and shape, of all arrays."""
         if dtype is not None and dtype not in _CODES:
             raise ConfigError(f"ndarray dtype must be one of {_NAMES}, got {dtype!r}")
         self._values = None if dtype is None else _DTYPES[_CODES[dtype]]
@@ -199,7 +195,6 @@ class NDArrayEncoding(Encoding, VectorColumn):
         return 1 + (self._values is None)
 
     def _code(self, dtype: np.dtype[Any]) -> int:
-        """Return the code of a dtype of any byte order."""
         code = _CODE_OF.get(dtype)
         if code is None:
             raise EncodeTypeError(f"ndarray takes arrays of {_NAMES}, got {dtype}")

@@ -12,8 +12,6 @@ from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 
 class _Text(Encoding):
-    """A number in Python's text form."""
-
     _number: ClassVar[type[Any]]
 
     def decode(self, data: memoryview) -> Any:

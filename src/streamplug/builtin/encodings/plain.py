@@ -63,17 +63,13 @@ class Str(Encoding):
                 *texts, _ = str(joined(buffer, starts, sizes).data, "utf-8").split("\0")
             except UnicodeDecodeError:
                 texts = []
-            if len(texts) == len(sizes):  # else one contains a NUL
+            if len(texts) == len(sizes):  # else one is invalid or contains a NUL
                 return texts
         return [decode_utf8(data) for data in slices(buffer, starts, sizes)]
 
 
 def decode_utf8(data: memoryview) -> str:
-    """Decode UTF-8.
-
-    Raises:
-        DecodeError: If it is not UTF-8.
-    """
+    """Decode UTF-8; raise `DecodeError` if invalid."""
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError as error:

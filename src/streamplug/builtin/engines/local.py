@@ -24,11 +24,7 @@ class Local(Engine):
     """Runs tasks in processes of this machine, or in this process."""
 
     def __init__(self, processes: int | None = None) -> None:
-        """Set the number of processes; None for one per CPU core, 0 for none but this one.
-
-        Raises:
-            ConfigError: If it is negative.
-        """
+        """Set the number of processes: None for one per CPU core, 0 for none but this one."""
         if processes is not None and processes < 0:
             raise ConfigError(f"processes={processes}: must be 0 or more")
         self._processes = (os.cpu_count() or 1) if processes is None else processes
@@ -93,13 +89,7 @@ def _killer(number: int, exitcode: int | None) -> WriterError:
 
 
 class _Worker:
-    """A process that runs one task at a time.
-
-    Attributes:
-        connection: Receives its results.
-        process: The process.
-        number: The last number sent to it.
-    """
+    """A process that runs one task at a time; `number` is the last number sent to it."""
 
     def __init__(self, task: bytes, number: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -117,11 +107,7 @@ class _Worker:
             self.connection.send(number)
 
     def answer(self) -> bool:
-        """Return whether the task is done; False if the process has died.
-
-        Raises:
-            WriterError: If the task raised.
-        """
+        """Return whether the task is done; False if the process has died."""
         try:
             told = self.connection.recv()
         except (EOFError, OSError):
@@ -136,7 +122,6 @@ class _Worker:
 
 
 def _serve(connection: Connection[Any, Any], task: bytes) -> None:
-    """Run the tasks received until the connection is closed."""
     Thread(target=_end_with_parent, name="streamplug-orphan", daemon=True).start()
     with suppress(EOFError, OSError):  # the parent has ended
         while True:

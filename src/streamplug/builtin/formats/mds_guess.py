@@ -18,16 +18,16 @@ _SLACK = 4 << 10
 
 
 def estimate_ranges(samples: int, size: int, rows: Int64, columns: Sequence[Column]) -> Int64:
-    """Return the ranges of samples: exact if all columns have fixed size, else from the mean sample size.
+    """Return the estimated byte ranges of samples in the file, int64, shape ``[n, 2]``.
+
+    They are exact if all columns have fixed size, else based on the mean sample size, and may exceed the
+    file.
 
     Args:
         samples: Number of samples in the shard.
         size: Bytes of the file.
         rows: Sample numbers, shape ``[n]``.
         columns: All columns of the shard.
-
-    Returns:
-        Start and end of each, shape ``[n, 2]``; not necessarily within the file.
     """
     fixed = [column.encoding.size for column in columns]
     if None not in fixed:

@@ -97,7 +97,6 @@ class MDSLayout(MultiShardReader):
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        """Take all columns, in stored order."""
         self.columns = tuple(columns)
         self.fixed = [column.encoding.size for column in columns]
         self.lengths = _U32.itemsize * self.fixed.count(None)
@@ -157,15 +156,12 @@ class MDSLayout(MultiShardReader):
         return self.located(data, shards + bounds[:, 0], lengths)
 
     def located(self, data: EncodedBytes, starts: Int64, lengths: Int64) -> Located:
-        """Locate the columns of samples.
+        """Locate the columns of samples; raise `LengthError` if a sample's size is wrong.
 
         Args:
             data: Buffer of the samples.
             starts: Offset of each sample, shape ``[n]``.
             lengths: Bytes of each sample, shape ``[n]``.
-
-        Raises:
-            LengthError: If the columns of a sample have another total size.
         """
         variable = self.lengths // _U32.itemsize
         heads = gather(data, starts, self.lengths).view(_U32).reshape(len(starts), variable)
@@ -207,11 +203,7 @@ class MDSLayout(MultiShardReader):
     def decoded(
         self, data: EncodedBytes, located: Located, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        """Return the values of each column.
-
-        Raises:
-            ColumnError: If a value cannot be decoded.
-        """
+        """Return the values of each column; raise `ColumnError` if one cannot be decoded."""
         found: list[ColumnValues] = [[]] * len(columns)
         for run, dtype in self._runs(columns):
             if dtype is None:

@@ -33,16 +33,13 @@ class MDSHead(ShardHeader):
     """
 
     def __init__(self, samples: int, head: Bytes1D, size: int, columns: Sequence[Column]) -> None:
-        """Validate the header.
+        """Validate the header; raise `CorruptShardError` if it contradicts the index, the file or itself.
 
         Args:
             samples: Number of samples in the index.
             head: The file, or at least its first `head_size` bytes.
             size: Bytes of the file.
             columns: All columns, in stored order.
-
-        Raises:
-            CorruptShardError: If the header contradicts the index, the file or itself.
         """
         self.offsets = _offsets(head, samples, size)
         self.layout = layout = MDSLayout(columns)
@@ -92,11 +89,7 @@ class MDSReader(ShardReader):
     """Reads one shard from its bytes."""
 
     def __init__(self, samples: int, data: Bytes1D, columns: Sequence[Column]) -> None:
-        """Validate the header.
-
-        Raises:
-            CorruptShardError: If the header contradicts the index, the file or itself.
-        """
+        """Validate the header as `MDSHead` does."""
         self._data = data
         self._head = MDSHead(samples, data, len(data), columns)
         self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]  # an array is a buffer

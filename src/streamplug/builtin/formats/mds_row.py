@@ -42,7 +42,7 @@ def row_reader(
         bounds: Start of each sample, and end of the last, shape ``[samples + 1]``.
         layout: Layout of the columns in a sample.
         columns: Columns to decode.
-        with_care: Decodes a sample for which the generated function failed, to raise a helpful error.
+        with_care: Called if the generated function fails, to raise an error that names the value.
     """
     heads = Struct(f"<{layout.fixed.count(None)}I").unpack_from
     names = {column.name for column in columns}

@@ -34,7 +34,6 @@ class Bijection:
     """
 
     def __init__(self, size: int, seed: int, epoch: int) -> None:
-        """Draw the round keys."""
         self._size = np.uint64(size)
         self._half = np.uint64(max((size - 1).bit_length() + 1, 2) // 2)
         self._mask = np.uint64((1 << int(self._half)) - 1)
@@ -74,7 +73,6 @@ class Bijection:
         return joined
 
     def _mixed(self, number: int, half: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return the round function of half of the bits."""
         mixed: NDArray[np.uint64]
         if self._tables is None:
             mixed = _scramble(half + self._keys[number]) & self._mask
@@ -87,7 +85,6 @@ class GlobalOrder(Order):
     """The order of one epoch; see the module."""
 
     def __init__(self, total: int, canonical_nodes: int, seed: int, epoch: int) -> None:
-        """Split the permuted positions into canonical nodes."""
         self._bounds = canonical_node_bounds(total, canonical_nodes)
         self._bijection = Bijection(total, seed, epoch)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# Uses of random streams, a part of the key, so that no two uses share one. `global` uses 4, too.
+# Uses of random streams: part of the key, so that no two uses of one shuffle share a stream.
 SHARDS, PIECES, FIRST, SECOND, MEMBERS, SPANS = range(6)
 
 

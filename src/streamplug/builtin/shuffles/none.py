@@ -11,7 +11,6 @@ class StoredOrder(Order):
     """The stored order; each canonical node is a contiguous range of the data set."""
 
     def __init__(self, total: int, canonical_nodes: int) -> None:
-        """Split ``[0, total)`` into canonical nodes."""
         self._bounds = canonical_node_bounds(total, canonical_nodes)
 
     def at(self, canonical_node: int, positions: Int64) -> Int64:

@@ -148,7 +148,6 @@ class WindowOrder(Order):
         return ids
 
     def _spans(self, pieces: Int64) -> tuple[Int64, Int64]:
-        """Return the spans of ids of consecutive pieces."""
         if len(self._groups.sizes) < len(self._starts) - 1:
             firsts, sizes = zip(*map(self._piece, pieces.tolist()))
             return np.concatenate(firsts), np.concatenate(sizes)
