@@ -336,13 +336,11 @@ class Stream(StreamRepr, Configurable):
 
     @property
     def _location(self) -> str:
-        """Root of the data set, without a split."""
         if self._files is not None and not self._files.whole:
             return self._files.root
         return str(self.remote if self.remote is not None else self.local)
 
     def _in_place(self) -> bool:
-        """Return whether the data set is read in place."""
         if self.remote is None:
             return True
         near = local_path(self._location)

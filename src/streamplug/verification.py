@@ -21,12 +21,9 @@ from streamplug.transfer.disk_errors import verify_file
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import FileInfo
 
-_ROWS = 1024
-"""Samples decoded at once."""
-_MAX_PROBLEMS = 20
-"""Maximum number of damaged samples reported per shard."""
-_WINDOW = 16
-"""Shards submitted per thread at a time."""
+_ROWS = 1024  # samples decoded at once
+_MAX_PROBLEMS = 20  # maximum number of damaged samples reported per shard
+_WINDOW = 16  # shards submitted per thread at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +163,6 @@ def _first_of_each_file(index: Index) -> list[int]:
 
 
 class _Check:
-    """Verifier of single shards; thread-safe."""
-
     def __init__(
         self, index: Index, store: ShardStore, folder: Path, *, allow_unsafe_types: bool
     ) -> None:

@@ -22,15 +22,7 @@ class UnequalArrays(list[Any]):
 
 
 def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[str, Any]:
-    """Collate columns as torch collates samples of them; arrays of different shapes stay a list.
-
-    Args:
-        columns: Values by column name.
-        collate: torch's `default_collate`.
-
-    Raises:
-        ConfigError: If a column cannot be collated.
-    """
+    """Collate columns as torch's `default_collate` does samples; arrays of different shapes stay a list."""
     return {
         name: values if has_torch_dtype(values) else _collate_column(name, list(values), collate)
         for name, values in columns.items()

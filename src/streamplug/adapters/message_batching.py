@@ -18,8 +18,7 @@ BatchMessage: TypeAlias = "tuple[int, list[T], bool]"
 
 _MOST = 8
 _BYTES = 1 << 16
-_SECONDS = 0.005
-"""Time after which a message is sent as soon as its next batch is ready."""
+_SECONDS = 0.005  # time after which a message is sent as soon as its next batch is ready
 
 
 def group_batches(
@@ -27,12 +26,8 @@ def group_batches(
 ) -> Iterator[BatchMessage[T]]:
     """Yield messages of several batches of a worker; the first ones are small, to shorten the start.
 
-    An exception of `batches` is raised after the batches before it were yielded.
-
-    Args:
-        batches: Batches of the worker, in order.
-        nbytes: Returns the approximate bytes of a batch.
-        worker: Number of the worker.
+    `nbytes` returns the approximate bytes of a batch. An exception of `batches` is raised after the batches
+    before it were yielded.
     """
     rest, most = iter(batches), 1
     error, last = None, False

@@ -15,22 +15,15 @@ from streamplug.session.sample_source import Block
 from streamplug.session.session import Session
 from streamplug.types import ColumnValues, Int64
 
-_ROWS = 4096
-"""Approximate number of sample ids planned at once."""
+_ROWS = 4096  # approximate number of sample ids planned at once
 
 
 class BatchRequest(NamedTuple):
-    """A batch to read.
+    """A batch to read."""
 
-    Attributes:
-        epoch: Number of the epoch.
-        number: Step in the epoch.
-        ids: Sample ids for `take`, shape ``[batch]``.
-    """
-
-    epoch: int
-    number: int
-    ids: Int64
+    epoch: int  # number of the epoch
+    number: int  # step in the epoch
+    ids: Int64  # sample ids for `take`, shape [batch]
 
 
 def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, ColumnValues]:

@@ -27,20 +27,13 @@ _arenas: WeakValueDictionary[tuple[int, int], SharedArrays] = WeakValueDictionar
 
 
 class PackedArrays(NamedTuple):
-    """Message about the arrays of a batch in shared memory.
+    """Message about the arrays of a batch in shared memory."""
 
-    Attributes:
-        arena: Key of the `SharedArrays`.
-        slot: Number of the slot.
-        start: Offset of the slot in the file.
-        size: Bytes used of the slot.
-        fields: Name, dtype, shape, and offset in the slot of each array.
-    """
-
-    arena: tuple[int, int]
-    slot: int
-    start: int
-    size: int
+    arena: tuple[int, int]  # key of the `SharedArrays`
+    slot: int  # number of the slot
+    start: int  # offset of the slot in the file
+    size: int  # bytes used of the slot
+    # Name, dtype, shape, and offset in the slot of each array.
     fields: Sequence[tuple[Any, str, tuple[int, ...], int]]
 
 
@@ -48,11 +41,7 @@ class SharedArrays:
     """Memory shared with one worker; it is pickled to the worker when that is started."""
 
     def __init__(self, slots: int) -> None:
-        """Allocate memory with `slots` slots.
-
-        Raises:
-            OSError: If the system does not support anonymous files, or is out of file descriptors.
-        """
+        """Allocate memory with `slots` slots; `OSError` if the system does not support it."""
         self.key = os.getpid(), next(_numbers)
         self._open(os.memfd_create("streamplug", os.MFD_CLOEXEC), slots)
         os.ftruncate(self._descriptor, _PAGE)
@@ -81,11 +70,7 @@ class SharedArrays:
         os.close(self._descriptor)
 
     def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> PackedArrays | None:
-        """Copy arrays into a free slot, in the worker; return None if there is none.
-
-        Args:
-            arrays: Arrays of dtypes without Python objects, by any key that can be pickled.
-        """
+        """Copy arrays without Python objects into a free slot, in the worker; None if there is none."""
         fields, size = [], 0
         for name, array in arrays.items():
             fields.append((name, array.dtype.str, array.shape, size))

@@ -9,20 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_SMALL = 512
-"""Mean bytes or characters per value below which pickling the list is faster."""
+_SMALL = 512  # mean bytes or characters per value below which pickling the list is faster
 
 
 class StringLayout(NamedTuple):
-    """Division of an array into the values of a list.
+    """Division of an array into the values of a list."""
 
-    Attributes:
-        lengths: Bytes or characters of each value.
-        texts: Whether the values are strings.
-    """
-
-    lengths: list[int]
-    texts: bool
+    lengths: list[int]  # bytes or characters of each value
+    texts: bool  # whether the values are strings
 
     def values(self, data: NDArray[np.uint8]) -> list[bytes] | list[str]:
         """Return copies of the values in `data`."""

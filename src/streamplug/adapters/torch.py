@@ -197,7 +197,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._version, sets = run.version, run.clock.sets
         epoch, first = run.clock.next()
         self._loop = (epoch, first, 0, sets)
-        batches: Iterator[Any] = super().__iter__()  # forks workers before a thread is started
+        batches: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
         if self.num_workers:
             batches = round_robin(batches, self.num_workers)
         with self._line():

@@ -22,8 +22,7 @@ from streamplug.adapters.string_packing import StringLayout, message_bytes, pack
 if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataset
 
-_MIN_SHARED_BYTES = 1 << 14
-"""Batch size in bytes from which on shared memory is faster than a pipe."""
+_MIN_SHARED_BYTES = 1 << 14  # batch size in bytes from which on shared memory is faster than a pipe
 
 
 class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only

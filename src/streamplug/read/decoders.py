@@ -13,11 +13,7 @@ from streamplug.interfaces import Column, Decoder, Encoding
 
 
 def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
-    """Return an index whose columns use these decoders, by column name.
-
-    Raises:
-        ConfigError: If there is no such column, or a decoder does not fit its encoding.
-    """
+    """Return an index whose columns use these decoders, by column name."""
     if not decoders:
         return index
     names = {column.name for schema in index.schemas for column in schema.columns}

@@ -15,23 +15,14 @@ from streamplug.types import Int64
 
 
 class EncodedValues(NamedTuple):
-    """Location of the encoded values of one column of some samples.
-
-    Attributes:
-        column: The column.
-        places: Positions of the values among the requested samples, shape ``[n]``.
-        data: Buffer that contains the values.
-        starts: Offset of each value in `data`, shape ``[n]``.
-        sizes: Bytes of each value, shape ``[n]``.
-        shards: Owners of the memory; keep them while `data` is used.
-    """
+    """Location of the encoded values of one column of some samples."""
 
     column: Column
-    places: Int64
-    data: GatherBuffer
-    starts: Int64
-    sizes: Int64
-    shards: Sequence[OpenShard]
+    places: Int64  # positions of the values among the requested samples, shape [n]
+    data: GatherBuffer  # buffer that contains the values
+    starts: Int64  # offset of each value in `data`, shape [n]
+    sizes: Int64  # bytes of each value, shape [n]
+    shards: Sequence[OpenShard]  # owners of the memory; keep them while `data` is used
 
     @classmethod
     def of(

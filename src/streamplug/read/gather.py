@@ -23,17 +23,12 @@ _MAX_POPULATED_BYTES = 256 << 20
 
 
 class GatheredValues(NamedTuple):
-    """Values of some of the requested samples.
+    """Values of some of the requested samples."""
 
-    Attributes:
-        shard: One of their shards.
-        places: Their positions among the requested samples; None if they are all of them, in order.
-        values: The values of each column.
-    """
-
-    shard: OpenShard
+    shard: OpenShard  # one of their shards
+    # Their positions among the requested samples; None if they are all of them, in order.
     places: Int64 | None
-    values: list[ColumnValues]
+    values: list[ColumnValues]  # the values of each column
 
 
 def gather_values(shards: Sequence[OpenShard], groups: ShardGroups, part: slice) -> GatheredValues:
@@ -54,13 +49,9 @@ def gather_batches(
     parts: Sequence[slice],
     read_batch: Callable[[slice], Batch],
 ) -> Iterator[Batch]:
-    """Yield batches of samples that are located at once; each is decoded on demand.
+    """Yield batches of samples of uniform shards, located at once; each is decoded on demand.
 
-    Args:
-        shards: The shards of the samples, which must be uniform.
-        groups: The samples.
-        parts: The samples of each batch.
-        read_batch: Fallback on errors; it names the damaged sample.
+    `read_batch` is the fallback on errors; it names the damaged sample.
     """
     _populate(shards, groups.counts)
     columns, layout = shards[0].columns, shards[0].layout

@@ -12,11 +12,7 @@ from streamplug.types import Int64
 
 
 def resolve_index(at: SupportsIndex, size: int) -> int:
-    """Return the sample id of an index into `size` samples; negative ones count from the end.
-
-    Raises:
-        IndexError: If it is out of range, or not an integer.
-    """
+    """Return the sample id of an index into `size` samples; negative ones count from the end."""
     number: Any = None if isinstance(at, bool) else at  # bool is a subclass of int
     try:
         at = index(number)

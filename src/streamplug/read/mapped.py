@@ -33,15 +33,7 @@ class MappedFiles:
     """
 
     def __init__(self, paths: Mapping[str, Path], opened: Mapping[str, BinaryIO]) -> None:
-        """Map files.
-
-        Args:
-            paths: Paths of the files, by role.
-            opened: Files that are open already, by role; they are closed.
-
-        Raises:
-            OSError: `FileNotFoundError` if a file was deleted.
-        """
+        """Map files by role; `opened` are those that are open already, and are closed here."""
         self.data: dict[str, Bytes1D] = {}
         self.inodes: dict[Path, int] = {}
         self.inode_of: dict[str, int] = {}

@@ -24,8 +24,7 @@ from streamplug.types import Sample
 MAX_OPEN = 512
 """Maximum number of open shards; they cost address space and page tables, not file descriptors."""
 
-PART_OPEN = 4
-"""Divisor of the cache limit that gives the maximum bytes of a process's open shards."""
+PART_OPEN = 4  # divisor of the cache limit that gives the maximum bytes of a process's open shards
 
 USED_SECONDS = 1.0  # interval between touches of a cached shard in use
 SWEEP_SECONDS = 0.1  # interval between searches for evicted shards
@@ -59,14 +58,11 @@ class OpenShard:
 
     Attributes:
         where: Name of the shard in errors.
-        populated: Whether all of its pages were mapped at once.
-        bytes: Size of its files.
         data: Its first file.
         kind: As for `ColumnSelection`; None for an empty file.
         paths: Inode of each of its files.
         inode_of: Inode of each role's file.
         recent: Whether it was used since it was last considered for closing.
-        row: Reads one sample; set at first use.
         used: Time of the last touch in the cache, by `time.monotonic`.
     """
 
@@ -129,13 +125,7 @@ class OpenShards:
     """
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
-        """Create an empty cache.
-
-        Args:
-            index: The shards.
-            store: Provides their files.
-            columns: Names of the columns to decode; None for all.
-        """
+        """Create an empty cache of the shards of `index`; `columns` None selects all."""
         self._index = index
         self._store = store
         self._open: dict[int, OpenShard] = {}
@@ -176,12 +166,7 @@ class OpenShards:
         self._new_locks()  # always: another thread may have been acquiring them at the fork
 
     def get(self, shard: int) -> OpenShard:
-        """Return an open shard, downloading and opening it if necessary.
-
-        Raises:
-            StorageError: If its files cannot be downloaded.
-            DataError: If they are damaged.
-        """
+        """Return an open shard, downloading and opening it if necessary."""
         cached = self.if_open(shard)
         if cached is not None:
             return cached
@@ -219,10 +204,6 @@ class OpenShards:
         """Download a shard with a damaged sample again, once in a process.
 
         Return the new shard; None if it was repaired before, or is read in place.
-
-        Raises:
-            StorageError: If its files cannot be downloaded.
-            DataError: If they are damaged.
         """
         with self._repair_lock:  # only one of the threads that find the damage downloads it
             if not damaged.evicted():
@@ -288,7 +269,6 @@ class OpenShards:
             self._swept = time.monotonic()
 
     def _close_all_evicted(self) -> None:
-        """Close all evicted shards, because the disk is full."""
         self._close_evicted(())
 
     def _open_shard(self, shard: int) -> OpenShard:

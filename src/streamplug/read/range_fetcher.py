@@ -28,11 +28,7 @@ class RangeFetcher:
     ) -> None:
         """Start fetching; a single group is fetched when one of its ranges is waited for.
 
-        Args:
-            groups: Sample ranges of distinct shards.
-            fetch: Fetches a group.
-            release: Frees a sample range.
-            prepare: Fetches the headers of a group; called ahead of `fetch`.
+        `prepare` fetches the headers of a group, ahead of `fetch`.
         """
         self._fetch, self._release = fetch, release
         self._ranges: dict[int, tuple[SampleRange, Job | None]] = {
@@ -73,13 +69,7 @@ class RangeFetcher:
 
     @contextmanager
     def hold(self, number: int) -> Iterator[None]:
-        """Wait for the sample range of a shard, if there is one, and release it after the block.
-
-        `number` counts the shards of all streams.
-
-        Raises:
-            StreamplugError: If it cannot be fetched.
-        """
+        """Wait for the sample range of a shard, if there is one, and release it after the block."""
         if number not in self._ranges:
             yield
             return

@@ -37,8 +37,7 @@ from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
-_MAX_CACHED_INFOS = 1024
-"""Maximum number of cached index entries."""
+_MAX_CACHED_INFOS = 1024  # maximum number of cached index entries
 
 
 class _ProcessState:
@@ -61,16 +60,7 @@ class RangeShards:
     """
 
     def __init__(self, index: Index, store: RangeReader, columns: Sequence[str] | None) -> None:
-        """Check that the shards of `index` support range access.
-
-        Args:
-            index: The shards.
-            store: Reads byte ranges of their files.
-            columns: Names of the columns to decode; None for all.
-
-        Raises:
-            ConfigError: If shards are compressed, or their format does not support range access.
-        """
+        """Check that the shards of `index` support range access; `columns` None selects all."""
         self._index = index
         self._store = store
         self.supports_read_many = store.supports_read_many
@@ -90,7 +80,6 @@ class RangeShards:
         return _ProcessState(ShardHeaders(self._index, self._store))
 
     def _check(self, number: int) -> None:
-        """Check that the shards of one schema support range access."""
         schema = self._index.schemas[number]
         for shard in np.flatnonzero(self._index.schema_of == number)[:1]:
             info = self._index.shard(int(shard))
@@ -130,7 +119,6 @@ class RangeShards:
         return sum(file.raw.bytes for file in self._info(shard)[0].files.values())
 
     def _info(self, shard: int) -> tuple[ShardInfo, str]:
-        """Return a shard's entry in the index, and its name in errors."""
         infos = self._state().infos
         cached = infos.get(shard)
         if cached is None:
@@ -154,12 +142,7 @@ class RangeShards:
         return self._find(shard, rows) is None
 
     def fetch(self, group: FetchGroup) -> None:
-        """Fetch a group of sample ranges, and hold them until they are released.
-
-        Raises:
-            StorageError: If a range cannot be read.
-            DataError: If its bytes are damaged.
-        """
+        """Fetch a group of sample ranges, and hold them until they are released."""
         self._fill(group, self._error_context)
         state = self._state()
         with state.lock:
@@ -215,7 +198,6 @@ class RangeShards:
         return None
 
     def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
-        """Read the bytes of a group of sample ranges."""
         requests = [(self._info(each.shard)[0], each) for each in group if len(each.rows)]
         rows = [(info, each.rows) for info, each in requests]
         headers = self._state().headers.get_many(rows, error_context)
@@ -260,17 +242,11 @@ class RangeShards:
 
 
 class _Rest(NamedTuple):
-    """The part of a sample range that was not read with the header of its shard.
+    """The part of a sample range that was not read with the header of its shard."""
 
-    Attributes:
-        is_missing: Mask of its rows, shape ``[rows]``.
-        ranges: Byte ranges of these rows in the file, shape ``[n, 2]``.
-        spans: Byte ranges to read, shape ``[m, 2]``.
-    """
-
-    is_missing: NDArray[np.bool_]
-    ranges: Int64
-    spans: Int64
+    is_missing: NDArray[np.bool_]  # mask of its rows, shape [rows]
+    ranges: Int64  # byte ranges of these rows in the file, shape [n, 2]
+    spans: Int64  # byte ranges to read, shape [m, 2]
 
 
 def _check_bounds(checked: SampleRange, ranges: Int64, size: int) -> None:
@@ -294,8 +270,6 @@ def _read(
 
 
 class _RangeReader(ShardReader):
-    """Reader of one shard."""
-
     def __init__(self, shards: RangeShards, info: ShardInfo) -> None:
         self._shards, self._info = shards, info
 

@@ -35,12 +35,7 @@ class Reader:
     """Reader of samples by id; the attributes are those of `SampleReader`."""
 
     def __init__(self, starts: Sequence[Int64], shards: Sequence[OpenShards | RangeShards]) -> None:
-        """Read from the shards of some streams.
-
-        Args:
-            starts: First sample id of each shard in its stream and the total, for each stream.
-            shards: Opens the shards of each stream.
-        """
+        """Read from streams; `starts` has the first sample id of each shard in its stream, and the total."""
         self.starts = starts[0] if len(starts) == 1 else _concatenate_starts(starts)
         self._streams = list(shards)
         self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
@@ -117,11 +112,7 @@ class Reader:
         return shards.nbytes(shard)
 
     def ensure(self, need: int | FetchGroup) -> None:
-        """Fetch a shard or a group, unless it is cached.
-
-        Raises:
-            StreamplugError: If it cannot be fetched, or is damaged.
-        """
+        """Fetch a shard or a group, unless it is cached."""
         if isinstance(need, tuple):
             self._shards_of_range(need[0]).fetch(need)
         else:
@@ -159,7 +150,6 @@ class Reader:
 
     @contextmanager
     def _fetching(self, groups: ShardGroups) -> Iterator[RangeFetcher]:
-        """Fetch the sample ranges that are missing."""
         missing = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
@@ -182,11 +172,7 @@ class Reader:
         return stream, number, name, sample_id - self._bounds[shard]
 
     def row(self, sample_id: int) -> Sample:
-        """Return one sample.
-
-        Raises:
-            StreamplugError: If its shard cannot be fetched, or is damaged.
-        """
+        """Return one sample."""
         number = bisect_right(self._bounds, sample_id) - 1
         shard = self._open.get(number)
         if shard is None:
@@ -204,7 +190,7 @@ class Reader:
             )[1]
 
     def rows(self, ids: Int64) -> list[Sample]:
-        """Return many samples, in the order of `ids`; raises as `row`."""
+        """Return many samples, in the order of `ids`."""
         out: list[Sample] = [{}] * len(ids)
         for shard, places, values in self._gather(ids):
             names = [column.name for column in shard.columns]
@@ -217,7 +203,7 @@ class Reader:
         return out
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
-        """Return many samples column by column, in the order of `ids`; raises as `row`.
+        """Return many samples column by column, in the order of `ids`.
 
         Raises:
             DataError: If the samples do not all have the same columns.
@@ -244,11 +230,7 @@ class Reader:
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[Batch]:
         """Return batches of samples that are located at once; see `decodes_lazily`.
 
-        Errors are raised as by `row`, here or when a batch is requested.
-
-        Args:
-            ids: Sample ids of all batches.
-            parts: Consecutive, non-empty slices of `ids`, one for each batch.
+        `parts` are consecutive, non-empty slices of `ids`. Decoding errors may be raised by the iterator.
         """
         if not (self.decodes_lazily and len(ids)):
             return slice_columns(self.batch(ids), parts)
@@ -259,14 +241,8 @@ class Reader:
     def encoded(self, ids: Int64, name: str) -> Iterator[EncodedValues]:
         """Yield the locations in memory of the values of one column, in parts.
 
-        Samples whose format does not support this are left out.
-
-        Args:
-            ids: Sample ids; repeats are allowed.
-            name: Name of one of the columns that are read.
-
-        Raises:
-            Exception: Of any type if a shard cannot be fetched or a sample is damaged; `batch` names it.
+        Samples whose format does not support this are left out. Any exception may be raised if a shard cannot
+        be fetched or a sample is damaged; `batch` names it.
         """
         groups = ShardGroups(np.asarray(self.starts), ids)
         stop = 0
@@ -344,13 +320,11 @@ def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
 
 
 def _are_uniform(shards: Iterable[OpenShards | RangeShards]) -> bool:
-    """Return whether all shards can be read together."""
     kinds = [s.kind for each in shards if isinstance(each, OpenShards) for s in each.selections]
     return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
 
 
 def _concatenate_starts(starts: Sequence[Int64]) -> Int64:
-    """Return the sample starts over all streams."""
     before = [0, *accumulate(int(each[-1]) for each in starts)]
     parts = [each[:-1] + first for each, first in zip(starts, before)]
     return np.concatenate([*parts, np.array(before[-1:], np.int64)])

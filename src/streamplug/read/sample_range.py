@@ -76,11 +76,7 @@ FetchGroup: TypeAlias = "tuple[SampleRange, ...]"
 
 
 def group_ranges(keyed_ranges: Iterable[tuple[Hashable, SampleRange]]) -> list[FetchGroup]:
-    """Group sample ranges that may be fetched together, in the order of need.
-
-    Args:
-        keyed_ranges: Sample ranges in the order of need; those with equal keys may share a group.
-    """
+    """Group sample ranges with equal keys, which may be fetched together, in the order of need."""
     groups: list[list[SampleRange]] = []
     filling: dict[Hashable, tuple[list[SampleRange], int, int]] = {}
     for key, each in keyed_ranges:

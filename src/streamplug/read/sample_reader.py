@@ -10,21 +10,13 @@ from streamplug.types import ColumnValues, Int64, Sample
 
 
 class SampleReader(Protocol):
-    """Random access to samples by id; the methods are described in `Reader`.
+    """Random access to samples by id; the methods are described in `Reader`."""
 
-    Attributes:
-        starts: First sample id of each shard over all streams, and the total.
-        stream_shards: First shard of each stream, and the total.
-        reads_ranges: Whether all streams are read by ranges.
-        decodes_lazily: Whether `batches` decodes each batch on demand, rather than all at once.
-        cache_limit: Smallest cache limit of the streams in bytes; None if there is none.
-    """
-
-    starts: Int64
-    stream_shards: list[int]
-    reads_ranges: bool
-    decodes_lazily: bool
-    cache_limit: int | None
+    starts: Int64  # first sample id of each shard over all streams, and the total
+    stream_shards: list[int]  # first shard of each stream, and the total
+    reads_ranges: bool  # whether all streams are read by ranges
+    decodes_lazily: bool  # whether `batches` decodes each batch on demand, rather than all at once
+    cache_limit: int | None  # smallest cache limit of the streams in bytes; None if there is none
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be fetched to read some samples."""

@@ -19,8 +19,7 @@ from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges, locate_ranges
 from streamplug.types import Bytes1D, Int64
 
-MAX_GAP_BYTES = 32 << 10
-"""Maximum gap between ranges that are coalesced into one request."""
+MAX_GAP_BYTES = 32 << 10  # maximum gap between ranges that are coalesced into one request
 
 MAX_CACHED_HEADER_BYTES = 64 << 20
 
@@ -79,20 +78,13 @@ class SpeculativeRead:
 
 
 class _HeaderRequest(NamedTuple):
-    """The byte ranges to read for a missing header.
-
-    Attributes:
-        role: Role of the file that contains the header.
-        header: Byte range of the header, shape ``[1, 2]``.
-        spans: Byte ranges to read, shape ``[n, 2]``.
-        num_guessed: Number of spans that are guessed.
-    """
+    """The byte ranges to read for a missing header."""
 
     info: ShardInfo
-    role: str
-    header: Int64
-    spans: Int64
-    num_guessed: int
+    role: str  # role of the file that contains the header
+    header: Int64  # byte range of the header, shape [1, 2]
+    spans: Int64  # byte ranges to read, shape [n, 2]
+    num_guessed: int  # number of spans that are guessed
 
 
 class ShardHeaders:
@@ -115,10 +107,6 @@ class ShardHeaders:
         Args:
             requests: Distinct shards, each with the rows whose bytes may be read with the header.
             error_context: Names a shard in errors.
-
-        Raises:
-            StorageError: If a header cannot be read.
-            DataError: If a header is damaged.
         """
         results: dict[int, tuple[ShardHeader, SpeculativeRead]] = {}
         while len(results) < len(requests):

@@ -152,7 +152,6 @@ class DatasetAttributes(DatasetRepr):
         store.evict(number)
 
     def _store_of(self, shard_id: int) -> tuple[ShardStore, int]:
-        """Return the store of a shard, and the shard's number in its stream."""
         shard = whole_number("shard_id", shard_id, 0)
         shards = self._session.reader.stream_shards
         if shard is None or shard >= shards[-1]:

@@ -21,8 +21,7 @@ MAX_WORKERS = 256
 
 _EPOCH, _STEP, _VERSION, _SETS, _NOTES = 0, 1, 2, 3, 4
 
-CELLS = _NOTES + 1 + MAX_WORKERS
-"""Number of int64 cells of a counter."""
+CELLS = _NOTES + 1 + MAX_WORKERS  # number of int64 cells of a counter
 
 # A note packs the number of epochs started, the number of the first process, the number of workers and the
 # ticket into one integer, so that reads and writes are atomic.
@@ -30,26 +29,20 @@ _TICKET_BITS, _WORKER_BITS, _PROCESS_BITS = 14, 8, 18
 _PROCESS = _TICKET_BITS + _WORKER_BITS
 _BEGUN = _PROCESS + _PROCESS_BITS
 _PROCESSES = 1 << _PROCESS_BITS
-TICKETS = 1 << _TICKET_BITS
-"""Exclusive upper bound of tickets."""
+TICKETS = 1 << _TICKET_BITS  # exclusive upper bound of tickets
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoop:
-    """The loader loop that a worker belongs to.
+    """The loader loop that a worker belongs to."""
 
-    Attributes:
-        ticket: Number in ``[1, TICKETS)`` that all workers of the loop share, and that the next loop is
-            unlikely to share; 0 for the rank's main process.
-        worker: Number of this worker in the loop.
-        workers: Number of workers of the loop.
-        process: Number of the loop's first worker among all processes that this rank started; tells loops
-            with equal tickets apart.
-    """
-
+    # Number in [1, TICKETS) that all workers of the loop share, and that the next loop is unlikely to
+    # share; 0 for the rank's main process.
     ticket: int = 0
-    worker: int = 0
-    workers: int = 1
+    worker: int = 0  # number of this worker in the loop
+    workers: int = 1  # number of workers of the loop
+    # Number of the loop's first worker among all processes that this rank started; tells loops with equal
+    # tickets apart.
     process: int = 0
 
 
@@ -57,11 +50,9 @@ class EpochCounter:
     """Epoch number and first step of the next epoch, shared by all workers of a rank."""
 
     def __init__(self, cells: Int64, sets: int | None = None) -> None:
-        """Count in shared memory.
+        """Count in `cells`: int64, shape ``[CELLS]``, zeros at first, shared by all workers.
 
-        Args:
-            cells: int64, shape ``[CELLS]``, zeros at first; shared by all workers.
-            sets: Value of `EpochCounter.sets` when this process was started; None for the current one.
+        `sets` is the value of `EpochCounter.sets` when this process was started; None for the current one.
         """
         self._cells = cells
         self._sets = self.sets if sets is None else sets
@@ -93,11 +84,7 @@ class EpochCounter:
         self._sets = sets
 
     def begin(self, loop: WorkerLoop = WorkerLoop()) -> tuple[int, int]:
-        """Start an epoch, or join it if another worker of the loop started it; return it and its first step.
-
-        Raises:
-            ConfigError: If there are too many workers, or `set` was called since this worker was started.
-        """
+        """Start an epoch, or join it if another worker of the loop did; return it and its first step."""
         if loop.worker >= MAX_WORKERS:
             raise ConfigError(
                 f"worker {loop.worker} of a rank; at most {MAX_WORKERS} are supported"

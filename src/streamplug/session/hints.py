@@ -8,8 +8,7 @@ from math import gcd
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
-_SHARDS = 10
-"""Recommended number of shards per shuffle block."""
+_SHARDS = 10  # recommended number of shards per shuffle block
 _given: set[tuple[object, ...]] = set()
 
 

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling options that apply to all streams; `epoch_size` is converted to samples.
-
-    Raises:
-        ConfigError: If an option is invalid.
-    """
+    """Validated sampling options that apply to all streams; `epoch_size` is converted to samples."""
 
     epoch_size: float | str | None
     method: str
@@ -72,11 +68,7 @@ class Sampling:
 
 
 def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:
-    """Return streams with the data set's values for the options that they leave as None.
-
-    Raises:
-        ConfigError: If streams set different limits for one cache directory.
-    """
+    """Return streams with the data set's values for the options that they leave as None."""
     complete = [stream.with_defaults(**defaults) for stream in streams]
     limits: dict[Path, int | None] = {}
     for stream in complete:
@@ -100,14 +92,11 @@ def mix(
     """Return the mixture of streams of an epoch.
 
     Args:
-        sampling: Checked sampling options.
+        sampling: Sampling options.
         streams: Provide the weights.
         starts: First sample id of each shard, and the total.
         shards: First shard of each stream, and the total.
         options: Options of the order.
-
-    Raises:
-        ConfigError: If the options are invalid for streams of these sizes.
     """
     size = None if sampling.epoch_size is None else int(sampling.epoch_size)
     sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
@@ -135,7 +124,7 @@ def make_run(
     fingerprint: DatasetFingerprint,
     batch_size: int | None,
 ) -> TrainingRun:
-    """Return the run over the streams that `reader` reads; raises as `mix`."""
+    """Return the run over the streams that `reader` reads."""
     starts, shards = reader.starts, reader.stream_shards
     mixture = mix(sampling, streams, starts, shards, options)
     planner = Planner(

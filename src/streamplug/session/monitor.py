@@ -18,11 +18,7 @@ from streamplug.types import World
 
 
 class Monitor:
-    """Tracks the loops over a data set.
-
-    Attributes:
-        observer: Counts events and passes them to the callbacks.
-    """
+    """Statistics, callbacks and progress of the loops over a data set."""
 
     def __init__(self, observer: Observer, progress_bar: bool | None) -> None:
         """Create a monitor; `progress_bar` None shows progress where stderr is a terminal or a notebook."""
@@ -85,12 +81,7 @@ class Monitor:
 
 
 def resolve_callbacks(given: Sequence[Callback | str]) -> list[Callback]:
-    """Return callback objects for objects and names of plugins.
-
-    Raises:
-        ConfigError: If an entry is neither a callback nor a name.
-        PluginError: If no plugin provides a name.
-    """
+    """Return callback objects for objects and names of plugins."""
     if isinstance(given, (str, Callback)):
         raise ConfigError(f"callbacks={given!r}: expected a list")
     made = [make("callback", each) if isinstance(each, str) else each for each in given]

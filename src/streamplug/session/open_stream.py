@@ -31,11 +31,7 @@ class OpenStream:
     where: str
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
-        """Return a reader of these columns of the shards; None selects all columns.
-
-        Raises:
-            ConfigError: If the stream has range access and its shards do not support it.
-        """
+        """Return a reader of these columns of the shards; None selects all columns."""
         if isinstance(self.store, RangeReader):
             return RangeShards(self.index, self.store, columns)
         return OpenShards(self.index, self.store, columns)
@@ -53,12 +49,7 @@ class OpenStream:
     def check_columns(
         self, wanted: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True
     ) -> None:
-        """Check the columns to read; `same` requires that all shards have them with equal encodings.
-
-        Raises:
-            ConfigError: If a column of `wanted` is missing in a shard, or `wanted` is no list of names.
-            UnsafeTypeError: If decoding a column can run code and `allow_unsafe` is false.
-        """
+        """Check the columns to read; `same` requires that all shards have them with equal encodings."""
         check_column_names(wanted)
         if same:
             check_same_columns(self.index, wanted)
@@ -93,12 +84,7 @@ def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> Sam
 
 
 def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
-    """Return the fingerprint of the streams that states record.
-
-    Args:
-        opened: The streams.
-        starts: First sample of each shard over all streams, and the total, shape ``[shards + 1]``.
-    """
+    """Return the fingerprint of the streams that states record; `starts` includes the total."""
     digests = [stream.index.digest for stream in opened]
     # The digest of a single stream may be known without a pass over its shards.
     digest = digests[0] if len(digests) == 1 else shards_digest(starts)

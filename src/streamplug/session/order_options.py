@@ -14,13 +14,9 @@ from streamplug.plugin.registry import make
 
 @dataclass(frozen=True, slots=True)
 class OrderOptions:
-    """Options of the sample order as `StreamingDataset` has them; None uses the shuffle algorithm's default.
+    """Validated options of the sample order; None uses the shuffle algorithm's default.
 
     `shuffle_algo` counts without shuffling, too: it sets the default of `num_canonical_nodes`.
-
-    Raises:
-        ConfigError: If an option is invalid.
-        PluginError: If there is no such shuffle algorithm.
     """
 
     shuffle: bool
@@ -76,12 +72,7 @@ class OrderOptions:
         return found
 
     def canonical_nodes(self, nodes: int, begun_with: int | None) -> int:
-        """Return the number of canonical nodes of a run.
-
-        Args:
-            nodes: Number of nodes.
-            begun_with: Number of canonical nodes of the loaded state, or None.
-        """
+        """Return the number of canonical nodes; `begun_with` is that of the loaded state, or None."""
         given = self.num_canonical_nodes or begun_with
         if given:
             return given

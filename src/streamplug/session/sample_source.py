@@ -36,11 +36,7 @@ _ROWS_OF_BATCHES = 4096
 
 
 class Block:
-    """Some batches of one worker that are read together.
-
-    Attributes:
-        ids: Sample ids of the batches, concatenated.
-    """
+    """Some batches of one worker that are read together; `ids` are their sample ids, concatenated."""
 
     def __init__(self, steps: Int64, ids: Int64) -> None:
         """Create a block of the batches of `steps`; `ids` has shape ``[steps, batch]``, padded by -1."""
@@ -77,9 +73,7 @@ class Block:
     ) -> Generator[Block, None, None]:
         """Split the block where its batches need more than the first batches of the current part.
 
-        Args:
-            needs: Returns what must be fetched for some samples.
-            rows: Number of samples that stay together in any case.
+        At least about `rows` samples stay together, whatever they need.
         """
         steps, ids = self._table
         each = max(rows // ids.shape[1], 1)
@@ -122,25 +116,15 @@ def plan_blocks(
 
 @dataclass(frozen=True)
 class SampleSource:
-    """Reader of the blocks of a data set.
+    """Reader of the blocks of a data set."""
 
-    Attributes:
-        reader: Reads samples by id.
-        remote: Whether any stream may have to download.
-        row_bytes: Approximate stored bytes of a sample.
-        decoded: Largest known bytes of a decoded sample; 0 if unknown.
-        columns: Number of columns that are read.
-        objects: Number of these whose batches are no arrays.
-        predownload: Number of samples to fetch ahead; None adapts.
-    """
-
-    reader: SampleReader
-    remote: bool
-    row_bytes: int
-    decoded: int
-    columns: int
-    objects: int
-    predownload: int | None
+    reader: SampleReader  # reads samples by id
+    remote: bool  # whether any stream may have to download
+    row_bytes: int  # approximate stored bytes of a sample
+    decoded: int  # largest known bytes of a decoded sample; 0 if unknown
+    columns: int  # number of columns that are read
+    objects: int  # number of these whose batches are no arrays
+    predownload: int | None  # number of samples to fetch ahead; None adapts
 
     @classmethod
     def of(
@@ -200,12 +184,7 @@ class SampleSource:
     ) -> Generator[tuple[Block, T], None, None]:
         """Yield blocks and what `read` returns for each, see `read_in_parts`, with prefetching.
 
-        Args:
-            blocks: Blocks of a worker.
-            read: Reads the samples of a block.
-            place: Place of the worker.
-            observer: Is told of stalls.
-            num_threads: Number of blocks read in parallel ahead of use; 0 reads each on demand.
+        `num_threads` blocks are read in parallel ahead of use; 0 reads each on demand.
         """
         use = partial(read_in_parts, read=read)
         if not self.remote:
@@ -279,11 +258,7 @@ class _Share:
 
 
 def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
-    """Yield a block and what `read` returns; if that fails, batch by batch up to the damaged one.
-
-    Raises:
-        StreamplugError: From the batch that cannot be read.
-    """
+    """Yield a block and what `read` returns; if that fails, batch by batch up to the damaged one."""
     try:
         values = read(block)
     except StreamplugError:

@@ -48,9 +48,6 @@ def explain(
     """Return the samples of a global batch, rank by rank, or of one rank's part of it.
 
     Without `epoch`, use the epoch that was started last, or else the next.
-
-    Raises:
-        ConfigError: If the epoch has no such step, or the world no such rank.
     """
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
@@ -71,11 +68,7 @@ def explain(
 
 
 def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:
-    """Yield the uses of a sample in an epoch, see `explain`, in the order of steps.
-
-    Raises:
-        ConfigError: If there is no such sample.
-    """
+    """Yield the uses of a sample in an epoch, see `explain`, in the order of steps."""
     size = session.size
     if not 0 <= sample < size:
         raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")

@@ -24,13 +24,7 @@ SHARED_CELLS = CELLS + observer.CELLS
 
 
 class Session:
-    """A rank's reading of opened streams, on which adapters and other distributions build.
-
-    Attributes:
-        source: Reads blocks of samples with prefetching.
-        run: Order of the epochs and current position.
-        size: Number of samples of all streams.
-    """
+    """A rank's reading of opened streams, on which adapters and other distributions build."""
 
     def __init__(
         self,
@@ -48,7 +42,7 @@ class Session:
     def read_epoch(
         self, read: Callable[[Block], T], rows: int, num_threads: int = 0
     ) -> Generator[tuple[int, Block, T], None, None]:
-        """Yield this worker's blocks of the next epoch, and what `read` returns for each.
+        """Yield epoch, block and result of `read` for this worker's blocks of the next epoch.
 
         The caller calls `run.moved_to` before it yields the last sample of a step, and closes the generator.
 
@@ -56,9 +50,6 @@ class Session:
             read: Reads the samples of a block.
             rows: Approximate number of samples per block.
             num_threads: Number of blocks read in parallel ahead of use; 0 reads each on demand.
-
-        Yields:
-            Epoch, block, and the result of `read`.
         """
         epoch, first, blocks = self.begin_blocks(rows)
         place = self.placement.worker()
@@ -110,11 +101,7 @@ class Session:
         return self.run.next_state(self.world)
 
     def load_state(self, saved: Mapping[str, Any]) -> None:
-        """Resume from a state.
-
-        Raises:
-            StateError: If the state belongs to a run with a different order.
-        """
+        """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
         self.run.load(saved, self.world)
 
     def share_counters(self, cells: Int64) -> None:
@@ -123,12 +110,9 @@ class Session:
         self.count_in(cells, None, os.getpid())
 
     def count_in(self, cells: Int64, sets: int | None, home: int) -> None:
-        """Count epochs and events in shared memory.
+        """Count epochs and events in shared memory for the process with id `home`.
 
-        Args:
-            cells: Shape ``[SHARED_CELLS]``.
-            sets: As for `EpochCounter`.
-            home: Id of the process that owns the counts.
+        `cells` has shape ``[SHARED_CELLS]``; `sets` is as for `EpochCounter`.
         """
         self.run.clock = EpochCounter(cells[:CELLS], sets)
         self.monitor.observer.counters.use(cells[CELLS:], home)

@@ -14,10 +14,8 @@ from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_c
 from streamplug.session.order_options import OrderOptions
 from streamplug.types import World
 
-_MOST = 1 << 20
-"""Exclusive upper bound of counts that are accepted from a state."""
-_FAR = 1 << 62
-"""Exclusive upper bound of the samples of a run."""
+_MOST = 1 << 20  # exclusive upper bound of counts that are accepted from a state
+_FAR = 1 << 62  # exclusive upper bound of the samples of a run
 
 
 class TrainingRun:
@@ -25,8 +23,6 @@ class TrainingRun:
 
     Attributes:
         batch_size: Samples per batch of one rank; None until it is known.
-        options: Options of the order.
-        clock: Counts the epochs.
         version: Number of changes of the order since the run was made.
     """
 
@@ -83,11 +79,7 @@ class TrainingRun:
         return self.batch_size or 1
 
     def use_batch_size(self, batch_size: int | None) -> None:
-        """Set the batch size to the loader's, or check that both are equal.
-
-        Raises:
-            ConfigError: If they differ, or neither is given.
-        """
+        """Set the batch size to the loader's, or check that both are equal."""
         if self.batch_size is None:
             self.batch_size = batch_size
         if batch_size not in (None, self.batch_size):
@@ -99,16 +91,12 @@ class TrainingRun:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
 
     def length(self, world: World) -> int:
-        """Return the number of samples of a rank in an epoch.
-
-        Raises:
-            ConfigError: If the epoch is empty, or the world is not supported.
-        """
+        """Return the number of samples of a rank in an epoch."""
         self._check_size()
         return self._planner.length(world, self.batch, self._epoch_config(world))
 
     def epoch(self, number: int, world: World) -> Epoch:
-        """Return the plan of an epoch; raises as `length`."""
+        """Return the plan of an epoch."""
         self._check_size()
         config = self._epoch_config(world)
         key = (number, world.nodes, world.ranks_per_node, self._order(world))
@@ -172,11 +160,7 @@ class TrainingRun:
         )
 
     def begin(self, loop: WorkerLoop) -> tuple[int, int]:
-        """Start an epoch, see `EpochCounter.begin`; return it and its first step.
-
-        Raises:
-            ConfigError: If the run was changed since this copy of it was made.
-        """
+        """Start an epoch, see `EpochCounter.begin`; return it and its first step."""
         if self.clock.version != self.version:
             raise ConfigError(
                 "another state or other proportions were given to the data set, which persistent "
@@ -189,11 +173,7 @@ class TrainingRun:
         return epoch, step
 
     def moved_to(self, epoch: int, step: int) -> None:
-        """Set the position of this process: everything before `step` was yielded.
-
-        Raises:
-            ConfigError: If a state or proportions were set during the loop.
-        """
+        """Set the position of this process: everything before `step` was yielded."""
         if self._sets is not None:
             self.check_sets(self._sets)
         self._cursor = (self._cursor[0], epoch, step)
@@ -203,11 +183,7 @@ class TrainingRun:
         self._cursor = (self._cursor[0], epoch, step)
 
     def begins(self, epoch: int, world: World) -> None:
-        """Follow a trainer to another epoch, if the run is new or at the end of an epoch.
-
-        Raises:
-            ConfigError: If `epoch` is no whole number from 0 on.
-        """
+        """Follow a trainer to another epoch, if the run is new or at the end of an epoch."""
         epoch = whole_number("epoch", epoch, 0)
         at, first = self.clock.next()
         if epoch == at:
@@ -248,9 +224,6 @@ class TrainingRun:
         """Return the state after `samples` of the current epoch, counted over all ranks.
 
         With 0 samples after the end of an epoch, return the start of the next one.
-
-        Raises:
-            StateError: If `samples` is not a multiple of the global batch size.
         """
         global_batch = self.batch * world.ranks
         epoch, first = self.clock.current()
@@ -287,11 +260,7 @@ class TrainingRun:
         return epoch * -(-self._planner.size // (self.batch * world.ranks)) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
-        """Resume from a state.
-
-        Raises:
-            StateError: If the state belongs to a run with a different order.
-        """
+        """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
         before = (
@@ -339,11 +308,7 @@ class TrainingRun:
             )
 
     def set_proportions(self, proportions: Sequence[float], world: World) -> None:
-        """Change the proportions of the streams from the next step on.
-
-        Raises:
-            ConfigError: If the run has no curriculum, or the proportions are invalid.
-        """
+        """Change the proportions of the streams from the next step on."""
         if not isinstance(self._planner.mixture, Curriculum):
             raise ConfigError("begin the run with curriculum= to change the streams' proportions")
         epoch, step = self.clock.next()
