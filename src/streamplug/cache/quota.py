@@ -32,8 +32,7 @@ from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_di
 from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
-EXTRA_EVICTION_DIVISOR = 16
-"""Evict 1/16 of the files beyond need, so that not every commit has to stat all of them."""
+EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, as each look stats all
 _PAUSE = 0.002  # lock poll interval in seconds
 _FRESH = 2.0
 _FRESH_LIST = "files.new"
@@ -86,7 +85,7 @@ class CacheQuota:
                 self._settle(-size, self.limit)
 
     def shrink(self, size: int) -> None:
-        """Evict half of the files, and at least `size` bytes, after other programs have filled the disk."""
+        """Evict half of the used bytes, and at least `size`, to make space on a full disk."""
         if self.limit is not None:
             with self._lock():
                 taken = sum(bytes_ for _, bytes_, _ in self._look()[1])

@@ -55,7 +55,7 @@ def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> 
 
 
 def _short(storage: Storage, retries: int) -> bytes | None:
-    """Return a short index.json, as most are, in one request; None if it is longer or the request fails."""
+    """Return a short index.json, as most are, in one request; None if it is longer or ranges fail."""
 
     def asked() -> bytes:
         make_ready(_SOON)

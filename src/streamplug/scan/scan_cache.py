@@ -40,8 +40,7 @@ _VERSION = 1
 _AT_ONCE = 8
 _LOG = logging.getLogger("streamplug.scan")
 
-Report = Callable[[int, int], None]
-"""Called with the number of scanned files and the total."""
+Report = Callable[[int, int], None]  # called with the number of scanned files and the total
 
 
 @dataclass(frozen=True, slots=True)

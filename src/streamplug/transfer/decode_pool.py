@@ -14,12 +14,8 @@ T = TypeVar("T")
 V = TypeVar("V")
 N = TypeVar("N")
 
-_WORTH = 0.005
-"""Minimum seconds per block for threads: the interval at which Python switches between threads."""
-
-_FEW, _MANY = 8, 1024
-"""Minimum and maximum number of blocks on threads between two measurements without threads."""
-
+_WORTH = 0.005  # minimum seconds per block for threads: the switch interval of Python
+_FEW, _MANY = 8, 1024  # minimum and maximum number of blocks between measurements without threads
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # per-thread usage on Linux only
 
 

@@ -13,8 +13,7 @@ from streamplug.plugin_kit.cancellation import Cancelled, Scope, current, inside
 from streamplug.transfer.threads import end_idle, on_thread
 
 _MAX_THREADS = 64
-_STOP_SECONDS = 5.0
-"""Maximum wait of `ThreadPool.stop`; only code that ignores cancellation takes longer."""
+_STOP_SECONDS = 5.0  # only code that ignores cancellation takes longer
 
 
 class Job:

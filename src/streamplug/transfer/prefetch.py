@@ -23,26 +23,15 @@ _BLOCKS = 8
 
 @dataclass(frozen=True, slots=True)
 class PrefetchLimits:
-    """Limits of the prefetch window.
+    """Limits of the prefetch window; None is unlimited."""
 
-    Attributes:
-        samples: Number of samples to prefetch after the current block; None adapts to the throughput.
-        bytes: Size of the window if it adapts or is `strict`.
-        strict: Whether `bytes` also limits a fixed number of samples.
-        active: Number of concurrent jobs.
-        most: Maximum number of samples after the current block, exceeded by less than a block; None is
-            unlimited.
-        busy: Bytes in flight that saturate the network; doubled, up to `bytes`, when the consumer waits.
-        queued: Maximum number of jobs in flight.
-    """
-
-    samples: int | None = None
-    bytes: int = 512 << 20
-    strict: bool = False
-    active: int = 8
-    most: int | None = None
-    busy: int = 32 << 20
-    queued: int = 512
+    samples: int | None = None  # samples after the current block; None adapts to the throughput
+    bytes: int = 512 << 20  # size of the window, if it adapts or is strict
+    strict: bool = False  # whether `bytes` also limits a fixed number of samples
+    active: int = 8  # concurrent jobs
+    most: int | None = None  # samples after the current block, exceeded by less than a block
+    busy: int = 32 << 20  # bytes in flight; doubled, up to `bytes`, when the consumer waits
+    queued: int = 512  # jobs in flight
 
 
 class BlockRequirements(Generic[T, K]):

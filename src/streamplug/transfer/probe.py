@@ -20,8 +20,7 @@ from streamplug.types import Buffer, ObjectInfo
 
 T = TypeVar("T")
 
-PROBE_SECONDS = 10.0
-"""Upper bound of the stall timeout where a local copy of the index exists."""
+PROBE_SECONDS = 10.0  # upper bound of the stall timeout where a local copy of the index exists
 PROBE_RETRIES = 1
 _STALLED_SERVER_SECONDS = 60.0  # time after a stall during which requests fail immediately
 _stalled: dict[str, tuple[float, str]] = {}  # time and error text of each server's last stall

@@ -56,11 +56,7 @@ class RangeReader:
     def read_many(
         self, wanted: Sequence[tuple[FileInfo, Int64]]
     ) -> Iterator[tuple[int, Callable[[], list[Bytes1D]]]]:
-        """Read byte ranges of several files, given as for `read`.
-
-        Yields:
-            In order of arrival, the position in `wanted`, and a function that returns what `read` does.
-        """
+        """Yield, in order of arrival, a position in `wanted` and a function that returns what `read` does."""
         if (
             len(wanted) < 2
             or not self.supports_read_many

@@ -21,7 +21,6 @@ from streamplug.types import Buffer, FileInfo, Int64
 
 PARALLEL_DOWNLOAD_BYTES = (64 << 20) + 1
 """Minimum size of files downloaded in parallel parts, just above the default shard size of writers."""
-
 PART_BYTES = 8 << 20
 PARTS_IN_FLIGHT = 4
 

@@ -27,11 +27,7 @@ class TemporaryDirectory:
     """A directory at `path` that is removed on close, or by another process after its owner died."""
 
     def __init__(self) -> None:
-        """Create the directory, and remove those of dead owners.
-
-        Raises:
-            AccessDenied: If other users can write to the parent directory.
-        """
+        """Create the directory and remove stale ones; AccessDenied if the parent is not private."""
         home = temp_root()
         with map_disk_errors(home):
             _make_own(home)
@@ -72,7 +68,7 @@ class TemporaryDirectory:
 
 
 def make_temp_root() -> Path:
-    """Create the private parent of temporary directories; AccessDenied if others can write to it."""
+    """Create the private parent of temporary directories; AccessDenied if it belongs to others."""
     home = temp_root()
     with map_disk_errors(home):
         _make_own(home)
@@ -89,7 +85,7 @@ def _make_own(home: Path) -> None:
 
 
 def check_private(home: Path) -> None:
-    """Raise AccessDenied for a directory that others can write to, as pickles in it are loaded."""
+    """Make a directory private; AccessDenied if it belongs to others, as pickles in it are loaded."""
     found = home.lstat()
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if own and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
