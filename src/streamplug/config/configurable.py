@@ -19,11 +19,7 @@ SECTIONS = ("dataset", "loader", "writer")
 
 
 class Configurable:
-    """A class that can be constructed from a configuration.
-
-    Attributes:
-        config_section: Section of a whole configuration for this class; "" for none.
-    """
+    """A class that can be constructed from a configuration, or from its section `config_section`."""
 
     config_section: ClassVar[str] = ""
 

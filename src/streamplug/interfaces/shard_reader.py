@@ -136,17 +136,11 @@ class MultiShardReader(ABC):
         *,
         parts: Sequence[slice],
     ) -> Iterator[list[ColumnValues]]:
-        """Decode samples lazily in parts, else as `take`.
+        """Decode samples as `take` does, but lazily in parts.
 
-        The default calls `take` for each part; locating all samples at once is faster.
-
-        Args:
-            data: As for `take`.
-            shards: As for `take`.
-            sizes: As for `take`.
-            rows: As for `take`.
-            columns: As for `take`.
-            parts: Consecutive, non-empty slices of the samples to decode together.
+        The default calls `take` for each part; locating all samples at once is faster. `parts` are
+        consecutive,
+        non-empty slices of the samples; the other arguments are those of `take`.
 
         Yields:
             The values of each column, for each part.

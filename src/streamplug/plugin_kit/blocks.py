@@ -20,11 +20,7 @@ MAX_BUFFERS_PER_WRITE = 512
 
 
 class BlockBuffer:
-    """Buffer of chunks of any size that are to be written to a file.
-
-    Attributes:
-        size: Buffered bytes.
-    """
+    """Buffer of chunks that are to be written to a file; `size` is the number of buffered bytes."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -65,12 +61,7 @@ def write_chunks(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
 
 
 def write(file: BinaryIO, pieces: Sequence[Buffer]) -> None:
-    """Append buffers to a file, with one system call where possible.
-
-    Args:
-        file: An unbuffered file.
-        pieces: Buffers to write.
-    """
+    """Append buffers to an unbuffered file, with one system call where possible."""
     rest = [memoryview(piece) for piece in pieces]
     while rest:
         some = rest[:MAX_BUFFERS_PER_WRITE]

@@ -47,11 +47,7 @@ class Scope:
 
     @contextmanager
     def on_stop(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call a function if the consumer stops during the block.
-
-        Raises:
-            Cancelled: If it had stopped before.
-        """
+        """Call a function if the consumer stops during the block; raise `Cancelled` if it already has."""
         with self._lock:
             self._callbacks.append(callback)
         try:

@@ -21,12 +21,7 @@ MAX_UNWRITTEN_BYTES = 3 * BLOCK_BYTES
 
 
 def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine and return its result; cancel it if the consumer stops.
-
-    Raises:
-        Cancelled: If the consumer stops.
-        BaseException: The exception of the coroutine.
-    """
+    """Run a coroutine and return its result; cancel it and raise `Cancelled` if the consumer stops."""
     from fsspec.asyn import sync
 
     scope = current()
@@ -39,12 +34,7 @@ async def gather_results(each: Sequence[Callable[[], Awaitable[Any]]]) -> list[A
 
 
 def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine and return its result.
-
-    Raises:
-        Cancelled: If the scope is stopped.
-        BaseException: The exception of the coroutine.
-    """
+    """Run a coroutine and return its result; cancel it and raise `Cancelled` if the scope is stopped."""
     with _running(scope, loop, make) as ended:
         return ended.result()
 
@@ -55,12 +45,11 @@ def store(
     """Run a coroutine that writes a file, store its output in this thread, and return its result.
 
     The loop receives for all threads on one core; it receives a quarter more if it does not wait for disk
-    writes.
+    writes. No file is created if the coroutine raises before writing anything.
 
     Raises:
         Cancelled: If the scope is stopped.
         OSError: If the file cannot be written.
-        BaseException: The exception of the coroutine; no file is created if it had written nothing.
     """
     incoming = IncomingFile()
     with _running(scope, loop, lambda: make(incoming)) as ended:

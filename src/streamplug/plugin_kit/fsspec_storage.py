@@ -87,11 +87,7 @@ class FsspecStorage(Storage):
         return self._open()[0]
 
     def path(self, key: str) -> str:
-        """Return the file system's path of an object.
-
-        Raises:
-            StorageError: If the key is outside of the location.
-        """
+        """Return the file system's path of an object, after checking that it is inside the location."""
         root = self._open()[1]
         if key.startswith("/") or ".." in key.split("/"):
             raise StorageError(f"{self.url}: key {key!r} leads out of the location")
@@ -171,11 +167,7 @@ class FsspecStorage(Storage):
             return error
 
     def cat_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
-        """Return the bytes or the exception of each part of an object.
-
-        Raises:
-            StorageError: If no request can be made.
-        """
+        """Return the bytes or the exception of each part of an object."""
         with self.translated(parts[0][0]):
             return self._cat([(self.path(key), start, stop) for key, start, stop in parts])
 

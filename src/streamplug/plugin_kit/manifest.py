@@ -87,11 +87,7 @@ class ShardManifest:
         return self.names[start : int(self.name_ends[number])].tobytes().decode()
 
     def safe_name(self, number: int) -> str:
-        """Return the name of a file, after checking that it is inside the data set.
-
-        Raises:
-            CorruptShardError: If it is not.
-        """
+        """Return the name of a file; raise `CorruptShardError` if it is outside of the data set."""
         name = self.name(number)
         if name.startswith("/") or "\0" in name or not {".", ".."}.isdisjoint(name.split("/")):
             raise CorruptShardError(f"the name {name!r:.80} in its list of files leads elsewhere")
