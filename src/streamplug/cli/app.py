@@ -51,7 +51,7 @@ class _LazyGroup(click.Group):
         if self.get_command(ctx, name) is None:
             if reason := missing_command_reason(name):
                 raise click.UsageError(reason, ctx)
-            # Only some versions of click suggest a command, and these two or three of them.
+            # Only some versions of click suggest commands, and those suggest several.
             near = get_close_matches(name, {*command_names(), *COMMANDS}, 1, 0.6)
             if near:
                 raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)

@@ -20,7 +20,7 @@ from streamplug.write.columns import format_of, make_columns
 
 
 class _AllChecked(Exception):
-    """All arguments are valid; reading would start now."""
+    """All arguments of a data set are valid, and reading would start."""
 
 
 class _Unopened(StreamingDataset):

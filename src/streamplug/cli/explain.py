@@ -34,7 +34,7 @@ _LOCATION_OPTIONS = frozenset(
 
 @runtime_checkable
 class _RowsOfDocuments(Protocol):
-    """Data set whose samples are parts of documents, such as `TokenDataset`."""
+    """Data set whose samples are made of parts of documents, such as `TokenDataset`."""
 
     def document_spans(self, row: int) -> Sequence[Any]: ...
 
@@ -113,7 +113,6 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _options_given(context: click.Context) -> list[str]:
-    """Return the given options that only apply to a URL."""
     return [
         parameter.opts[0]
         for parameter in context.command.params

@@ -65,11 +65,7 @@ def dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
 
 
 def token_dataset_class() -> type[TokenDataset]:
-    """Return the class of data sets of token rows.
-
-    Raises:
-        ConfigError: If its distribution is not installed.
-    """
+    """Return the class of data sets of token rows, which is in a distribution of its own."""
     try:
         found: type[TokenDataset] = import_module("streamplug_tokens.dataset").TokenDataset
     except ModuleNotFoundError:

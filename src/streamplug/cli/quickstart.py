@@ -141,7 +141,7 @@ def read_some(folder: Path, cache: Path) -> dict[str, Any]:
     picked = np.linspace(0, dataset.size - 1, 3).astype(int)
     return {
         "samples_per_second": round(len(dataset) / seconds),
-        "megabytes_per_second": round(tokens * 3 / seconds / 1e6),  # a byte of text, two of token
+        "megabytes_per_second": round(tokens * 3 / seconds / 1e6),  # 1 byte of text, 2 of token
         "some_samples": [
             {
                 "index": int(index),

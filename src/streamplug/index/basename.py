@@ -15,11 +15,7 @@ PLAIN_BASENAME = rb"[A-Za-z0-9_][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.\-]*
 
 
 def validate_basename(name: object, what: str) -> str:
-    """Return a file name from an index if it is a relative path inside the data set.
-
-    Raises:
-        InvalidIndexError: If it is absolute, a URL, contains ``..``, or is not usable as a name.
-    """
+    """Return a file name if it is a relative path inside the data set, or raise InvalidIndexError."""
     parts = name.split("/") if isinstance(name, str) else [""]
     bad = (
         any(part in ("", ".", "..") or part != part.strip() for part in parts)

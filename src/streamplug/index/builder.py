@@ -69,12 +69,7 @@ class IndexBuilder:
         self._previous: tuple[dict[str, Any], int] = ({}, -1)
 
     def add(self, entry: object) -> int:
-        """Add a shard's entry of an index.json, which is untrusted; return the number of its schema.
-
-        Raises:
-            InvalidIndexError: If the entry is invalid.
-            PluginError: If its format or an encoding is not available.
-        """
+        """Add a shard's entry of an index.json, which is untrusted; return the number of its schema."""
         if not isinstance(entry, dict):
             raise InvalidIndexError("an entry must be an object")
         number = self._schema(entry)
@@ -100,9 +95,6 @@ class IndexBuilder:
         """Add many shards of one schema, with files by ``raw_<role>`` and ``zip_<role>``.
 
         Names must be valid for `validate_basename`, samples and sizes in ``[0, 2^63)``.
-
-        Raises:
-            InvalidIndexError: If a file cannot hold the samples of its shard.
         """
         self._count_samples(samples)
         format_ = self.schemas[number].format
@@ -170,11 +162,7 @@ def is_version(value: object) -> bool:
 def make_encoding(
     column: str, spec: str, own: Mapping[str, Encoding] = MappingProxyType({})
 ) -> Encoding:
-    """Return the encoding of a column; if the format has its `own` encodings, only those are valid.
-
-    Raises:
-        StreamplugError: Any error of creating the encoding, prefixed with the name of the column.
-    """
+    """Return the encoding of a column; if a format has its `own` encodings, only those are valid."""
     if own and spec in own:
         return own[spec]
     if own:
@@ -183,7 +171,7 @@ def make_encoding(
         )
     try:
         encoding: Encoding = make("encoding", spec)
-    except StreamplugError as error:
+    except StreamplugError as error:  # prefixed with the column
         raise type(error)(f"column {column!r}: {error}") from error.__cause__
     return encoding
 

@@ -91,11 +91,7 @@ def find_shard_mismatches(
 
 
 def check_same_columns(index: Index, columns: Collection[str] | None = None) -> None:
-    """Check that all shards of a data set have the same columns.
-
-    Raises:
-        ConfigError: If not; the message names the shard, the column and both encodings.
-    """
+    """Raise ConfigError if shards differ in their columns."""
     for shard, mismatch in find_shard_mismatches(index, columns):
         names = [next(iter(index.shard(n).files.values())).raw.basename for n in (0, shard)]
         both = f"shard {shard} ({names[1]})", f"shard 0 ({names[0]})"

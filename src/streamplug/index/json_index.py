@@ -29,12 +29,7 @@ def digest_index(data: Buffer) -> str:
 
 
 def parse_index(data: Buffer, where: str) -> Index:
-    """Parse the content of an index.json, which may be memory-mapped; `where` names it in errors.
-
-    Raises:
-        InvalidIndexError: If it is invalid or of an unknown version.
-        PluginError: If a format or an encoding is not available.
-    """
+    """Parse the content of an index.json, which may be memory-mapped; `where` names it in errors."""
     if len(data) >= _MIN_PATTERN_BYTES:
         builder = IndexBuilder(where)
         document = parse_entries_by_pattern(data, builder)

@@ -39,11 +39,9 @@ Path = tuple[str | None, ...]
 
 
 def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
-    """Add all entries of an index.json to a builder.
+    """Add all entries of an index.json to a builder, and return the document without them.
 
-    Returns:
-        The document with a string in place of its entries; or None if it is irregular, and the builder must
-        not be used.
+    None if the document is irregular; the builder must not be used then.
     """
     begin = _SHARDS_START.search(data)
     if begin is None:

@@ -14,11 +14,7 @@ from streamplug.types import Int64
 
 
 class CanonicalNodes:
-    """Split of ``[0, size)`` into `count` canonical nodes, and their interleaved sequence.
-
-    Attributes:
-        bounds: First entry of each canonical node and the total, shape ``[count + 1]``.
-    """
+    """Split of ``[0, size)`` into `count` canonical nodes at `bounds`, and their interleaved sequence."""
 
     def __init__(self, size: int, count: int) -> None:
         self.size, self.count = size, count

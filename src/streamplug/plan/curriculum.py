@@ -30,10 +30,7 @@ class CurriculumChange:
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """Proportions of the streams as a step function; `changes` are sorted, and the first is at step 0.
-
-    An `epoch_size` in samples only determines the number of steps of an epoch.
-    """
+    """Proportions of the streams as a step function; the first of the sorted `changes` is at step 0."""
 
     changes: tuple[CurriculumChange, ...]
     epoch_size: int
@@ -75,11 +72,7 @@ class Curriculum:
         return replace(self, changes=_sort_changes([new, *self._changes_except({step})]))
 
     def resume(self, saved: Mapping[str, Any], step: int) -> Curriculum:
-        """Return the curriculum of a resumed run: saved changes up to `step`, then those of this curriculum.
-
-        Raises:
-            StateError: If the saved changes are invalid, or lack a planned change up to `step`.
-        """
+        """Return this curriculum with the saved changes up to `step`, which must include its planned ones."""
         past = [
             change for change in self._parse_past(saved.get("curriculum")) if change.step <= step
         ]

@@ -54,20 +54,9 @@ class Measures:
 
 
 class ShardCache:
-    """Model of a node's shard cache with LRU eviction.
-
-    Attributes:
-        downloads: Number of shards downloaded so far.
-        bytes: Bytes downloaded so far.
-    """
+    """Model of a node's shard cache with LRU eviction; counts downloads and their bytes."""
 
     def __init__(self, sizes: Int64, limit: int | None) -> None:
-        """Create an empty cache.
-
-        Args:
-            sizes: Bytes of each shard, shape ``[shards]``.
-            limit: Capacity in bytes; None is unlimited. A larger shard is cached alone.
-        """
         self.downloads = self.bytes = 0
         self._sizes, self._limit, self._used = sizes, limit, 0
         self._cached: OrderedDict[int, int] = OrderedDict()
@@ -164,7 +153,7 @@ def iter_reads(
 
 def to_epoch_order(ids: Int64) -> Int64:
     """Reorder ids of `iter_reads` to the order of the epoch, shape ``[m, global batch]``."""
-    # Nodes alternate, and on each of them its ranks.
+    # Positions alternate between nodes, and on each node between its ranks.
     ordered: Int64 = ids.transpose(0, 3, 2, 1).reshape(len(ids), -1)
     return ordered
 

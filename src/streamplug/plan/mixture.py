@@ -60,10 +60,8 @@ def choose_per_stream(
 ) -> list[int]:
     """Return the number of samples that an epoch takes of each stream.
 
-    `epoch_size` None is the sum of `sizes`; `seed` distributes the remainder of rounding.
-
-    Raises:
-        ConfigError: If relative and absolute weights are mixed, or absolute ones given with `epoch_size`.
+    `epoch_size` None is the sum of `sizes`, and must be None with absolute weights; `seed` distributes the
+    remainder of rounding.
     """
     relative = [w.proportion is not None for w in weights]
     absolute = [w.repeat is not None or w.choose is not None for w in weights]
@@ -120,11 +118,9 @@ def proportion_per_stream(
 class Mixture:
     """Number of samples that an epoch takes of each stream, and how they are sampled.
 
-    Attributes:
-        choose: Samples of each stream.
-        method: ``"balanced"`` samples anew in every epoch, ``"fixed"`` once.
-        granularity: Samples chosen of a shard at a time.
-        shares: Share of each stream before rounding, where batches depend on it.
+    `method` is ``"balanced"`` (sampled anew in every epoch) or ``"fixed"``. `granularity` is the number of
+    samples chosen of a shard at a time. `shares` are those of the streams before rounding, where batches
+    depend on them.
     """
 
     choose: tuple[int, ...]
@@ -138,7 +134,6 @@ class Mixture:
         return sum(self.choose)
 
     def identity(self) -> dict[str, Any]:
-        """Return the values of the mixture that a state saves."""
         return {
             "choose": list(self.choose),
             "sampling_method": self.method,

@@ -31,12 +31,9 @@ MIN_SAMPLES_PER_CANONICAL_NODE = 64
 class EpochConfig:
     """Options of an epoch besides its number and the data.
 
-    Attributes:
-        seed: Seed of the shuffle and of the sampling.
-        block_size: Block size of the shuffle in samples.
-        initial_nodes: Number of nodes on which the run began, for the partition ``relaxed``.
-        initial_batch_size: Samples per batch of one rank when the run began; with ``device_per_stream``, that
-            many samples of one stream stay together.
+    `block_size` is in samples. `initial_nodes` and `initial_batch_size` are those with which the run began:
+    the first is for the partition ``relaxed``; with ``device_per_stream``, as many samples of one stream as
+    the second stay together.
     """
 
     seed: int
@@ -95,12 +92,10 @@ class Planner:
 
     @property
     def samples(self) -> int:
-        """Number of samples of all streams."""
         return self._first_ids[-1]
 
     @property
     def shards(self) -> int:
-        """Number of shards of all streams."""
         return self._streams[-1]
 
     @property
@@ -114,11 +109,7 @@ class Planner:
         return [last - first for first, last in pairwise(self._first_ids)]
 
     def selection(self, epoch: int, seed: int, stream: int | None = None) -> Selection:
-        """Return the samples of an epoch in stored order, of one stream or of all.
-
-        Raises:
-            ConfigError: With a curriculum, which makes no selection per epoch.
-        """
+        """Return the samples of an epoch in stored order, of one stream or of all; not with a curriculum."""
         mixture, shuffled = self.mixture, self._shuffled
         if isinstance(mixture, Curriculum):
             raise ConfigError(
@@ -131,11 +122,7 @@ class Planner:
         ]
 
     def epoch(self, number: int, world: World, batch: int, config: EpochConfig) -> Epoch:
-        """Return an epoch; `batch` is the number of samples per batch of one rank.
-
-        Raises:
-            ConfigError: If the options do not support this world.
-        """
+        """Return an epoch; `batch` is the number of samples per batch of one rank."""
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
             return self._curriculum_epoch(self.mixture, number, global_batch, config)
@@ -262,7 +249,6 @@ class Planner:
     def _combined_epoch(
         self, mixture: Mixture, number: int, parallelism: Parallelism, config: EpochConfig
     ) -> Epoch:
-        """Return an epoch of per-stream batches made by the partition algorithm."""
         streams = []
         for selection, share in zip(self._select_streams(mixture, number, config), mixture.shares):
             order = self.algorithm.order(

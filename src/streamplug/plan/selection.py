@@ -16,11 +16,7 @@ from streamplug.types import Int64
 
 
 class Selection(ABC):
-    """Virtual shards of an epoch.
-
-    Attributes:
-        starts: First entry of each virtual shard and the total, shape ``[virtual shards + 1]``.
-    """
+    """Virtual shards of an epoch; `starts` has the first entry of each and the total."""
 
     starts: Int64
 
@@ -182,14 +178,9 @@ class ShardSampler(ABC):
     def select(
         self, starts: Int64, chosen: Int64, *, seed: int, epoch: int, stream: int
     ) -> Selection:
-        """Select samples of shards.
+        """Select samples of shards, `chosen` of each.
 
-        Args:
-            starts: First sample id of each shard and the end, shape ``[shards + 1]``.
-            chosen: Number of samples of each shard, shape ``[shards]``.
-            seed: The run's seed.
-            epoch: Number of the epoch, or 0 if all epochs have the same samples.
-            stream: Number of the stream; 0 for all streams together.
+        `starts` has the first sample id of each shard and the end; `stream` is 0 for all streams together.
         """
 
 

@@ -59,7 +59,6 @@ class OrderIdentity:
     fingerprint: DatasetFingerprint | None = None
 
     def to_state(self) -> dict[str, Any]:
-        """Return the compared values as JSON values."""
         return {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
 
 
@@ -88,12 +87,9 @@ def save(
 
 
 def load(state: Mapping[str, Any], identity: OrderIdentity) -> tuple[int, int]:
-    """Return the epoch and the step at which a run resumes.
+    """Return the epoch and the step at which a run resumes, or raise StateError naming differences.
 
     A state without ``version`` is treated as one of mosaicml-streaming, which has fewer values to compare.
-
-    Raises:
-        StateError: If the state is malformed, or its values differ from `identity`; the message names them.
     """
     version = state.get("version")
     if version is not None and (type(version) is not int or version != STATE_VERSION):

@@ -141,15 +141,10 @@ class MixedEpoch(ScheduledEpoch):
 
 
 def assign_slots(streams: Int64, preferred_nodes: Int64, world: World) -> Int64:
-    """Assign the slots of a step to nodes and ranks.
+    """Return the slots of a step by node, and within a node by rank where they divide evenly.
 
-    Args:
-        streams: Stream of each slot, shape ``[slots]``; a multiple of the nodes.
-        preferred_nodes: Node that holds the data of each slot, shape ``[slots]``.
-        world: The number of nodes and ranks.
-
-    Returns:
-        The slots node by node, and rank by rank where they divide evenly.
+    `streams` and `preferred_nodes` (the nodes that hold the data) have shape ``[slots]``, a multiple of the
+    nodes.
     """
     nodes, ranks = world.nodes, world.ranks_per_node
     share = len(preferred_nodes) // nodes

@@ -20,10 +20,7 @@ _NUMBER = re.compile(r"shard\.([0-9]+)\.")
 class AppendedDataset:
     """An existing data set that a writer appends to.
 
-    Attributes:
-        data: Its index.json.
-        schema: Schema of the last shard; None without shards.
-        number: Number of the next shard.
+    `data` is its index.json, `schema` the one of its last shard, and `number` that of its next shard.
     """
 
     storage: Storage

@@ -35,10 +35,7 @@ def make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Col
 def make_encoder(
     columns: Sequence[Column], encode: Callable[[Any], T], extra_keys: str
 ) -> Callable[[Any], T]:
-    """Return an encoder of samples or batches that drops extra keys if `extra_keys` is ``"ignore"``.
-
-    `encode` accepts exactly the keys of the columns and raises for any others.
-    """
+    """Return `encode`, or an encoder that drops extra keys first if `extra_keys` is ``"ignore"``."""
     if extra_keys not in EXTRA_KEYS:
         raise ConfigError(f"extra_keys={extra_keys!r:.60}: choose one of {', '.join(EXTRA_KEYS)}")
     if extra_keys == "error":

@@ -17,13 +17,7 @@ _MAX_NAMES_IN_ERROR = 3
 
 
 class Destination:
-    """Directory, and optional storage, that a writer writes to; see `Writer` for the arguments.
-
-    Attributes:
-        folder: Local directory that files are written to; empty at first, unless the writer appends.
-        storage: Storage that they are uploaded to, or None.
-        url: Name of the data set in messages.
-    """
+    """Local `folder`, and optional `storage`, that a writer writes to; `url` is their name in messages."""
 
     def __init__(
         self,

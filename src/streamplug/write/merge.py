@@ -147,7 +147,7 @@ def _entries(storage: Storage, folder: str, column_check: _ColumnCheck) -> Itera
         raise NotFound(
             f"{storage.url_of(key)} does not exist: the part is not there, or its writer has not finished"
         ) from None
-    index = parse_index(data, storage.url_of(key))  # refuses what is damaged
+    index = parse_index(data, storage.url_of(key))  # raises if it is damaged
     column_check.check(storage.url_of(folder), index.schemas)
     for entry in json.loads(data)["shards"]:
         yield {name: _prefix_basename(value, folder) for name, value in entry.items()}

@@ -45,11 +45,9 @@ class PartTask:
     Attributes:
         make_samples: Makes the samples of a part; an optional method `describe` names a part in errors.
         parts: Inputs of the parts; not in the repr, as URLs may contain secrets.
-        places: Location of the data set: a path, a URL, or both; not in the repr either.
         plan: Content of `PLAN_NAME`.
         options: Further arguments of `Writer`.
         registered: Plugins registered by name in the process that made the task.
-        batched: Whether `make_samples` yields batches of columns rather than samples.
     """
 
     make_samples: MakeSamples

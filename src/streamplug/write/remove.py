@@ -19,13 +19,10 @@ _MAX_NAMES_IN_ERROR = 3
 
 
 def remove_dataset(storage: Storage) -> None:
-    """Remove the data set in a storage, or its parts.
+    """Remove a data set or its parts, or raise OutputExistsError if there are other files.
 
-    These are its indexes, the shards in them, files named like those of parts, and the state of an
+    Its files are the indexes, the shards in them, files named like those of parts, and the state of an
     unfinished run.
-
-    Raises:
-        OutputExistsError: If there are other files; nothing is removed then.
     """
     keys = [info.key for info in storage.list("")]
     indexed = set(_indexed_names(storage, keys))

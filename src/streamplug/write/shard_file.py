@@ -11,7 +11,7 @@ from streamplug.plugin_kit.staging import stage_file
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.types import Buffer, FileInfo
 
-_WRITE_BUFFER_BYTES = 1 << 18  # rows of a few pages, written one by one, take three times as long
+_WRITE_BUFFER_BYTES = 1 << 18  # three times as fast for rows of a few pages, written one by one
 
 
 def write_shard_file(
@@ -21,11 +21,7 @@ def write_shard_file(
     hashes: Sequence[str],
     compression: Compression | None,
 ) -> tuple[FileInfo, FileInfo | None]:
-    """Write a raw file given in pieces, or only its compressed file if there is a compression.
-
-    Returns:
-        Names, sizes and digests of the raw file, and of the compressed one if any.
-    """
+    """Write a raw file, or only its compressed file, and return the `FileInfo` of both."""
     size = sum(len(piece) for piece in content)
     raw = FileInfo(basename, size, digests(hashes, content))
     stored = None

@@ -40,14 +40,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9-]*")
 def new_plugin(name: str, kind: str, target: Path) -> Path:
     """Create a distribution of a plugin in `target`, and return its folder.
 
-    Args:
-        name: Name of the plugin, such as ``uuid``, or of the distribution, such as ``streamplug-uuid``.
-        kind: A key of `EXAMPLES`.
-        target: Parent of the new folder.
-
-    Raises:
-        ConfigError: If the name or the kind is invalid.
-        OutputExistsError: If the folder exists.
+    `name` is that of the plugin, such as ``uuid``, or of the distribution, ``streamplug-uuid``.
     """
     given = name
     if kind not in EXAMPLES:
