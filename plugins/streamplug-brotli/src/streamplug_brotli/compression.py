@@ -1,4 +1,4 @@
-"""Brotli."""
+"""Brotli compression."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Brotli(StreamingCompression):
 
 
 class _Stream:
-    """brotli's decompressor, with the attributes of the other decoders."""
+    """Adapter of brotli's decompressor to the interface of the other decoders."""
 
-    # Bytes after the end of the stream are an error to brotli.
+    # brotli itself raises for bytes after the end of the stream.
     unused_data = b""
 
     def __init__(self) -> None:
@@ -41,6 +41,6 @@ class _Stream:
     def decompress(self, data: bytes, /, max_length: int) -> bytes:
         chunk: bytes = self._inner.process(data, output_buffer_limit=max_length)
         self.eof = self._inner.is_finished()
-        # A full chunk may have more behind it even when all input is taken.
+        # After a full chunk, more output may be pending even if all input was consumed.
         self.needs_input = len(chunk) < max_length and self._inner.can_accept_more_data()
         return chunk

@@ -1,1 +1,1 @@
-"""Dask for streamplug: data sets are written on its clusters."""
+"""Writing of data sets on Dask clusters for streamplug."""

@@ -1,4 +1,4 @@
-"""Dask: calls tasks on the workers of a Dask cluster."""
+"""Engine that runs tasks on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _MISSING = "the engine 'dask' needs distributed, in the version that the cluster
 
 
 class Dask(Engine):
-    """Calls tasks on the workers of a cluster of dask.distributed.
+    """Runs tasks on the workers of a dask.distributed cluster.
 
-    A worker that is lost is replaced by others, as often as the cluster's setting
-    ``distributed.scheduler.allowed-failures`` says.
+    Tasks of a lost worker are retried as often as the cluster's setting
+    ``distributed.scheduler.allowed-failures`` permits.
     """
 
     def __init__(self, address: str | None = None, *, client: Any = None) -> None:
-        """Use a cluster.
+        """Set the cluster; connects in `run`.
 
         Args:
-            address: That of its scheduler, such as ``tcp://10.0.0.1:8786``; None for the client that this
-                process has already, or what the settings of Dask say.
-            client: A `distributed.Client` in its place.
+            address: Address of the scheduler, such as ``tcp://10.0.0.1:8786``; None is the current client of
+                this process, or the one from Dask's configuration.
+            client: A `distributed.Client` to use instead.
 
         Raises:
             ConfigError: If both are given.
@@ -40,14 +40,14 @@ class Dask(Engine):
         return cls(argument)
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
-        """Call a task for each number; leaving the iterator cancels what is not done."""
+        """Run a task for each number; closing the iterator cancels unfinished ones."""
         data = pack_task(task)
         if not numbers:
             return
         with self._connected() as client:
             from distributed import as_completed
 
-            # Not scattered: what is scattered is lost with the worker that has it.
+            # Not scattered: scattered data is lost with its worker.
             calls = client.map(run_packed_task, numbers, task=data, pure=False)
             waiting = dict(zip(calls, numbers))
             try:
@@ -55,7 +55,7 @@ class Dask(Engine):
                     number = waiting.pop(call)
                     try:
                         told = call.result()
-                    except Exception as error:  # its own, such as workers that were lost over it
+                    except Exception as error:  # errors of Dask, such as killed workers
                         raise WriterError(describe_task_error(number, error)) from error
                     call.release()
                     if told is not None:
@@ -72,7 +72,7 @@ class Dask(Engine):
             raise ConfigError(_MISSING) from error
         client = self._client
         if client is None and self._address is None:
-            with suppress(ValueError):  # there is none
+            with suppress(ValueError):  # there is no current client
                 client = Client.current()
         if client is not None:
             yield client

@@ -1,1 +1,1 @@
-"""Directories of files as data sets for streamplug: one file a sample, classes by directory."""
+"""Directories of files as data sets for streamplug: one file per sample, classes by directory."""

@@ -1,4 +1,4 @@
-"""Which files are samples, in which order, and of which class: as ImageFolder of torchvision has it."""
+"""Selection, order and classes of files, as by torchvision's ImageFolder."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from streamplug.errors import InvalidIndexError
 
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""How names of images end, in lower case."""
+"""Lower-case suffixes of image files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classed:
-    """Files of classes.
+    """Files with classes.
 
     Attributes:
-        numbers: Which files, in order: by class, then by directory, then by name.
-        labels: The number of the class of each, in the order of their names.
-        outside: A file that is in no class, if there is one.
+        numbers: Numbers of the files, ordered by class, directory and name.
+        labels: Class number of each file; classes are sorted by name.
+        outside: A file without a class, or an empty string.
     """
 
     numbers: list[int]
@@ -27,14 +27,14 @@ class Classed:
 
 
 def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
-    """Return the files that are in a class: that is the first directory of their name.
+    """Return the files with a class, the first directory of their path.
 
     Args:
-        names: Those of all files.
-        endings: How those of samples end, in lower case; none for all files.
+        names: Paths of all files.
+        endings: Lower-case suffixes of samples; empty for all files.
 
     Raises:
-        InvalidIndexError: If there are no classes, or one has no samples.
+        InvalidIndexError: If there are no classes, or a class has no samples.
     """
     outside, taken, classes, found = "", [], set(), set()
     for number, name in enumerate(names):

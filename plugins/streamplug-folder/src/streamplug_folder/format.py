@@ -1,4 +1,4 @@
-"""The format: one file a sample."""
+"""Shard format with one file per sample."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ _KINDS: Mapping[str | None, Mapping[str, str]] = {
 class Folder(MultiFileFormat, RangeReadableFormat):
     """``folder``: the files below a directory, each of them a sample.
 
-    ``folder:classes``: the same with the directories directly below it as classes; ``folder:images``: of
-    these, the files that are images, as images of Pillow (which needs streamplug-image);
-    ``folder:images,raw``: as bytes.
+    ``folder:classes`` adds the top-level directories as classes; ``folder:images`` also selects image files
+    and decodes them to Pillow images (requires streamplug-image); ``folder:images,raw`` returns their bytes.
     """
 
     suffix = "files"
@@ -42,7 +41,7 @@ class Folder(MultiFileFormat, RangeReadableFormat):
     header_role: ClassVar[str] = MANIFEST_ROLE
 
     def __init__(self, kind: str | None = None) -> None:
-        """Choose files of a kind, one of ``"classes"``, ``"images"``, ``"images,raw"``, or None for all."""
+        """Select files: ``"classes"``, ``"images"``, ``"images,raw"``, or None for all."""
         if kind not in _KINDS:
             known = ", ".join(f"folder:{name}" for name in _KINDS if name)
             raise ConfigError(f"format folder:{kind}: expected folder, {known}")

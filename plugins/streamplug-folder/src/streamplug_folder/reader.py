@@ -1,4 +1,4 @@
-"""Reads samples that are files: their content, and what follows from their names."""
+"""Reader of samples that are files, with columns from their content and path."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SLASH = ord("/")
 
 
 class _Stored:
-    """Where the encoded values of a column lie.
+    """Location of the encoded values of a column.
 
     Attributes:
-        starts: Where each begins, shape ``[n]``.
-        sizes: How many bytes each has, shape ``[n]``.
-        data: In what; None for the data file.
+        starts: Offset of each value, shape ``[n]``.
+        sizes: Bytes of each value, shape ``[n]``.
+        data: Buffer of the values; None is the data file.
     """
 
     __slots__ = ("data", "sizes", "starts")
@@ -31,10 +31,10 @@ class _Stored:
 
 
 class FilesHead(ShardHeader):
-    """Knows the files of one shard."""
+    """Offsets of the files of one shard."""
 
     def __init__(self, bundle: ShardManifest) -> None:
-        """Take which they are."""
+        """Set the manifest of the shard."""
         self._bundle = bundle
         self._starts = bundle.ends - bundle.sizes
         self._columns: dict[str, _Stored] = {}
@@ -43,7 +43,7 @@ class FilesHead(ShardHeader):
         return len(self._bundle)
 
     def stored(self, name: str) -> _Stored:
-        """Return where the values of a column lie."""
+        """Return the location of a column's values."""
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = self._found(name)
@@ -78,7 +78,7 @@ class FilesHead(ShardHeader):
     def take_whole(
         self, rows: Int64, data: Bytes1D, columns: Sequence[Column]
     ) -> list[ColumnValues]:
-        """Decode samples of a whole data file."""
+        """Decode samples from the whole data file."""
         return self.take(rows, data, self._starts[rows], columns)
 
     def _taken(self, rows: Int64, data: Bytes1D, starts: Int64, column: Column) -> ColumnValues:
@@ -92,7 +92,7 @@ class FilesHead(ShardHeader):
         return decoded(column, rows, data, starts, stored.sizes[rows], where=where)
 
     def named(self, row: int, column: str) -> str:
-        """Return what errors call a value."""
+        """Return the name of a value for errors."""
         return f"sample {row} ({self._bundle.name(row)}), column {column!r}"
 
 
@@ -100,7 +100,7 @@ class FilesReader(ShardReader):
     """Reads the samples of one shard from its data file."""
 
     def __init__(self, head: FilesHead, data: Bytes1D) -> None:
-        """Read from `data`, in which the files lie back to back."""
+        """Read from `data`, the concatenated files."""
         self._head, self._data = head, data
         self._plan: tuple[Sequence[Column] | None, list[tuple[Any, ...]]] = (None, [])
 

@@ -1,7 +1,6 @@
 """Image columns (pil, jpeg, png and lists of them) for streamplug, through Pillow.
 
-`ImageArrays` reads them as arrays. It is imported when it is first used, so that looking for plugins
-stays light.
+`ImageArrays` decodes them to arrays. It is imported on first use, to keep plugin discovery fast.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageArrays"]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         if name != "ImageArrays":

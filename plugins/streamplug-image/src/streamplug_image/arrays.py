@@ -1,4 +1,4 @@
-"""Columns of images, read as arrays."""
+"""Decoding of image columns to arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamplug_image.pixels import CHANNELS, Decoder, Pixels
 from streamplug_image.threads import each
 
 _MAX_PIXELS = 178_956_970
-"""What Pillow refuses as a decompression bomb; it warns from half of that on."""
+"""Pixels above which Pillow raises its decompression bomb error; it warns at half of that."""
 
 Opener = Callable[[memoryview], Image.Image]
 
@@ -33,28 +33,27 @@ class ImageArrays:
     """Reads a column of images as arrays; see `decoders` of `streamplug.StreamingDataset`.
 
     For columns of `jpeg`, `png` and `pil`, lists of them, and `bytes` that are image files. Images are
-    uint8 arrays of shape ``[height, width, channels]``. With a `size`, a batch of them is one array
-    of shape ``[n, height, width, channels]``, and so is a list of images; without, it is a list.
+    uint8 arrays of shape ``[height, width, channels]``. With a `size`, a batch is one array of shape
+    ``[n, height, width, channels]``, and so is a list of images; without, it is a list.
 
     JPEG files are decoded by libjpeg-turbo, to the same pixels as by Pillow. With a `size`, they are
-    scaled down while they are decoded, by eighths, and then resized. All else is done by Pillow:
-    other files, and JPEG files that are CMYK, or not quite in order. An orientation in EXIF data is
-    left to you. Alpha is dropped where `mode` has none.
+    downscaled by eighths during decoding and then resized. Pillow decodes other files, and JPEG files that
+    are CMYK or malformed. The EXIF orientation is not applied. Alpha is dropped if `mode` has none.
 
     Attributes:
-        size: Height and width of the arrays; None for those of each image.
-        mode: ``"RGB"``, ``"RGBA"``, or ``"L"`` for shades of grey.
-        fit: How an image of other proportions comes to its size: ``"stretch"``; ``"crop"`` shows the
-            middle of it; ``"pad"`` shows all of it, with zeros beside it.
+        size: Height and width of the arrays; None keeps those of each image.
+        mode: ``"RGB"``, ``"RGBA"``, or ``"L"`` for grayscale.
+        fit: How an image of another aspect ratio is resized: ``"stretch"``; ``"crop"`` to its center;
+            ``"pad"`` with zeros.
         layout: ``"NHWC"``, or ``"NCHW"`` for channels first: the same memory with other strides, as
-            torch has it for its memory format `channels_last`.
-        threads: How many threads decode a batch, of those that this process has for that: one for
-            each core, shared by all columns and data sets.
-        max_pixels: Images of more pixels are refused before they are decoded. Images that Pillow
-            opens have to keep to its own limit, too.
+            torch's memory format `channels_last`.
+        threads: Maximum threads that decode a batch. The process has one pool with a thread per core,
+            shared by all columns and data sets.
+        max_pixels: Maximum pixels of an image, checked before decoding. Images that Pillow opens are
+            also subject to its own limit.
 
     Raises:
-        ConfigError: If an argument has no meaning.
+        ConfigError: If an argument is invalid.
     """
 
     size: tuple[int, int] | None = None
@@ -77,10 +76,10 @@ class ImageArrays:
             raise ConfigError(f"fit={self.fit!r} needs a size=, such as (224, 224)")
 
     def __call__(self, encoding: Encoding) -> Encoding:
-        """Return the encoding that reads as arrays what `encoding` stores.
+        """Return an encoding that decodes the images of `encoding` to arrays.
 
         Raises:
-            ConfigError: If that is not images.
+            ConfigError: If `encoding` does not store images.
         """
         if isinstance(encoding, Images):
             return _ListsOfArrays(encoding, _opener(encoding.image), self)
@@ -88,7 +87,7 @@ class ImageArrays:
 
 
 class _Arrays(Encoding):
-    """Images as arrays, stored as another encoding stores them."""
+    """Images as arrays, stored by another encoding."""
 
     def __init__(self, stored: Encoding, opened: Opener, wish: ImageArrays) -> None:
         self._stored = stored
@@ -109,7 +108,7 @@ class _Arrays(Encoding):
         return self._decoded(slices(buffer, starts, sizes))
 
     def _decoded(self, values: Sequence[memoryview]) -> ColumnValues:
-        """Decode images: to one array if they have one size, else to a list of arrays."""
+        """Decode images to one array if `size` is fixed, else to a list of arrays."""
         decode, opened, size = self._decoder.decode, self._opened, self._decoder.size
         if size is not None:
             batch = np.empty((len(values), *self._decoder.shape(size)), np.uint8)
@@ -128,7 +127,7 @@ class _Arrays(Encoding):
 
 
 class _ListsOfArrays(_Arrays):
-    """The same for lists of images."""
+    """Lists of images as arrays."""
 
     _stored: Images
 

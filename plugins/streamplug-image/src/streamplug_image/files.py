@@ -1,4 +1,4 @@
-"""Images as the files that they come in."""
+"""Encodings of images as image files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 _READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-"""What a column may hold: other writers store any bytes that they are given, whatever its name."""
+"""Formats that are read: other writers store any bytes, whatever the name of the encoding."""
 
 
 class File(Encoding):
-    """An image file; it decodes to an image whose pixels are read when they are first used."""
+    """An image file, decoded to an image that loads its pixels on first use."""
 
     _format: ClassVar[str]
     _magic: ClassVar[bytes]
@@ -51,22 +51,22 @@ class File(Encoding):
 
 
 def open_file(data: memoryview) -> Image.Image:
-    """Open an image file; its pixels are read when they are first used.
+    """Open an image file; its pixels are loaded on first use.
 
     Raises:
-        DecodeError: If it is none, or too large for Pillow.
+        DecodeError: If it is not an image, or is too large for Pillow.
     """
     try:
         return Image.open(BytesIO(data), formats=_READABLE)
     except UnidentifiedImageError:
         kinds = ", ".join(_READABLE)
         raise DecodeError(f"not an image ({kinds}): it begins with {bytes(data[:8])!r}") from None
-    except Exception as error:  # the parsers of a damaged file raise what they run into
+    except Exception as error:  # parsers of damaged files raise arbitrary errors
         raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error
 
 
 class PNG(File):
-    """``png``: a PNG file, made by Pillow with its defaults unless given as bytes."""
+    """``png``: a PNG file; images are compressed by Pillow with its defaults."""
 
     _format = "PNG"
     _magic = b"\x89PNG\r\n\x1a\n"
@@ -75,8 +75,8 @@ class PNG(File):
 class JPEG(File):
     """``jpeg``: a JPEG file.
 
-    Bytes are stored as they are, and so is the file that an image was opened from. An image made
-    or changed in memory is compressed by Pillow with its defaults.
+    Bytes are stored unchanged, as is the file from which an image was opened. Images created or changed in
+    memory are compressed by Pillow with its defaults.
     """
 
     _format = "JPEG"
@@ -87,12 +87,12 @@ class JPEG(File):
 
 
 def _file_behind(value: object) -> bytes | None:
-    """Return the file that an image was opened from, if it still shows what the image shows."""
+    """Return the file from which an image was opened, or None if the image was changed since."""
     if not isinstance(value, JpegImageFile) or not value.filename:
         return None
     try:
         data = Path(os.fsdecode(value.filename)).read_bytes()
-        # Once its pixels are read, an image can be drawn on and keeps its class and file name.
+        # An image with loaded pixels may have been modified; it keeps its class and file name.
         if not value.tile:
             with Image.open(BytesIO(data)) as original:
                 if (original.size, original.tobytes()) != (value.size, value.tobytes()):

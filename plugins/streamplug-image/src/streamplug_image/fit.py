@@ -1,4 +1,4 @@
-"""How an image of some size becomes one of another."""
+"""Geometry of image resizing."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ FITS = ("stretch", "crop", "pad")
 
 
 class Fit(NamedTuple):
-    """What of an image is shown, and where.
+    """Part of an image that is shown, and its place in the result.
 
     Attributes:
-        box: Left, top, right and bottom edge of the part that is shown, in pixels of the image.
-        shown: Top, left, height and width of where it is shown, in pixels of the result.
+        box: Left, top, right and bottom edge of the shown part, in pixels of the image.
+        shown: Top, left, height and width of its place, in pixels of the result.
     """
 
     box: tuple[float, float, float, float]
     shown: tuple[int, int, int, int]
 
     def needed(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return the least height and width at which the image has as many pixels as are shown.
+        """Return the minimum height and width of a downscaled image that still need no upscaling.
 
         Args:
             size: Height and width of the image; never exceeded.
         """
         left, top, right, bottom = self.box
         _, _, height, width = self.shown
-        # The edges of a box may be off by an ulp, which must not ask for one more line.
+        # Rounding errors of the box edges must not add a line.
         high = ceil(size[0] * height / (bottom - top) - 1e-6)
         wide = ceil(size[1] * width / (right - left) - 1e-6)
         return min(high, size[0]), min(wide, size[1])
 
     def whole(self, size: tuple[int, int]) -> bool:
-        """Say whether all of an image of this height and width is shown."""
+        """Return whether an image of this height and width is shown completely."""
         return self.box == (0, 0, size[1], size[0])
 
     def scaled(self, size: tuple[int, int], to: tuple[int, int]) -> Fit:
-        """Return the same for an image that was scaled from one height and width to another."""
+        """Return the fit for an image that was scaled from one height and width to another."""
         if size == to:
             return self
         down, across = to[0] / size[0], to[1] / size[1]
@@ -46,13 +46,13 @@ class Fit(NamedTuple):
 
 
 def fit(size: tuple[int, int], to: tuple[int, int], how: str) -> Fit:
-    """Fit an image of a height and width into one of another.
+    """Return how to fit an image into another size.
 
     Args:
         size: Height and width of the image.
         to: Height and width of the result.
-        how: ``"stretch"``: all of the image on all of the result. ``"crop"``: the middle of it, its
-            proportions kept. ``"pad"``: all of it in the middle of the result, its proportions kept.
+        how: ``"stretch"`` changes the aspect ratio; ``"crop"`` shows the center; ``"pad"`` shows the
+            whole image in the center of the result.
     """
     (high, wide), (height, width) = size, to
     whole = (0.0, 0.0, float(wide), float(high))
@@ -60,7 +60,7 @@ def fit(size: tuple[int, int], to: tuple[int, int], how: str) -> Fit:
         scale = max(height / high, width / wide)
         box = min(width / scale, wide), min(height / scale, high)
         left, top = (wide - box[0]) / 2, (high - box[1]) / 2
-        if scale == 1:  # pixels are copied: half a pixel aside would blur them
+        if scale == 1:  # pixels are copied: an offset of half a pixel would blur them
             left, top = left // 1, top // 1
         return Fit((left, top, left + box[0], top + box[1]), (0, 0, height, width))
     if how == "pad":

@@ -1,4 +1,4 @@
-"""Several images as one value."""
+"""Encodings of lists of images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COUNT = struct.Struct("<I")
 
 
 class Images(Encoding):
-    """A head; the number of images and the size of each, as uint32; the images.
+    """A header; the number of images and the size of each, as uint32; the images.
 
     Attributes:
-        image: How each of them is stored.
+        image: Encoding of each image.
     """
 
     _name: ClassVar[str]
-    _head: ClassVar[bytes] = bytes(4)  # kept free for later versions by those who designed it
+    _head: ClassVar[bytes] = bytes(4)  # reserved by the format
     image: ClassVar[Encoding]
 
     def encode(self, value: Any) -> bytes:
@@ -41,7 +41,7 @@ class Images(Encoding):
         """Return the bytes of each image.
 
         Raises:
-            DecodeError: If this is no list.
+            DecodeError: If the value is not a list of images.
         """
         start = len(self._head) + _COUNT.size
         if len(data) < start:

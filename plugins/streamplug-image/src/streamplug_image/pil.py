@@ -1,4 +1,4 @@
-"""Raw pixels of an image."""
+"""Encoding of images as raw pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamplug.interfaces.encoding import Encoding, wrong_type_error
 
 _HEAD = struct.Struct("<III")
 _MAX_EMPTY = 1 << 16
-"""Largest side of an image without pixels: Pillow allocates a pointer per line even then."""
+"""Maximum side of an image without pixels: Pillow allocates a pointer per line even then."""
 
 
 class PIL(Encoding):
@@ -36,13 +36,13 @@ class PIL(Encoding):
                 f"an image of mode {mode} and {width} x {height} pixels has {size} bytes, "
                 f"got {len(pixels)}"
             )
-        if not size:  # which older versions of Pillow do not read
+        if not size:  # older versions of Pillow cannot read empty images
             return Image.new(mode, (width, height))
         return Image.frombytes(mode, (width, height), bytes(pixels))
 
 
 def _stored_size(mode: str, width: int, height: int) -> int:
-    """Return the bytes of raw pixels, without asking Pillow to make the image."""
+    """Return the bytes of raw pixels, without allocating an image."""
     try:
         description = ImageMode.getmode(mode)
     except KeyError:

@@ -1,4 +1,4 @@
-"""From the bytes of an image to its pixels in an array."""
+"""Decoding of images to pixel arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pixels = NDArray[np.uint8]
 """The pixels of an image: uint8, shape ``[height, width, channels]``."""
 
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
-"""The modes of arrays, and how many channels each has."""
+"""Channels by mode of the arrays."""
 
 _SPACES = {"L": "GRAY", "RGB": "RGB", "RGBA": "RGBA"}
 _ORDINARY = ("YCbCr", "RGB", "Gray")
@@ -26,13 +26,13 @@ _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 @dataclass(frozen=True)
 class Decoder:
-    """Turns images into arrays of one mode and, if it is given, one size.
+    """Decodes images to arrays of one mode and an optional fixed size.
 
     Attributes:
         mode: One of `CHANNELS`.
         size: Height and width, or None for those of each image.
         fit: See `streamplug_image.fit.fit`.
-        max_pixels: Images of more pixels are refused before they are decoded.
+        max_pixels: Maximum pixels of an image, checked before decoding.
     """
 
     mode: str
@@ -41,7 +41,7 @@ class Decoder:
     max_pixels: int
 
     def shape(self, size: tuple[int, int]) -> tuple[int, int, int]:
-        """Return the shape of the array for a height and width."""
+        """Return the shape of an array with this height and width."""
         return (*size, CHANNELS[self.mode])
 
     def decode(
@@ -50,19 +50,19 @@ class Decoder:
         """Decode one image.
 
         Args:
-            data: The image as it is stored.
-            opened: Opens it where it is no JPEG file, or one that is unusual.
-            out: Where to put it, of shape ``[*size, channels]``; None for an array of its own.
+            data: The encoded image.
+            opened: Opens images that libjpeg-turbo does not decode.
+            out: Array to write to, of shape ``[*size, channels]``; None allocates one.
 
         Raises:
-            DecodeError: If it is damaged, too large, or has values of more than 8 bits.
+            DecodeError: If the image is damaged, too large, or has more than 8 bits per channel.
         """
         try:
             pixels = self._jpeg(data, out) if bytes(data[:3]) == b"\xff\xd8\xff" else None
             return self._image(opened(data), out) if pixels is None else pixels
         except DecodeError:
             raise
-        except Exception as error:  # decoders of damaged files raise what they run into
+        except Exception as error:  # decoders of damaged files raise arbitrary errors
             raise DecodeError(
                 f"cannot decode the image: {type(error).__name__}: {error}"
             ) from error
@@ -70,7 +70,7 @@ class Decoder:
     # -- JPEG files -------------------------------------------------------------------
 
     def _jpeg(self, data: memoryview, out: Pixels | None) -> Pixels | None:
-        """Decode a JPEG file by libjpeg-turbo, or return None if it is not an ordinary one."""
+        """Decode a JPEG file with libjpeg-turbo, or return None if Pillow must decode it."""
         try:
             high, wide, space, _ = simplejpeg.decode_jpeg_header(data)
         except ValueError:
@@ -96,12 +96,12 @@ class Decoder:
     def _decompressed(
         self, data: memoryview, least: tuple[int, int], out: Pixels | None
     ) -> Pixels | None:
-        """Decode a JPEG file, scaled to no less than a height and width; (0, 0) as it is."""
+        """Decode a JPEG file, downscaled to at least a height and width; (0, 0) is unscaled."""
         try:
             found: Pixels = simplejpeg.decode_jpeg(
                 data, _SPACES[self.mode], min_height=least[0], min_width=least[1], buffer=out
             )
-        except ValueError:  # it takes a warning of libjpeg-turbo as an error
+        except ValueError:  # simplejpeg raises on warnings of libjpeg-turbo
             return None
         return found
 
@@ -121,13 +121,13 @@ class Decoder:
         return self._placed(picture, fit(size, self.size, self.fit), out)
 
     def _placed(self, picture: Image.Image, placed: Fit, out: Pixels | None) -> Pixels:
-        """Resize a picture and put it where it belongs."""
+        """Resize a picture and copy it to its place in the result."""
         if out is None:
             out = np.empty(self.shape(self.size or (0, 0)), np.uint8)
         top, left, height, width = placed.shown
         if (height, width) != out.shape[:2]:
             out[...] = 0
-        # With a width of the filter that goes by the scale, so that nothing is skipped.
+        # The filter width scales with the reduction, so that no pixels are skipped.
         picture = picture.resize((width, height), Image.Resampling.BILINEAR, placed.box)
         pixels = np.asarray(picture).reshape(self.shape((height, width)))
         out[top : top + height, left : left + width] = pixels
@@ -144,5 +144,5 @@ class Decoder:
 
 def _converted(picture: Image.Image, mode: str) -> Image.Image:
     if picture.mode == "P" and "transparency" in picture.info:
-        picture = picture.convert("RGBA")  # straight to another mode, Pillow warns of what is lost
+        picture = picture.convert("RGBA")  # Pillow warns if it converts directly to another mode
     return picture if picture.mode == mode else picture.convert(mode)

@@ -1,4 +1,4 @@
-"""Threads that decode: those of this process, shared by all who ask, no more than it has cores."""
+"""Thread pool for decoding, shared by the whole process and limited to one thread per core."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from functools import cache, partial
 
 @cache
 def _helpers() -> ThreadPoolExecutor:
-    """Return the threads of this process, which start when they are needed and end with it."""
+    """Return the thread pool of this process, which starts threads on demand."""
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="streamplug-image")
 
 
-if hasattr(os, "register_at_fork"):  # a fork has none of the threads
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 def each(count: int, work: Callable[[int], object], threads: int) -> None:
-    """Do `work` for every number below `count`, by this thread and helpers.
+    """Call `work` for every number below `count`, on this thread and those of the pool.
 
     Args:
-        count: How many.
-        work: Does one; must let go of the interpreter's lock for helpers to be of use.
-        threads: How many threads to use, this one included.
+        count: Number of calls.
+        work: Must release the GIL to run in parallel.
+        threads: Maximum threads, including this one.
 
     Raises:
-        Exception: What the work for the lowest number that failed raised. None higher is begun then.
+        Exception: The error of the lowest failed number; no calls start after a failure.
     """
     if min(threads, count) <= 1:
         for number in range(count):
@@ -42,7 +42,7 @@ def each(count: int, work: Callable[[int], object], threads: int) -> None:
         _take_turns(todo, work, failed)
     finally:
         todo.clear()
-        # This thread has left nothing to do for those that have not begun.
+        # No work is left for calls that have not started.
         for helper in helpers:
             if not helper.cancel():
                 helper.result()
@@ -52,7 +52,7 @@ def each(count: int, work: Callable[[int], object], threads: int) -> None:
 
 def _summoned(number: int, work: Callable[[], None]) -> list[Future[None]]:
     summoned: list[Future[None]] = []
-    with suppress(RuntimeError):  # the interpreter ends, or has no more threads: one is enough
+    with suppress(RuntimeError):  # at shutdown, or at the thread limit: this thread does all
         summoned.extend(_helpers().submit(work) for _ in range(number))
     return summoned
 
@@ -67,6 +67,6 @@ def _take_turns(
             return
         try:
             work(number)
-        except Exception as error:  # noqa: BLE001 - raised where all were asked for
+        except Exception as error:  # noqa: BLE001 - raised by the caller
             failed[number] = error
             todo.clear()

@@ -1,4 +1,4 @@
-"""LZ4, in its frame format."""
+"""LZ4 compression in the frame format."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Nested values with numpy arrays inside (msgpack) for streamplug."""
+"""Nested values with NumPy arrays (msgpack) for streamplug."""

@@ -1,4 +1,4 @@
-"""numpy arrays as bytes, for use inside other values."""
+"""Serialization of NumPy arrays within other values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DTYPES = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
-"""By the name that stands in the data: three ASCII characters such as ``<f4``, or ``<c16``."""
+"""Dtypes by their stored name, of three ASCII characters such as ``<f4``, or four as in ``<c16``."""
 
 
 def pack_array(array: NDArray[Any]) -> bytes:
-    """Return an array as bytes.
+    """Serialize an array.
 
     Raises:
         EncodeTypeError: If its dtype is none of `DTYPES` in either byte order.
@@ -37,7 +37,7 @@ def pack_array(array: NDArray[Any]) -> bytes:
 
 
 def unpack_array(data: bytes) -> NDArray[Any]:
-    """Return the array that `pack_array` stored; it is writable.
+    """Deserialize an array of `pack_array`; it is writable.
 
     Raises:
         DecodeError: If the bytes are not such an array.

@@ -1,4 +1,4 @@
-"""Nested values."""
+"""MessagePack encoding of nested values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamplug.interfaces.encoding import Encoding, wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
 _ARRAY, _SCALAR, _INTEGER = 1, 2, 3
-"""The extension types: they are part of the data, so they never change their meaning."""
+"""Extension types; part of the stored data, so their meaning must never change."""
 
 
 class Msgpack(Encoding):
@@ -42,17 +42,17 @@ class Msgpack(Encoding):
 
 
 class _Packing:
-    """The packing of one value.
+    """Serialization of one value.
 
     Attributes:
-        uncertain: Whether it has tuples, which become lists: those cannot be keys of a dict.
+        uncertain: Whether it has tuples: they become lists, which cannot be keys of a dict.
     """
 
     def __init__(self) -> None:
         self.uncertain = False
 
     def extend(self, value: object) -> Any:
-        """Turn what msgpack does not know by itself into what it does."""
+        """Convert a value of a type that msgpack does not support."""
         if isinstance(value, np.ndarray):
             return msgpack.ExtType(_ARRAY, pack_array(value))
         if isinstance(value, np.generic) and not isinstance(value, (str, bytes)):

@@ -1,1 +1,1 @@
-"""Metrics of streamplug through OpenTelemetry, for Prometheus and others."""
+"""OpenTelemetry metrics of streamplug, for Prometheus and others."""

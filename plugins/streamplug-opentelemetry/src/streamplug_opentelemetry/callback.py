@@ -1,4 +1,4 @@
-"""OpenTelemetry: a callback that exports metrics."""
+"""Callback that exports OpenTelemetry metrics."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from streamplug.types import World
 from streamplug_opentelemetry.totals import totals_of
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Of the histograms' buckets, in seconds."""
+"""Histogram bucket boundaries in seconds."""
 
 
 class OpenTelemetry(Callback):
     """Exports counters and histograms through a meter of opentelemetry-api.
 
-    The counters are those of `dataset.stats()`: the totals of a rank, its loader workers' included,
-    observed in the rank's own process. The histograms are recorded in the process in which something
-    happened, so those of loader workers need a meter provider there; see the README.
+    The counters are those of `dataset.stats()`: the totals of a rank including its loader workers,
+    observed in the process of the rank. Histograms are recorded in the process of each event, so those of
+    loader workers require a meter provider there; see the README.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class OpenTelemetry(Callback):
         meter_provider: MeterProvider | None = None,
         attributes: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
-        """Choose where the metrics go.
+        """Set the meter provider and the attributes.
 
         Args:
-            meter_provider: Where; None for the global one, which loader workers use in any case.
-            attributes: What else all metrics have.
+            meter_provider: The meter provider; None is the global one, which loader workers always use.
+            attributes: Attributes added to all metrics.
 
         Raises:
-            ConfigError: If an attribute is none.
+            ConfigError: If an attribute is invalid.
         """
         for name, value in (attributes or {}).items():
             if not isinstance(value, (str, int, float)):
@@ -68,8 +68,8 @@ class OpenTelemetry(Callback):
         }
 
     def _histograms(self) -> tuple[metrics.Histogram, metrics.Histogram]:
-        # Only when they are needed: the provider may be set after the data set is made. A meter gives the
-        # same ones again, if two threads come here at once.
+        # Created on first use, as the provider may be set after the data set is created. A meter returns
+        # the same histograms if two threads race here.
         if self._made is None:
             meter = metrics.get_meter("streamplug", meter_provider=self._provider)
             self._made = (
@@ -90,5 +90,5 @@ class OpenTelemetry(Callback):
 
 
 def scheme_of(url: str) -> str:
-    """Return the scheme of a URL; that of a path is ``file``."""
+    """Return the scheme of a URL; ``file`` for a path."""
     return url.partition("://")[0].lower() if "://" in url else "file"

@@ -1,4 +1,4 @@
-"""The counters: totals of all data sets of a process, by their attributes."""
+"""Counters with the totals of all data sets of a process, by attributes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _METRICS: Mapping[str, tuple[str, str, str]] = {
 
 
 class Totals:
-    """Sums of statistics, observed by counters of one meter provider."""
+    """Sums of statistics, exported by the observable counters of one meter provider."""
 
     def __init__(self, provider: MeterProvider | None) -> None:
-        """Make the counters."""
-        # One value, replaced as a whole: an owner may go while this very thread reads it.
+        """Create the counters."""
+        # Replaced as a whole: a finalizer may run while this thread reads it.
         self._state: tuple[tuple[Source, ...], Mapping[Key, Counter[str]]] = ((), {})
         self._lock = threading.RLock()
         meter = metrics.get_meter("streamplug", meter_provider=provider)
@@ -50,14 +50,14 @@ class Totals:
             meter.create_observable_counter(f"streamplug.{name}", [observe], unit, text)
 
     def add(self, stats: Callable[[], Stats], attributes: Attributes, owner: object) -> None:
-        """Count what `stats` tells, for as long as `owner` lives; then what it told last."""
+        """Add the statistics of `stats`; when `owner` is collected, their last values are kept."""
         source = (stats, _key(attributes))
         with self._lock:
             self._state = ((*self._state[0], source), self._state[1])
         finalize(owner, self._settle, source).atexit = False
 
     def _settle(self, source: Source) -> None:
-        # Counters must not fall, but the memory that is counted in can go.
+        # Counters must not decrease, but the source can be freed.
         stats, key = source
         last = Counter(stats().as_dict())
         with self._lock:

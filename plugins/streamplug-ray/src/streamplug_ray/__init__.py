@@ -1,6 +1,6 @@
-"""Ray for streamplug: data sets are written and read on its clusters.
+"""Writing and reading of data sets on Ray clusters for streamplug.
 
-What reads is imported when it is first used, so that looking for plugins stays light.
+Modules for reading are imported on first use, to keep plugin discovery fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOME = {"RayBatches": "batches", "StreamplugDatasource": "data", "from_streampl
 __all__ = ["RayBatches", "StreamplugDatasource", "from_streamplug"]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

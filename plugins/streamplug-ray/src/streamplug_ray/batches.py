@@ -1,4 +1,4 @@
-"""RayBatches: batches that workers of a cluster read and decode, in the order of the data set."""
+"""Batches that workers of a Ray cluster read and decode, in the order of the data set."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from streamplug_ray.cluster import connected
 Transform = Callable[[dict[str, ColumnValues], np.random.Generator], Any]
 
 _AT_ONCE = 2
-"""Batches that a worker is at: while one is decoded, what another needs can be fetched."""
+"""Concurrent calls per worker, so that one batch is fetched while another is decoded."""
 
 
 class RayBatches:
     """The batches of a data set, read and decoded by workers of a Ray cluster.
 
-    This process has the plan: it tells workers which samples to read, and takes batches from Ray's object
+    This process has the plan: it sends sample ids to the workers, and takes batches from Ray's object
     store in the order of `StreamingDataset.batches`, which a state describes. Workers only turn samples
-    into batches. One that is lost, with its machine or without, is replaced by Ray, and what it was asked for
-    is read again. Workers live for one epoch. Arrays cannot be written to: they lie in the object store.
+    into batches. Ray replaces lost workers and retries their batches. Workers live for one epoch. Arrays
+    are read-only, as they share the memory of the object store.
 
     Args:
-        config: Arguments of `StreamingDataset`. What they name must be the same for the workers: `remote` a
-            URL, or a path that all machines share; `local` is a directory of each machine.
+        config: Arguments of `StreamingDataset`, valid on all workers: `remote` is a URL, or a path that
+            all machines share; `local` is a directory of each machine.
         batch_size: Samples per batch; None for that in `config`.
-        workers: How many.
-        transform: Called in a worker with the values of each column by its name and a random generator,
-            it returns the batch. The generator depends on the seed of the order, the epoch and the samples
-            alone, so that a batch that is read again is the same.
-        prefetch: How many batches each worker is asked for ahead of use.
-        num_cpus: Processors that Ray keeps free for each worker.
-        max_retries: How often a batch is asked for again whose worker was lost.
-        address: Of the cluster, as for `ray.init`.
+        workers: Number of workers.
+        transform: Called in a worker with the column values by name and a random generator; returns the
+            batch. The generator is seeded by the seed of the order, the epoch and the samples, so that
+            retries return the same batch.
+        prefetch: Batches requested ahead per worker.
+        num_cpus: CPUs that Ray reserves for each worker.
+        max_retries: Retries of a batch whose worker was lost.
+        address: Address of the cluster, as for `ray.init`.
 
     Raises:
-        ConfigError: If an argument has no meaning, or there is no cluster.
+        ConfigError: If an argument is invalid, or there is no cluster.
         StreamplugError: As `StreamingDataset`.
 
     Attributes:
-        dataset: The data set as this process sees it; it reads nothing but the index.
+        dataset: The data set of this process; it reads only the index.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RayBatches:
         """Yield this rank's batches of the next epoch.
 
         Raises:
-            StreamplugError: If a sample cannot be read, or workers are lost over a batch again and again.
+            StreamplugError: If a sample cannot be read, or the retries of a batch are exhausted.
         """
         with connected(self._address, "RayBatches") as ray, self._pool(ray) as pool:
             turns = cycle(pool)
@@ -105,7 +105,7 @@ class RayBatches:
 
     @contextmanager
     def _pool(self, ray: Any) -> Generator[list[Any], None, None]:
-        """Have workers, until the block ends."""
+        """Run workers during a block."""
         make = ray.remote(
             num_cpus=self._num_cpus,
             max_concurrency=_AT_ONCE,
@@ -122,30 +122,30 @@ class RayBatches:
                 ray.kill(worker)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands: behind the batch that was handed out last.
+        """Return the state after the last yielded batch.
 
-        It has no random numbers but what follows from the seed, the epoch and the samples of a batch.
+        It has no random state, as generators are seeded per batch.
         """
         return self.dataset.state_dict()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Continue where another run stood, with any number of workers, or without.
+        """Resume from a state, with any number of workers, or without any.
 
         Args:
-            saved: What `state_dict` returned there, or that of a `StreamingDataset`.
+            saved: A state of `state_dict`, or of a `StreamingDataset`.
 
         Raises:
-            StateError: If it was saved by a run whose order differs from this one's.
+            StateError: If the order of the saved run differs from this one's.
         """
         self.dataset.load_state_dict(saved)
 
 
 class _Worker:
-    """Reads the batches that it is told to."""
+    """Reads batches by sample ids."""
 
     def __init__(self, sent: tuple[dict[str, Any], Transform | None, int]) -> None:
         config, self._transform, self._seed = sent
-        # Which samples a rank gets is none of its business.
+        # Workers get sample ids, so they need no rank.
         self._dataset = StreamingDataset(**{**config, "world": World(), "replication": None})
 
     def read(self, epoch: int, ids: Any) -> Any:

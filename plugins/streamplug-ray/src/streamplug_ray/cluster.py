@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster: the one that this process has, or one for as long as it is needed."""
+"""Connections to a Ray cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ray_module(who: str) -> Any:
     """Return the module ray.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If it is not installed.
     """
     try:
         import ray
@@ -26,15 +26,15 @@ def ray_module(who: str) -> Any:
 
 @contextmanager
 def connected(address: str | None, who: str) -> Generator[Any, None, None]:
-    """Yield the module ray, connected.
+    """Yield the connected module ray; disconnect at the end unless it was connected before.
 
     Args:
-        address: As `ray.init` has it; None for the cluster of this process, what RAY_ADDRESS says, or
-            one of this machine alone.
-        who: What to call it that asks.
+        address: Address as for `ray.init`; None is the cluster of this process, that of RAY_ADDRESS, or
+            a new one on this machine.
+        who: Name of the caller, for errors.
 
     Raises:
-        ConfigError: If there is no ray, no cluster at this address, or a connection to another one.
+        ConfigError: If ray is missing, the address has no cluster, or ray is connected to another one.
     """
     ray = ray_module(who)
     if ray.is_initialized():

@@ -1,4 +1,4 @@
-"""A source for Ray Data: the samples of a data set, once each."""
+"""Ray Data source of the samples of a data set, once each."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from streamplug.types import Int64
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 32 << 20
-"""Rows of a block, at most; and bytes of them as they are stored, about."""
+"""Maximum rows of a block, and approximate maximum of their stored bytes."""
 
 
 class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is not installed
     """Reads ranges of shards, each by a task of Ray Data."""
 
     def __init__(self, remote: str | None = None, **options: Any) -> None:
-        """Open the data set; of its bytes only the index is read.
+        """Open the data set; reads only the index.
 
         Args:
             remote: URL of the data set, or a path that all machines share.
@@ -68,7 +68,7 @@ class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is no
         ]
 
     def _ranges(self, count: int) -> list[tuple[int, int]]:
-        """Return ranges of samples, about `count` of them, that begin and end with shards."""
+        """Return about `count` ranges of samples that begin and end at shard boundaries."""
         total = int(self._starts[-1])
         wished = np.arange(1, count) * total // max(count, 1)
         cuts = self._starts[np.searchsorted(self._starts, wished)]
@@ -82,14 +82,14 @@ def from_streamplug(
     ray_remote_args: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a data set of streamplug as one of Ray Data, with each sample once.
+    """Return a streamplug data set as a Ray Data dataset, with each sample once.
 
-    Blocks come as they are ready; in the order of the data set if Ray Data's ``preserve_order`` is set.
+    Blocks are yielded as they complete; in the order of the data set if Ray Data's ``preserve_order`` is set.
 
     Args:
         remote: URL of the data set, or a path that all machines share.
-        override_num_blocks: How many tasks read it; None leaves that to Ray. None reads less than a shard.
-        ray_remote_args: Arguments of `ray.remote` for the tasks that read.
+        override_num_blocks: Number of read tasks, each of at least one shard; None lets Ray choose.
+        ray_remote_args: Arguments of `ray.remote` for the read tasks.
         **options: Further arguments of `StreamingDataset`, such as ``columns`` and ``local``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Ray: calls tasks on the workers of a Ray cluster."""
+"""Engine that runs tasks on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from streamplug.interfaces.engine import Task, describe_task_error, pack_task, r
 from streamplug_ray.cluster import connected
 
 _AHEAD = 2
-"""Tasks asked for, for each processor: those that wait tell a cluster that grows that it should."""
+"""Tasks submitted per CPU; pending ones make an autoscaling cluster grow."""
 _LEAST = 16
 
 
 class Ray(Engine):
-    """Calls tasks as remote functions of Ray; one whose worker or machine is lost is called again."""
+    """Runs tasks as Ray remote functions; Ray retries those whose worker is lost."""
 
     def __init__(
         self, address: str | None = None, *, num_cpus: float = 1, max_retries: int = 3
     ) -> None:
-        """Use a cluster.
+        """Set the cluster; connects in `run`.
 
         Args:
-            address: As `ray.init` has it, such as ``auto`` or ``ray://10.0.0.1:10001``; None for the cluster
-                that this process is connected to, what RAY_ADDRESS says, or one of this machine alone.
-            num_cpus: Processors that Ray keeps free for each task.
-            max_retries: How often a task is called again that has lost its worker.
+            address: Address as for `ray.init`, such as ``auto`` or ``ray://10.0.0.1:10001``; None is the
+                cluster that this process is connected to, that of RAY_ADDRESS, or a new one on this machine.
+            num_cpus: CPUs that Ray reserves for each task.
+            max_retries: Retries of a task whose worker was lost.
 
         Raises:
-            ConfigError: If a number has no meaning.
+            ConfigError: If a number is invalid.
         """
         if num_cpus < 0 or max_retries < 0:
             raise ConfigError(f"num_cpus={num_cpus}, max_retries={max_retries}: must be 0 or more")
@@ -43,7 +43,7 @@ class Ray(Engine):
         return cls(argument)
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
-        """Call a task for each number; leaving the iterator ends what is under way."""
+        """Run a task for each number; closing the iterator cancels unfinished ones."""
         data = pack_task(task)
         if not numbers:
             return
@@ -79,6 +79,6 @@ class Ray(Engine):
 def _answer(ray: Any, ended: Any, number: int) -> str | None:
     try:
         told: str | None = ray.get(ended)
-    except ray.exceptions.RayError as error:  # the worker was lost, and so were those after it
+    except ray.exceptions.RayError as error:  # retries are exhausted
         return describe_task_error(number, error)
     return told

@@ -1,4 +1,4 @@
-"""Snappy, in its raw block format: what `snappy.compress` of python-snappy makes."""
+"""Snappy compression in the raw block format of `snappy.compress` of python-snappy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Snappy(Compression):
         return bytes(snappy.compress_raw(data))
 
     def decompress(self, data: Buffer, *, max_size: int) -> bytes:
-        # A block begins with the size of its content, and cannot expand beyond it.
+        # A block starts with its content size, which limits the output.
         try:
             if snappy.decompress_raw_len(data) > max_size:
                 raise too_large_error(self.suffix, max_size)

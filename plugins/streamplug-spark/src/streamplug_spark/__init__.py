@@ -1,6 +1,6 @@
-"""Spark for streamplug: data sets are written on its clusters, also from DataFrames.
+"""Writing of data sets on Spark clusters for streamplug, also from DataFrames.
 
-The functions are imported when they are first used, so that looking for plugins stays light.
+The functions are imported on first use, to keep plugin discovery fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["dataframe_to_mds", "write_dataframe"]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

@@ -1,4 +1,4 @@
-"""Spark: calls tasks in a job of a Spark cluster."""
+"""Engine that runs tasks as a Spark job."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from streamplug.interfaces.engine import Task, pack_task, run_packed_task
 from streamplug_spark.session import spark_context
 
 _POLL = 0.1
-"""Seconds between looks at what has ended: Spark tells only of whole jobs."""
+"""Poll interval in seconds for finished tasks, as Spark reports only whole jobs."""
 _FAILED = re.compile(r"Task (\d+) in stage \S+ failed")
 
 
 class Spark(Engine):
-    """Calls tasks as those of one job of Spark, which replaces executors that are lost.
+    """Runs tasks as those of one Spark job; Spark replaces lost executors.
 
-    How often a task is called again is the cluster's setting ``spark.task.maxFailures``.
+    The cluster's setting ``spark.task.maxFailures`` limits the retries of a task.
     """
 
     def __init__(self, master: str | None = None) -> None:
-        """Use a cluster.
+        """Set the cluster; connects in `run`.
 
         Args:
-            master: Of the cluster, such as ``spark://10.0.0.1:7077`` or ``local[4]``; None for the session
-                of this process, or what Spark is set up for.
+            master: Master URL, such as ``spark://10.0.0.1:7077`` or ``local[4]``; None is the session of this
+                process, or the one from Spark's configuration.
         """
         self._master = master
 
@@ -37,7 +37,7 @@ class Spark(Engine):
         return cls(argument)
 
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:
-        """Call a task for each number; leaving the iterator cancels the job."""
+        """Run a task for each number; closing the iterator cancels the job."""
         data = pack_task(task)
         if not numbers:
             return
@@ -53,10 +53,10 @@ class Spark(Engine):
 
 
 class _Job:
-    """A job that calls a task for numbers, in a thread of its own."""
+    """A Spark job that runs a task for several numbers, in its own thread."""
 
     def __init__(self, context: Any, task: bytes, numbers: Sequence[int]) -> None:
-        """Start it."""
+        """Start the job."""
         from pyspark import InheritableThread
         from pyspark.accumulators import AddingAccumulatorParam
 
@@ -64,7 +64,7 @@ class _Job:
         self._group = f"streamplug-{uuid.uuid4().hex}"
         self._error: Exception | None = None
         sent = context.broadcast(task)
-        # Which have ended, and how; told for each task that succeeds, as soon as it does.
+        # Numbers and errors of finished calls; Spark updates it when a task succeeds.
         self._told = ended = context.accumulator((), AddingAccumulatorParam(()))
 
         def call(number: int) -> None:
@@ -74,7 +74,7 @@ class _Job:
             context.setJobGroup(self._group, "streamplug", interruptOnCancel=True)
             try:
                 context.parallelize(numbers, len(numbers)).foreach(call)
-            except Exception as error:  # noqa: BLE001 - raised where the job is waited for
+            except Exception as error:  # noqa: BLE001 - raised by `ended`
                 self._error = error
             finally:
                 sent.destroy()
@@ -83,15 +83,15 @@ class _Job:
         self._thread.start()
 
     def ended(self) -> Iterator[int]:
-        """Yield numbers that are done, some perhaps twice.
+        """Yield finished numbers, some possibly twice.
 
         Raises:
-            WriterError: What a call raised, or the job.
+            WriterError: If a task or the job failed.
         """
         seen, alive = 0, True
         while alive:
             self._thread.join(_POLL)
-            alive = self._thread.is_alive()  # what is told afterwards is seen in the next round
+            alive = self._thread.is_alive()  # later updates are read in the next round
             for number, error in self._told.value[seen:]:
                 seen += 1
                 if error is not None:
@@ -107,7 +107,7 @@ class _Job:
         return f"{part}{text}"
 
     def cancel(self) -> None:
-        """End it, if it has not ended."""
+        """Cancel the job if it is running."""
         if self._thread.is_alive():
             self._context.cancelJobGroup(self._group)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""DataFrames to data sets: each partition is a part."""
+"""Writing of DataFrames as data sets, with a part per partition."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def write_dataframe(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[str]:
-    """Write a DataFrame of Spark as a data set: its partitions are the parts, in their order.
+    """Write a Spark DataFrame as a data set: its partitions are the parts, in their order.
 
-    Each attempt of a partition has a folder of its own; the index names those of the attempts that Spark
-    took. So an executor may be lost, and tasks may be run twice, whatever rows they get.
+    Each attempt of a partition writes to its own folder, and the index lists the folders of the attempts
+    that Spark accepted. Therefore executors may be lost and tasks may run twice, even with different rows.
 
     Args:
-        dataframe: The DataFrame; ``repartition`` or ``coalesce`` it so that a part makes several shards.
+        dataframe: The DataFrame; ``repartition`` or ``coalesce`` it so that a part has several shards.
         out: A local path that all machines share, a URL, or a pair (local path, URL).
-        columns: Encoding of each column by its name; None guesses them by the types of the DataFrame.
-        merge: Whether to write the index of the whole.
-        udf_iterable: Called with a pandas DataFrame, some rows of a partition, it returns samples: dicts
-            with the values of `columns`, which then must be given.
-        udf_kwargs: Further arguments for it.
-        exist_ok: Whether to remove what is in `out`.
-        storage_options: Settings of the storage that is uploaded to.
+        columns: Encoding by column name; None infers them from the types of the DataFrame.
+        merge: Whether to write the index of the whole data set.
+        udf_iterable: Function from a pandas DataFrame, some rows of a partition, to samples: dicts
+            with the values of `columns`, which are then required.
+        udf_kwargs: Keyword arguments for `udf_iterable`.
+        exist_ok: Whether to delete the contents of `out`.
+        storage_options: Options of the storage of `out`.
         **options: Further arguments of `streamplug.Writer`, such as ``format`` and ``compression``.
 
     Returns:
-        The places of the parts, in the order of their samples, as `merge_index` takes them.
+        Locations of the parts, in the order of their samples, as `merge_index` takes them.
 
     Raises:
-        OutputExistsError: If there is something in `out` and not `exist_ok`.
-        ConfigError: If an argument has no meaning, or a type of the DataFrame no encoding.
-        WriterError: If Spark gives up.
+        OutputExistsError: If `out` is not empty and not `exist_ok`.
+        ConfigError: If an argument is invalid, or a type of the DataFrame has no encoding.
+        WriterError: If the Spark job fails.
     """
     if udf_iterable is None:
         columns = _checked(dataframe, columns)
@@ -79,7 +79,7 @@ def write_dataframe(
     else:
         result = dataframe.mapInPandas(writer.of_pandas, _RESULT)
     folders = _collected(result)
-    for info in list(home.list("part-")):  # of attempts that Spark did not take
+    for info in list(home.list("part-")):  # of attempts that Spark discarded
         if info.key.partition("/")[0] not in folders:
             home.delete(info.key)
     parts = [join(places[-1], folder) for folder in folders]
@@ -97,17 +97,17 @@ def dataframe_to_mds(
     udf_iterable: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
     udf_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[str, str]:
-    """Write a DataFrame as MDS shards, with the arguments that mosaicml-streaming has for it.
+    """Write a DataFrame as MDS shards, with the arguments of mosaicml-streaming's function.
 
     Args:
         dataframe: The DataFrame.
-        merge_index: Whether to write the index of the whole.
-        mds_kwargs: Arguments of `write_dataframe`, `out` among them.
+        merge_index: Whether to write the index of the whole data set.
+        mds_kwargs: Arguments of `write_dataframe`, including `out`.
         udf_iterable: As for `write_dataframe`.
         udf_kwargs: As for `write_dataframe`.
 
     Returns:
-        The local and the remote place of the data set; an empty text for the one that there is not.
+        The local path and the URL of the data set; an empty string for one that was not given.
 
     Raises:
         StreamplugError: As `write_dataframe`.
@@ -136,7 +136,7 @@ def _checked(dataframe: Any, columns: Mapping[str, str] | None) -> Mapping[str, 
 
 
 def _begin(home: Storage, *, exist_ok: bool) -> bytes:
-    """Make room, and leave a mark that executors must find."""
+    """Clear the output, and write a marker that executors must find."""
     if home.exists(_INDEX) or home.exists(MARK):
         if not exist_ok:
             raise OutputExistsError(
@@ -154,7 +154,7 @@ def _collected(result: Any) -> list[str]:
     """Run the job; return the folders of the parts, in their order."""
     try:
         rows = result.collect()
-    except Exception as error:  # which one depends on the version, and on what failed where
+    except Exception as error:  # the type depends on the version and the failure
         ours = _OURS.search(str(error))
         raise WriterError(f"Spark gave up: {ours[1] if ours else error}") from error
     return [row["folder"] for row in sorted(rows, key=lambda row: row["part"])]

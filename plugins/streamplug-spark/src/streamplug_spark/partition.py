@@ -1,4 +1,4 @@
-"""Writes one partition of a DataFrame as a part; runs on executors."""
+"""Writing of one DataFrame partition as a part; runs on executors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from streamplug.plugin.location import join
 from streamplug.plugin_kit.arrow import to_python
 
 MARK = "parts.json"
-"""Says which job writes to a place."""
+"""Name of the marker file that identifies the job that writes to a location."""
 
 
 @dataclass(frozen=True)
 class PartitionWriter:
-    """Writes the partition that it is given, into a folder that is this attempt's own.
+    """Writes a partition to a folder of the current task attempt.
 
     Attributes:
-        places: Where the whole is: a path or a URL, or both.
-        columns: Encoding of each column by its name.
-        mark: What `MARK` says.
-        udf: Makes samples of a pandas DataFrame; None takes the columns as they are.
-        storage_options: Settings of the storage, such as credentials; not part of the repr.
+        places: Location of the data set: a path, a URL, or both.
+        columns: Encoding by column name.
+        mark: Content of the marker file.
+        udf: Function from pandas DataFrames to samples; None writes the columns unchanged.
+        storage_options: Options of the storage, such as credentials; not part of the repr.
         options: Further arguments of `Writer`.
     """
 
@@ -39,14 +39,14 @@ class PartitionWriter:
     options: Mapping[str, Any]
 
     def of_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Write batches of Arrow; yield which partition it is and which folder has it."""
+        """Write Arrow batches; yield the number of the partition and its folder."""
         import pyarrow as pa
 
         part, folder = self._write(batches)
         yield pa.RecordBatch.from_pydict({"part": [part], "folder": [folder]})
 
     def of_pandas(self, frames: Iterable[Any]) -> Iterator[Any]:
-        """Write DataFrames of pandas; yield the same."""
+        """Write pandas DataFrames; yield the number of the partition and its folder."""
         import pandas as pd
 
         part, folder = self._write(frames)
@@ -87,7 +87,7 @@ class PartitionWriter:
 
 
 def _values(batch: Any, name: str) -> Any:
-    """Return a column of a batch of Arrow: an array of numbers, else a list."""
+    """Return a column of an Arrow batch: an array for numbers, else a list."""
     import pyarrow.types as kinds
 
     column = batch.column(name)

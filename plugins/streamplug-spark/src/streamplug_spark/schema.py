@@ -1,4 +1,4 @@
-"""From the types of a DataFrame to the encodings of columns."""
+"""Inference of column encodings from DataFrame types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN: Mapping[str, str] = {
     "binary": "bytes",
     "boolean": "json",
 }
-"""By the name that Spark SQL has for a type."""
+"""Encodings by type name of Spark SQL."""
 
 
 def encodings_of(schema: Any) -> dict[str, str]:
@@ -28,7 +28,7 @@ def encodings_of(schema: Any) -> dict[str, str]:
         schema: A `pyspark.sql.types.StructType`.
 
     Raises:
-        ConfigError: If there is a type that no encoding is meant for.
+        ConfigError: If a type has no encoding.
     """
     found = {field.name: _encoding(field.dataType) for field in schema.fields}
     missing = [
@@ -60,8 +60,8 @@ def _encoding(kind: Any) -> str | None:
 
 
 def _is_json(kind: Any) -> bool:
-    """Say whether values of a type become JSON and come back as they were, but for keys of maps."""
-    if hasattr(kind, "keyType"):  # keys become text, as JSON has no others
+    """Return whether values of a type survive a JSON round trip, apart from the keys of maps."""
+    if hasattr(kind, "keyType"):  # JSON keys are strings
         key = kind.keyType.simpleString()
         return key in _PLAIN and key not in ("binary", "float") and _is_json(kind.valueType)
     if hasattr(kind, "elementType"):

@@ -1,4 +1,4 @@
-"""The session of Spark that this process has, or else a new one."""
+"""Access to the Spark session of this process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from streamplug.errors import ConfigError
 
 
 def spark_context(master: str | None) -> Any:
-    """Return a context of Spark; like any session, that of a new one stays until the process ends.
+    """Return the Spark context of the active session, or of a new one that lives as long as the process.
 
     Args:
-        master: Of the cluster, such as ``spark://10.0.0.1:7077``; None for the session of this process, or
-            what Spark is set up for.
+        master: Master URL, such as ``spark://10.0.0.1:7077``; None is the session of this process, or
+            the one from Spark's configuration.
 
     Raises:
-        ConfigError: If there is no pyspark, or a session that is of another cluster or has no context.
+        ConfigError: If pyspark is missing, or the session belongs to another cluster or has no context.
     """
     try:
         from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def spark_context(master: str | None) -> Any:
         session = (builder if master is None else builder.master(master)).getOrCreate()
     try:
         context = session.sparkContext
-    except Exception as error:  # which one depends on the version
+    except Exception as error:  # the type depends on the version
         raise ConfigError(
             "the engine 'spark' does not work through Spark Connect, which has no jobs but queries: run it "
             "on the cluster, or use streamplug_spark.write_dataframe"

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         # The fakes are of use without pytest.

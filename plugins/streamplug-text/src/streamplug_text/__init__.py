@@ -1,6 +1,6 @@
 """Shards of text (JSON lines, CSV, TSV and other separators) for streamplug.
 
-The writers are imported when they are first used, so that looking for plugins stays light.
+The writers are imported on first use, to keep plugin discovery fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["CSVWriter", "JSONLWriter", "JSONWriter", "TSVWriter", "XSVWriter"]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

@@ -1,4 +1,4 @@
-"""A JSON object per line."""
+"""Shards of JSON lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from streamplug_text.values import JSON, Json
 from streamplug_text.writing import LinesWriter
 
 ENDINGS = ("jsonl", "ndjson", "json")
-"""How names of files of JSON lines end."""
+"""File name suffixes of JSON lines."""
 
 _SPACE = frozenset(" \t\r\n")
 
@@ -38,10 +38,10 @@ class JSONL(SplitFormat):
     encodings: ClassVar[Mapping[str, Encoding]] = JSON
 
     def __init__(self, newline: str = "\n") -> None:
-        """Write lines that end with `newline`; what is read says itself how they end.
+        """Write lines that end with `newline`; for reading, the index has it.
 
         Raises:
-            ConfigError: If that is not white space to JSON.
+            ConfigError: If `newline` is not JSON whitespace.
         """
         if not _is_space(newline):
             raise ConfigError(
@@ -86,7 +86,7 @@ class JSONLines(Lines):
     """Lines that are JSON objects."""
 
     def __init__(self, *, whole: bool = True) -> None:
-        """Take objects that have all columns if `whole`; else what one lacks is None."""
+        """Parse objects; unless `whole`, missing columns are None."""
         self._whole = whole
         self._last: tuple[Any, _Plan] = None, _Plan((), whole)
 
@@ -119,12 +119,12 @@ class JSONLines(Lines):
 
 
 class _Plan:
-    """How some columns are got.
+    """Parser for some columns.
 
     Attributes:
-        decode: Parses a line to an object that has them.
-        getters: Get them out of it.
-        raw: Which are left as they stand, for an encoding of somebody else.
+        decode: Parses a line to a struct with the columns.
+        getters: Return the values of the struct.
+        raw: Positions of columns of other encodings, whose JSON text is not parsed.
     """
 
     __slots__ = ("decode", "getters", "raw")
@@ -145,43 +145,43 @@ def _type(column: Column) -> Any:
 
 @lru_cache(maxsize=256)
 def _decode(columns: tuple[tuple[str, Any], ...], whole: bool) -> Callable[[Any], Any]:
-    """Return a parser of objects with some columns: it skips others, and checks types."""
+    """Return a type-checking parser of some columns, which skips the others."""
     default: Any = msgspec.NODEFAULT if whole else None
     fields = [
         (f"f{number}", type_, msgspec.field(name=name, default=default))
         for number, (name, type_) in enumerate(columns)
     ]
     try:
-        # Its objects are gone before they could be part of a cycle.
+        # The structs are short-lived and never part of a reference cycle.
         return msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False)).decode
-    except ValueError:  # it has no fields whose names are escaped in JSON
+    except ValueError:  # msgspec refuses field names that JSON escapes
         return refuse
 
 
 def refuse(line: object) -> Any:
-    """Take no line, in place of a quick parser.
+    """Refuse any line; the fallback parser reads it.
 
     Raises:
-        ValueError: In any case.
+        ValueError: Always.
     """
     raise ValueError(f"left to the parser that takes more time: {line!r:.80}")
 
 
 def _with_care(line: bytes, columns: Sequence[Column], whole: bool) -> list[Any]:
-    """Return the values of a line that the quick parser refuses.
+    """Parse the values of a line that msgspec refuses.
 
     Raises:
-        DataError: If it is wrong.
+        DataError: If the line is invalid.
     """
     document = document_of(line)
     return [_value(document, column, whole) for column in columns]
 
 
 def document_of(line: bytes) -> dict[str, Any]:
-    """Parse a line that the quick parser refuses: it may be wrong, or have NaN or half a surrogate pair.
+    """Parse a line that msgspec refuses: an invalid one, or one with NaN or an unpaired surrogate.
 
     Raises:
-        DataError: If it is wrong.
+        DataError: If the line is invalid.
     """
     try:
         document = json.loads(str(line, "utf-8"))
@@ -215,7 +215,7 @@ def _value(document: Mapping[str, Any], column: Column, whole: bool) -> Any:
 
 
 class JSONLWriter(LinesWriter):
-    """Lays out shards of JSON objects."""
+    """Writes shards of JSON objects."""
 
     def __init__(self, columns: Sequence[Column], settings: WriteSettings, newline: str) -> None:
         specs = {column.name: column.spec for column in columns}

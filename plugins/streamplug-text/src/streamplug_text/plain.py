@@ -1,13 +1,13 @@
-"""Files of lines that nobody has written as shards: looked through once for where their samples lie.
+"""Formats of plain text files, which are scanned once for the offsets of their samples.
 
-That stands in a file beside them, all integers little-endian::
+The offsets are cached in a file, all integers little-endian::
 
     8 bytes        89 6c 69 6e 65 73 0a 01
     uint64         N, the number of samples
     uint64         bytes of the data file
-    uint32[N + 1]  where each sample begins in the data file, and its end; uint64 if that has 4 GiB or more
+    uint32[N + 1]  offset of each sample in the data file, and its end; uint64 if that has 4 GiB or more
 
-Before the first sample there may be a header. Blank lines belong to the sample before them.
+A header may precede the first sample. Blank lines belong to the preceding sample.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _HEAD = Struct("<8sQQ")
 _U64 = np.dtype("<u8")
 _BLOCK = 1 << 23
 _MOST = 1 << 30
-"""Bytes of the longest sample: beyond, it is likely that a quote was not closed, or that this is no text."""
+"""Maximum bytes of a sample; longer ones suggest an unclosed quote or a file that is not text."""
 
 
 class PlainFormat(ScannableFormat, RangeReadableFormat):
-    """A format of such files."""
+    """Base class of formats of plain text files."""
 
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
     header_role: ClassVar[str] = "meta"
 
     @abstractmethod
     def lines(self, columns: Sequence[Column]) -> Lines:
-        """Return how the samples stand in their lines."""
+        """Return the parser of the lines."""
 
     def check(self, samples: int, role: str, size: int) -> None:
         least = _HEAD.size + 4 * (samples + 1) if role == "meta" else samples
@@ -79,7 +79,7 @@ class PlainFormat(ScannableFormat, RangeReadableFormat):
 
 
 class _PlainHead(SplitHead):
-    """Knows the lines of the samples of one file, too."""
+    """Offsets of samples, with line numbers for errors."""
 
     def __init__(self, offsets: Offsets, lines: Lines, data: Bytes1D) -> None:
         super().__init__(offsets, lines)
@@ -91,11 +91,11 @@ class _PlainHead(SplitHead):
 
 
 def packed(starts: Sequence[Int64], size: int) -> bytes:
-    """Return what stands beside a file.
+    """Return the offsets file of a data file.
 
     Args:
-        starts: Where its samples begin, in any number of parts.
-        size: How many bytes it has.
+        starts: Offsets of its samples, in any number of arrays.
+        size: Bytes of the data file.
     """
     kind = U32 if size <= MAX_FILE else _U64
     offsets = np.concatenate([*(part.astype(kind) for part in starts), np.array([size], kind)])
@@ -103,10 +103,10 @@ def packed(starts: Sequence[Int64], size: int) -> bytes:
 
 
 def _unpacked(meta: Bytes1D, samples: int, size: int) -> Offsets:
-    """Return where samples begin, and the end of the last.
+    """Return the offsets of samples, and the end of the last.
 
     Raises:
-        CorruptShardError: If that cannot be.
+        CorruptShardError: If the offsets are invalid.
     """
     known = _HEAD.unpack(meta[: _HEAD.size].tobytes()) if len(meta) >= _HEAD.size else ()
     if known != (_MAGIC, samples, size):
@@ -126,13 +126,13 @@ def _unpacked(meta: Bytes1D, samples: int, size: int) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a file that ends where a record does.
+    """A part of a file that ends with a complete record.
 
     Attributes:
-        at: Where in the file it begins.
-        line: The line that begins there, from 1.
-        data: It. At the end of the file, a newline is added if it lacks one.
-        ends: Where in it each record ends, behind its newline; none is missing.
+        at: Offset in the file.
+        line: Number of its first line, from 1.
+        data: Its content, with a final newline even if the file has none.
+        ends: End of each record in `data`, after its newline.
     """
 
     at: int
@@ -142,19 +142,19 @@ class Part:
 
     @property
     def starts(self) -> Int64:
-        """Where in it each record begins."""
+        """Offset of each record in `data`."""
         return np.concatenate([[0], self.ends[:-1]])
 
 
 def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]:
-    """Yield a file in parts, without the mark of UTF-8 in front.
+    """Yield the parts of a file, without the byte order mark.
 
     Args:
-        file: Which.
-        ends_of: Says where records end in data that begins with one; the last may be cut off.
+        file: The file.
+        ends_of: Returns the ends of records in data that starts with one; the last may be truncated.
 
     Raises:
-        CorruptShardError: If the last one does not end, or one is far too long.
+        CorruptShardError: If the last record does not end, or one is too long.
     """
     at, line = len(BOM) if file.read(0, len(BOM)) == BOM else 0, 1
     rest, more = b"", _BLOCK
@@ -178,7 +178,7 @@ def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]
 
 
 def blank(part: Part) -> NDArray[np.bool_]:
-    """Say which records of a part are empty lines."""
+    """Return which records of a part are empty lines."""
     sizes = np.diff(part.ends, prepend=0)
     first = np.frombuffer(part.data, np.uint8)[part.starts]
     empty: NDArray[np.bool_] = (sizes == 1) | ((sizes == 2) & (first == ord("\r")))

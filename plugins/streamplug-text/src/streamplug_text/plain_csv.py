@@ -1,4 +1,4 @@
-"""Files of values between separators, as they are: the first line names the columns, values may be quoted."""
+"""Format of plain CSV and TSV files with a header line and quoting."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NAME = "plain-csv"
 
 
 class PlainCSV(PlainFormat):
-    """``plain-csv``: CSV, TSV and the like, in files that nobody has written as shards."""
+    """``plain-csv``: plain CSV and TSV files, not written as shards."""
 
     suffix = "csv"
     encodings = FIELDS
 
     def __init__(self, separator: str = ",", types: Mapping[str, str] | None = None) -> None:
-        """Look through files that have this separator, and whose columns are of these types, else str.
+        """Set the separator, and the types of columns that are not str.
 
         Raises:
-            ConfigError: If they have no meaning.
+            ConfigError: If the separator is invalid.
         """
         if len(separator.encode(errors="replace")) != 1 or separator in '"\r\n':
             raise ConfigError(
@@ -85,11 +85,11 @@ class PlainCSV(PlainFormat):
         return ScanResult(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
 
     def _names(self, line: bytes) -> list[str]:
-        """Return the names of the columns, which the first line has.
+        """Return the column names in the first line.
 
         Raises:
-            CorruptShardError: If there are none.
-            ConfigError: If there are others.
+            CorruptShardError: If the names are invalid.
+            ConfigError: If a column with a type is missing.
         """
         try:
             names = values_of(line.decode().rstrip("\r\n"), self._separator)
@@ -118,10 +118,10 @@ class PlainCSV(PlainFormat):
 
 
 def types_of(name: str, argument: str) -> dict[str, str]:
-    """Return the types of columns in what follows the name of a format, such as ``id=int,score=float``.
+    """Parse the column types in the argument of a format, such as ``id=int,score=float``.
 
     Raises:
-        ConfigError: If it is something else.
+        ConfigError: If the argument is invalid.
     """
     types: dict[str, str] = {}
     for part in argument.split(","):
@@ -136,7 +136,7 @@ def types_of(name: str, argument: str) -> dict[str, str]:
 
 
 class QuotedLines(XSVLines):
-    """Lines of values some of which may be in quotes, and hold separators and newlines there."""
+    """Parser of lines whose values may be quoted, with separators and newlines in the quotes."""
 
     def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
         return self.parsed(
@@ -157,10 +157,10 @@ class QuotedLines(XSVLines):
         return super()._fields(lines, ends)
 
     def _quoted(self, text: str, count: int) -> list[str]:
-        """Return the fields of so many lines.
+        """Return the fields of `count` lines.
 
         Raises:
-            Exception: Any, if one is out of the ordinary.
+            Exception: Any, if the fallback must parse them.
         """
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=self._marks.separator))
         if len(rows) != count or set(map(len, rows)) != {len(self._place)}:

@@ -1,4 +1,4 @@
-"""Files of JSON lines, as they are: what one line lacks of the columns of all is None."""
+"""Format of plain JSON lines files, in which missing keys are None."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_COLUMNS = 1000
 
 
 class JsonAny(Json):
-    """Whatever JSON can express."""
+    """Any JSON value."""
 
     name, expected, plain = "json", "what JSON can express", object
     type: ClassVar[Any] = Any
@@ -39,7 +39,7 @@ _ANY = JsonAny()
 
 
 class PlainJSONL(PlainFormat):
-    """``plain-jsonl``: lines that are JSON objects, in files that nobody has written as shards."""
+    """``plain-jsonl``: plain files of JSON objects, not written as shards."""
 
     suffix = "jsonl"
 
@@ -69,7 +69,7 @@ class PlainJSONL(PlainFormat):
         return ScanResult(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        # What a line does not have is None, so all files can have the columns of all.
+        # Missing keys are None, so that all files can have all columns.
         return {**entries[0], "columns": sorted({n for each in entries for n in each["columns"]})}
 
 
@@ -78,10 +78,10 @@ def _ends_of(data: bytes) -> Int64:
 
 
 class _Keys:
-    """The keys of all lines.
+    """Collects the keys of all lines.
 
     Attributes:
-        names: Those found so far.
+        names: The keys so far.
     """
 
     def __init__(self) -> None:
@@ -89,10 +89,10 @@ class _Keys:
         self._check = _checker(())
 
     def look(self, part: Part) -> Int64:
-        """Look at some lines, and return where those begin that are not blank.
+        """Collect the keys of lines, and return the offsets of those that are not blank.
 
         Raises:
-            CorruptShardError: If one is not an object of JSON.
+            CorruptShardError: If a line is not a JSON object.
         """
         lines = part.data.split(b"\n")[:-1]
         try:
@@ -102,7 +102,7 @@ class _Keys:
         return part.starts
 
     def _look_closely(self, lines: Sequence[bytes], first: int) -> list[int]:
-        """Look at lines one by one, and return which are not blank; `first` is the number of the first."""
+        """Check lines one by one, and return those that are not blank; `first` is the first line number."""
         full = []
         for number, line in enumerate(lines):
             try:
@@ -118,7 +118,7 @@ class _Keys:
         return full
 
     def _learn(self, line: bytes) -> None:
-        """Take a line that has other keys, or that is wrong, or that the quick parser does not take."""
+        """Collect the keys of a line that the fast parser refused."""
         before = len(self.names)
         self.names.update(dict.fromkeys(document_of(line)))
         if len(self.names) > _MOST_COLUMNS:
@@ -131,7 +131,7 @@ class _Keys:
 
 
 def _checker(names: Sequence[str]) -> Callable[[bytes], Any]:
-    """Return what takes lines that are objects with no other keys, and raises at others."""
+    """Return a parser that raises for lines with other keys."""
     fields = [
         (f"f{number}", msgspec.Raw, msgspec.field(name=name, default=None))
         for number, name in enumerate(names)
@@ -139,5 +139,5 @@ def _checker(names: Sequence[str]) -> Callable[[bytes], Any]:
     try:
         line = msgspec.defstruct("Line", fields, forbid_unknown_fields=True, gc=False)
         return msgspec.json.Decoder(line).decode
-    except ValueError:  # it has no fields whose names are escaped in JSON
+    except ValueError:  # msgspec refuses field names that JSON escapes
         return refuse

@@ -1,4 +1,4 @@
-"""Records of values between separators, some of them in quotes, as Python's csv module reads them."""
+"""Parsing of CSV records with quoted values, compatible with Python's csv module."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _QUOTE, _NEWLINE, _RETURN = ord('"'), ord("\n"), ord("\r")
 
 
 def record_ends(data: bytes, separator: bytes) -> Int64:
-    """Return where records end, each behind its newline; newlines in quotes end none.
+    """Return the ends of records, after their newlines; quoted newlines end none.
 
     Args:
-        data: Begins with a record.
-        separator: What stands between two values, a single byte.
+        data: Starts with a record.
+        separator: A single byte.
     """
     found = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(found == _NEWLINE)
@@ -26,13 +26,13 @@ def record_ends(data: bytes, separator: bytes) -> Int64:
     if len(quotes):
         if not _regular(found, quotes, ord(separator)):
             return _one_by_one(data, separator)
-        # Between an odd quote and the next one, everything is quoted.
+        # Newlines after an odd number of quotes are quoted.
         newlines = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
     return newlines + 1
 
 
 def _regular(data: Bytes1D, quotes: Int64, separator: int) -> bool:
-    """Say whether all quotes begin or end a value, or are one of two in a row within one."""
+    """Return whether all quotes start or end a value, or are escaped by doubling."""
     opening, closing = quotes[::2], quotes[1::2]
     before = data[opening - 1]
     begins = (before == separator) | (before == _NEWLINE) | (opening == 0)
@@ -52,7 +52,7 @@ def _record(separator: bytes) -> re.Pattern[bytes]:
 
 
 def _one_by_one(data: bytes, separator: bytes) -> Int64:
-    """Return the same where a quote may also be nothing but a character."""
+    """Return the ends of records if quotes may also be plain characters."""
     match, at, ends = _record(separator).match, 0, list[int]()
     while found := match(data, at):
         at = found.end()
@@ -67,10 +67,10 @@ def _value(separator: str) -> re.Pattern[str]:
 
 
 def values_of(text: str, separator: str) -> list[str]:
-    """Return the values of one record, without the newline at its end.
+    """Return the values of one record, without its final newline.
 
     Raises:
-        CorruptShardError: If a quote is not closed, or there is a newline without quotes.
+        CorruptShardError: If a quote is not closed, or a newline is not quoted.
     """
     if '"' not in text:
         _check_unquoted(text)

@@ -1,12 +1,12 @@
-"""Shards of two files: lines, one for each sample, and a meta file that says where each begins.
+"""Shards of two files: a line per sample, and a meta file with the offsets of the lines.
 
 The meta file has, all integers little-endian::
 
     uint32            N, the number of samples
-    uint32[N + 1]     offsets in the data file: where each line begins; the last is the file's length
+    uint32[N + 1]     offset of each line in the data file; the last is the file's length
     JSON              the schema, as in the index
 
-In front of the first line, the data file may have a header.
+The data file may begin with a header.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ U32 = np.dtype("<u4")
 MAX_FILE = (1 << 32) - 1
 
 _FEW = 8
-"""Samples up to which it is not worth while to look at all at once."""
+"""Minimum samples for parsing them together."""
 
 
 def head_size(samples: int) -> int:
-    """Return how many bytes of a meta file say where the samples lie."""
+    """Return the bytes of a meta file without its schema."""
     return 4 * (samples + 2)
 
 
 class Lines(ABC):
-    """How the values of samples stand in their lines.
+    """Parser of lines.
 
-    A column that is decoded by an encoding of somebody else gets the bytes of its values in place of these.
+    Columns with other encodings get the bytes of their values.
 
     Attributes:
-        header: What the data file begins with.
+        header: Header of the data file.
     """
 
     header: bytes = b""
@@ -74,32 +74,32 @@ class Lines(ABC):
     def many(
         self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
-        """Return the values of many samples, column by column; they are those that `one` returns.
+        """Return the values of many samples by column, equal to those of `one`.
 
         Args:
             data: A buffer with their lines.
-            starts: Where in it each begins, shape ``[n]``.
-            sizes: How many bytes each has, shape ``[n]``.
-            columns: Which columns.
+            starts: Offset of each line, shape ``[n]``.
+            sizes: Bytes of each line, shape ``[n]``.
+            columns: Columns to return.
 
         Raises:
-            Exception: Any, if a line is out of the ordinary.
+            Exception: Any, if the lines must be parsed one by one.
         """
 
 
 class SplitFormat(WritableFormat, ScannableFormat, RangeReadableFormat):
-    """A format of such shards."""
+    """Base class of formats with a data file and a meta file."""
 
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
     header_role: ClassVar[str] = "meta"
 
     @abstractmethod
     def lines(self, columns: Sequence[Column]) -> Lines:
-        """Return how the samples of a shard stand in their lines."""
+        """Return the parser of a shard's lines."""
 
     @abstractmethod
     def plain(self) -> ScannableFormat:
-        """Return the format of files of such lines that nobody has written as shards."""
+        """Return the format of plain files of such lines."""
 
     def scan(self, file: ScanSource) -> ScanResult:
         return self.plain().scan(file)
@@ -136,20 +136,20 @@ class SplitFormat(WritableFormat, ScannableFormat, RangeReadableFormat):
 
 
 class SplitHead(ShardHeader):
-    """Knows where the samples of one shard lie.
+    """Offsets of the samples of one shard.
 
     Attributes:
-        offsets: Where each line begins, and the end of the last, uint32 or uint64, shape
+        offsets: Offset of each line, and the end of the last, uint32 or uint64, shape
             ``[samples + 1]``.
     """
 
     def __init__(self, offsets: Offsets, lines: Lines) -> None:
-        """Take where the lines lie, which was checked, and how the samples stand in them."""
+        """Set checked offsets, and the parser of the lines."""
         self.offsets = offsets
         self._lines = lines
 
     def called(self, index: int) -> str:
-        """Return what errors call a sample."""
+        """Return the name of a sample for errors."""
         return f"sample {index}"
 
     def byte_ranges(self, rows: Int64) -> Int64:
@@ -169,7 +169,7 @@ class SplitHead(ShardHeader):
         self, rows: Int64, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
         if len(rows) >= _FEW:
-            with suppress(Exception):  # one by one they are read with more care
+            with suppress(Exception):  # the fallback parses them one by one
                 return self._lines.many(data, starts, sizes, columns)
         lines = [
             self.one(row, data[at : at + size].tobytes(), columns)
@@ -185,7 +185,7 @@ class SplitHead(ShardHeader):
             raise type(error)(f"{self.called(index)}: {error}") from error.__cause__
 
     def decoded(self, column: Column, index: int, value: bytes) -> Any:
-        """Decode a value by an encoding of somebody else."""
+        """Decode a value with another encoding."""
         try:
             return column.encoding.decode(memoryview(value))
         except Exception as error:
@@ -235,16 +235,16 @@ class SplitReader(ShardReader):
 
 
 def _offsets(meta: Bytes1D, samples: int, size: int, header: int) -> Offsets:
-    """Return where the lines of a shard begin, and the end of the last.
+    """Return the offsets of the lines of a shard, and the end of the last.
 
     Args:
-        meta: Its meta file, or at least the first `head_size` bytes of it.
-        samples: How many samples the index says that it has.
-        size: Bytes of its data file.
-        header: How many of these are that file's header.
+        meta: The meta file, or at least its first `head_size` bytes.
+        samples: Number of samples according to the index.
+        size: Bytes of the data file.
+        header: Bytes of the header of the data file.
 
     Raises:
-        CorruptShardError: If the meta file does not fit the index, the data file or itself.
+        CorruptShardError: If the meta file does not match the index or the data file, or is inconsistent.
     """
     if len(meta) < head_size(samples):
         raise CorruptShardError(
@@ -265,7 +265,7 @@ def _offsets(meta: Bytes1D, samples: int, size: int, header: int) -> Offsets:
 
 
 def _check_schema(text: Bytes1D) -> None:
-    """Check that the end of a meta file, which nobody needs for reading, is there."""
+    """Check that the schema of a meta file is complete, though it is not needed for reading."""
     try:
         whole = isinstance(msgspec.json.decode(text.tobytes()), dict)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -275,5 +275,5 @@ def _check_schema(text: Bytes1D) -> None:
 
 
 def schema_text(entry: Mapping[str, Any]) -> bytes:
-    """Return the end of a meta file."""
+    """Return the schema of a meta file."""
     return json.dumps(entry, sort_keys=True).encode()

@@ -1,4 +1,4 @@
-"""Values of text formats: what Python prints for a number or a text, and what JSON makes of them."""
+"""Encodings of values as text, between separators or in JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from streamplug.interfaces.encoding import wrong_type_error
 
 
 class Value(Encoding):
-    """A value that stands in a line as text.
+    """A value stored as text.
 
     Attributes:
-        name: What errors call it.
-        expected: What it takes.
-        plain: The type of most values.
+        name: Name in errors.
+        expected: Description of accepted values, for errors.
+        plain: The most frequent type of values.
     """
 
     name: ClassVar[str]
@@ -31,14 +31,14 @@ class Value(Encoding):
 
     @staticmethod
     def render(value: Any, /) -> str:
-        """Return the text that stands for a value of type `plain`."""
+        """Return the text of a value of type `plain`."""
         raise NotImplementedError
 
     def text(self, value: Any) -> str:
-        """Return the text that stands for a value.
+        """Return the text of a value.
 
         Raises:
-            EncodeError: If the value has the wrong type, or no text.
+            EncodeError: If the value has the wrong type, or cannot be encoded.
         """
         raise NotImplementedError
 
@@ -70,10 +70,9 @@ def _as_is(text: str) -> str:
 
 
 def printed(values: Sequence[float]) -> list[str] | None:
-    """Return what Python prints for many floats, some times sooner than it does; None if it is not sure.
+    """Return the `repr` of floats, faster than Python; None if the results could differ.
 
-    Both print the shortest digits that give a number back. They differ in when they print an exponent, and
-    in how.
+    Both use the shortest digits that round-trip, but differ in the use and the form of exponents.
     """
     sizes = np.abs(np.array(values, np.float64))
     if not len(sizes) or not ((sizes >= 1e-4) & (sizes < 1e16) | (sizes == 0)).all():
@@ -89,10 +88,10 @@ class Field(Value):
 
     @staticmethod
     def parse(text: str, /) -> Any:
-        """Return the value that a text stands for.
+        """Parse the text of a value.
 
         Raises:
-            ValueError: If it stands for none.
+            ValueError: If the text is invalid.
         """
         raise NotImplementedError
 
@@ -104,7 +103,7 @@ class Field(Value):
 
 
 class StrField(Field):
-    """A text, as it is."""
+    """A string, unquoted."""
 
     name, expected, plain = "str", "a str", str
     render = parse = staticmethod(_as_is)
@@ -122,14 +121,14 @@ class IntField(Field):
     render, parse = staticmethod(int.__repr__), staticmethod(int)
 
     def text(self, value: Any) -> str:
-        # What stands for True, though an int to Python, could not be read again.
+        # bool is an int, but its text could not be parsed as one.
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
             raise self._refused(value)
         return int.__repr__(int(value))
 
 
 class FloatField(Field):
-    """A float, in the shortest digits that give it back."""
+    """A float, in the shortest digits that round-trip."""
 
     name, expected, plain = "float", "a float", float
     render, parse = staticmethod(float.__repr__), staticmethod(float)
@@ -154,16 +153,16 @@ class Json(Value):
     """A value in a JSON object.
 
     Attributes:
-        type: What a parser is told to expect.
+        type: Type for the parser.
     """
 
     type: ClassVar[Any]
 
     def taken(self, value: object) -> Any:
-        """Return what the parser found, made the type that a column has.
+        """Convert a parsed value to the type of the column.
 
         Raises:
-            DecodeError: If it has another.
+            DecodeError: If it has another type.
         """
         if isinstance(value, self.type):
             return value
@@ -178,7 +177,7 @@ class Json(Value):
 
 
 class JsonStr(Json):
-    """A text, in ASCII."""
+    """A string, escaped to ASCII."""
 
     name, expected, plain = "str", "a str", str
     type = str
@@ -191,7 +190,7 @@ class JsonStr(Json):
 
 
 class JsonInt(Json):
-    """An integer of any size; also what Python takes for one, true and false."""
+    """An integer of any size, or a boolean."""
 
     name, expected, plain = "int", "an int", int
     type = int | bool
@@ -209,7 +208,7 @@ _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class JsonFloat(Json):
-    """A float, in the shortest digits that give it back; those that are no number by name."""
+    """A float, in the shortest digits that round-trip; NaN and infinities by name."""
 
     name, expected, plain = "float", "a float", float
     type = float

@@ -1,4 +1,4 @@
-"""Writers of data sets, one for each format."""
+"""Data set writers for the text formats."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Out = str | Path | tuple[str | Path, str]
 
 @suggest_keywords
 class JSONLWriter(Writer):
-    r"""A `Writer` of shards that have a JSON object per line.
+    r"""A `Writer` of shards with a JSON object per line.
 
     Args:
-        columns: Encoding of each column by its name: ``"str"``, ``"int"`` or ``"float"``.
+        columns: Encoding by column name: ``"str"``, ``"int"`` or ``"float"``.
         out: A local path, a URL, or a pair (local path, URL).
-        newline: What ends a line: white space.
-        kwargs: The other arguments of `Writer`.
+        newline: Line terminator, of JSON whitespace.
+        kwargs: Further arguments of `Writer`.
 
     Raises:
-        ConfigError: If an argument has no meaning.
+        ConfigError: If an argument is invalid.
         OutputExistsError: As for `Writer`.
     """
 
@@ -37,22 +37,22 @@ class JSONLWriter(Writer):
 
 
 JSONWriter = JSONLWriter
-"""The name that mosaicml-streaming has for `JSONLWriter`."""
+"""`JSONLWriter` under mosaicml-streaming's name."""
 
 
 @suggest_keywords
 class XSVWriter(Writer):
-    r"""A `Writer` of shards that have values between separators, a sample per line; nothing is quoted.
+    r"""A `Writer` of shards with separated values, a sample per line, without quoting.
 
     Args:
-        columns: Encoding of each column by its name: ``"str"``, ``"int"`` or ``"float"``.
+        columns: Encoding by column name: ``"str"``, ``"int"`` or ``"float"``.
         out: A local path, a URL, or a pair (local path, URL).
-        separator: What stands between two values.
-        newline: What ends a line.
-        kwargs: The other arguments of `Writer`.
+        separator: Separator of values.
+        newline: Line terminator.
+        kwargs: Further arguments of `Writer`.
 
     Raises:
-        ConfigError: If an argument has no meaning.
+        ConfigError: If an argument is invalid.
         OutputExistsError: As for `Writer`.
     """
 
@@ -65,18 +65,18 @@ class XSVWriter(Writer):
 
 @suggest_keywords
 class CSVWriter(Writer):
-    r"""An `XSVWriter` whose separator is a comma."""
+    r"""An `XSVWriter` with a comma as the separator."""
 
     _kind: ClassVar[type[CSV]] = CSV
 
     def __init__(self, *, columns: Columns, out: Out, newline: str = "\n", **kwargs: Any) -> None:
-        """Take the arguments of `XSVWriter`, but for `separator`."""
+        """Set the arguments of `XSVWriter`, without `separator`."""
         _check(self, kwargs)
         super().__init__(columns=columns, out=out, format=self._kind(newline), **kwargs)
 
 
 class TSVWriter(CSVWriter):
-    r"""An `XSVWriter` whose separator is a tab."""
+    r"""An `XSVWriter` with a tab as the separator."""
 
     _kind = TSV
 

@@ -1,4 +1,4 @@
-"""Writes shards of lines."""
+"""Base class of shard writers of lines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from streamplug_text.values import Value
 
 
 class LinesWriter(ShardWriter):
-    """Lays out shards of one data set; subclasses say what a line is.
+    """Writes shards of lines; subclasses implement the lines.
 
-    The header and the meta file do not count against the size limit, so that shards are cut where
-    mosaicml-streaming cuts them.
+    The header and the meta file do not count toward the size limit, so that shards have the same samples as
+    those of mosaicml-streaming.
 
     Attributes:
-        columns: Those of the data set, sorted by name.
+        columns: Columns of the data set, sorted by name.
     """
 
     base_size = 0
@@ -37,7 +37,7 @@ class LinesWriter(ShardWriter):
         keys: Mapping[str, Any],
         header: bytes = b"",
     ) -> None:
-        """Take the columns, the keys that the format adds to an entry, and what a data file begins with."""
+        """Set the columns, the format's keys in index entries, and the header of data files."""
         self.columns = sorted(columns, key=lambda column: column.name)
         self._entry = {
             "compression": settings.compression,
@@ -53,25 +53,25 @@ class LinesWriter(ShardWriter):
         self._kinds = [_value_of(column) for column in self.columns]
 
     def _write_rows(self, between: Sequence[str], marks: Sequence[str] = ()) -> None:
-        """Have single samples written by a function for their columns; see `row_writer`."""
+        """Encode single samples with a generated function; see `row_writer`."""
         kinds = {column.name: kind for column, kind in zip(self.columns, self._kinds)}
         quick = row_writer(kinds, between, marks, super().encode_pieces)
         self.encode_pieces = quick  # type: ignore[method-assign,assignment]  # names of arguments
 
     @abstractmethod
     def line(self, texts: Sequence[str]) -> str:
-        """Return the line of a sample, of the text of each value.
+        """Return the line of a sample, given the text of each value.
 
         Raises:
-            EncodeError: If a text cannot stand in it; the message names the column.
+            EncodeError: If a text is invalid in a line; names the column.
         """
 
     @abstractmethod
     def plain_lines(self, texts: Sequence[Sequence[str]]) -> list[str]:
-        """Return the lines of many samples, of the texts of each column.
+        """Return the lines of many samples, given the texts of each column.
 
         Raises:
-            ValueError: If one has none; `line` says which.
+            ValueError: If a sample is invalid; `line` raises the precise error.
         """
 
     def entry(self) -> dict[str, Any]:
@@ -110,11 +110,11 @@ class LinesWriter(ShardWriter):
             rows = self.plain_lines(texts)
             together = "".join(rows)
             data = together.encode()
-        except ValueError:  # one by one they tell which is wrong
+        except ValueError:  # one by one, to name the invalid value
             encoded = list(map(self._encoded, zip(*texts)))
             rows, data = encoded, b"".join(encoded)
         else:
-            if len(data) != len(together):  # else a character is a byte
+            if len(data) != len(together):  # not ASCII: sizes are in bytes
                 rows = [row.encode() for row in rows]
         return data, np.fromiter(map(len, rows), np.int64, count)
 

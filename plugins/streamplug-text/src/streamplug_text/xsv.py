@@ -1,4 +1,4 @@
-"""Values between separators, a sample per line, nothing quoted: CSV, TSV, and with any other separator."""
+"""Shards of separated values without quoting: CSV, TSV, or any other separator."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _OF_NUMBERS = frozenset("+-.0123456789aefin")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What stands between the values of a sample, and after the last.
+    """Separator and line terminator.
 
     Attributes:
-        separator: The former.
-        newline: The latter.
+        separator: Text between values.
+        newline: Text after the last value.
     """
 
     separator: str
     newline: str
 
     def fault(self) -> str:
-        """Return why lines of these could not be taken apart again, or an empty text."""
+        """Return why lines could not be parsed, or an empty string."""
         given: Mapping[str, Any] = {"separator": self.separator, "newline": self.newline}
         for name, text in given.items():
             if not isinstance(text, str) or not text:
@@ -59,18 +59,18 @@ class Marks:
         return ""
 
     def line(self, texts: Sequence[str]) -> str:
-        """Return the line of some texts."""
+        """Return the line of texts."""
         return self.separator.join(texts) + self.newline
 
     @property
     def short(self) -> bool:
-        """Whether both are a single byte."""
+        """Whether separator and newline are a single byte each."""
         return len(self.separator.encode()) == len(self.newline.encode()) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedColumn(Column):
-    """A column of a data set with these marks."""
+    """A column with the separator and newline of its data set."""
 
     marks: Marks
 
@@ -83,14 +83,14 @@ class XSV(SplitFormat):
     separator: ClassVar[str | None] = None
 
     def __init__(self, separator: str | None = None, newline: str = "\n") -> None:
-        """Write with this separator and ends of lines; what is read says itself which it has.
+        """Set the separator and newline for writing; for reading, the index has them.
 
         Args:
-            separator: What stands between two values; needed for writing only.
-            newline: What stands after the last.
+            separator: Text between values; required for writing.
+            newline: Text after the last value.
 
         Raises:
-            ConfigError: If lines of these could not be taken apart again.
+            ConfigError: If such lines could not be parsed.
         """
         self._separator, self._newline = separator, newline
         self._types: Mapping[str, str] = {}
@@ -149,7 +149,7 @@ class XSV(SplitFormat):
 class CSV(XSV):
     """``csv``: the CSV shards of mosaicml-streaming, byte for byte.
 
-    After a colon, the types of columns that files without an index.json have: ``csv:id=int,score=float``.
+    The column types of files without an index.json may follow a colon: ``csv:id=int,score=float``.
     """
 
     suffix = "csv"
@@ -181,10 +181,10 @@ class TSV(CSV):
 
 
 def names_and_specs(entry: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the names and the encodings of the columns that an entry of an index announces.
+    """Return the column names and encodings of an index entry.
 
     Raises:
-        InvalidIndexError: If it announces none.
+        InvalidIndexError: If they are missing or invalid.
     """
     names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
     if len(names) != len(specs) or len(set(names)) != len(names) or not names:
@@ -203,10 +203,10 @@ def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
 
 
 class XSVLines(Lines):
-    """Lines of values between separators."""
+    """Parser of lines of separated values."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        """Take all columns, in stored order, each with its marks."""
+        """Set all columns, in stored order."""
         first = columns[0]
         if not isinstance(first, MarkedColumn):
             raise TypeError(f"expected columns that XSV.columns has returned, got {first}")
@@ -225,10 +225,10 @@ class XSVLines(Lines):
         return self.parsed(text.split(marks.separator), columns)
 
     def decoded(self, line: bytes) -> str:
-        """Return the text of a line.
+        """Decode a line from UTF-8.
 
         Raises:
-            DecodeError: If it is none.
+            DecodeError: If it is not UTF-8; names the column.
         """
         try:
             return line.decode()
@@ -239,10 +239,10 @@ class XSVLines(Lines):
             ) from error
 
     def parsed(self, fields: Sequence[str], columns: Sequence[Column]) -> list[Any]:
-        """Return the values of a sample that has these fields.
+        """Parse the fields of a sample.
 
         Raises:
-            DataError: If they are not those of the columns.
+            DataError: If they do not match the columns.
         """
         if len(fields) != len(self._place):
             raise CorruptShardError(
@@ -250,11 +250,11 @@ class XSVLines(Lines):
             )
         try:
             return [parse(fields[place]) for place, parse in self._plan(columns)]
-        except ValueError:  # one by one they tell which is wrong
+        except ValueError:  # one by one, to name the invalid value
             return [_value(fields[self._place[column.name]], column) for column in columns]
 
     def _plan(self, columns: Sequence[Column]) -> list[tuple[int, Callable[[str], Any]]]:
-        """Return where the value of each column stands, and what makes it of its text."""
+        """Return position and parser of each column."""
         known, plan = self._last
         if known is not columns:
             plan = [(self._place[column.name], _parser(column)) for column in columns]
@@ -262,7 +262,7 @@ class XSVLines(Lines):
         return plan
 
     def _column_at(self, before: bytes) -> str:
-        """Return in which column something lies that has these bytes before it."""
+        """Return the column after some bytes of a line."""
         place = before.count(self._marks.separator.encode())
         return list(self._place)[min(place, len(self._place) - 1)]
 
@@ -277,10 +277,10 @@ class XSVLines(Lines):
         ]
 
     def _fields(self, lines: bytes, ends: Int64) -> list[str]:
-        """Return the fields of lines that lie back to back, of marks of one byte each.
+        """Return the fields of concatenated lines; requires single-byte separators.
 
         Raises:
-            ValueError: If one is out of the ordinary.
+            ValueError: If the lines must be parsed one by one.
         """
         separator, newline = self._marks.separator, self._marks.newline
         if not self._marks.short:
@@ -289,7 +289,7 @@ class XSVLines(Lines):
         is_end = data == ord(newline)
         ends_found = np.flatnonzero(is_end)
         marks = np.flatnonzero(is_end | (data == ord(separator)))
-        # The last mark of each line, and no other, is the end of it.
+        # Each line has one newline, after one separator fewer than columns.
         if not np.array_equal(ends_found + 1, ends) or not np.array_equal(
             marks[len(self._place) - 1 :: len(self._place)], ends_found
         ):
@@ -302,7 +302,7 @@ def _text(text: str) -> str:
 
 
 def _parser(column: Column) -> Callable[[str], Any]:
-    """Return what makes a value of its text; an encoding of somebody else gets its bytes."""
+    """Return the parser of a column's text; other encodings get its bytes."""
     if not isinstance(column.encoding, Field):
         return str.encode
     return _text if column.encoding.plain is str else column.encoding.parse
@@ -318,7 +318,7 @@ def _value(text: str, column: Column) -> Any:
 
 
 class XSVShardWriter(LinesWriter):
-    """Lays out shards of values between separators."""
+    """Writes shards of separated values."""
 
     def __init__(
         self,
@@ -343,7 +343,7 @@ class XSVShardWriter(LinesWriter):
         super().__init__(columns, settings, keys, header)
         self._marks = marks
         self._strings = [place for place, kind in enumerate(self._kinds) if kind.plain is str]
-        # Marks of one character can come about only where a value has them; and these, no number has.
+        # Single-character marks that no number contains can occur only within string values.
         both = marks.separator + marks.newline
         self._simple = len(both) == 2 and not set(both) & _OF_NUMBERS
         if self._simple:
@@ -368,11 +368,11 @@ class XSVShardWriter(LinesWriter):
         return [separator.join(row) + newline for row in zip(*texts)]
 
     def _refused(self, texts: Sequence[str]) -> EncodeError:
-        """Return the error for a value that could not be read again."""
+        """Return the error for values that could not be parsed again."""
         separator, newline = self._marks.separator, self._marks.newline
         for column, text in zip(self.columns, texts):
             for name, mark in (("separator", separator), ("newline", newline)):
-                # Of a mark that is long, the end of a value may make one together with what follows.
+                # The end of a value may form a multi-character mark together with what follows.
                 if mark in text or separator in (text + separator)[:-1]:
                     return EncodeError(
                         f"column {column.name!r}: nothing is quoted, so a value cannot have the {name} "

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TokenBlocks", "TokenDataset", "TokenPacks"]
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'streamplug_tokens' has no attribute {name!r}")
         module = "options"
         if name == "TokenDataset":
-            # The same class, less being a torch dataset.
+            # The same class, but without the torch base class.
             module = "dataset" if find_spec("torch") is None else "torch_dataset"
         value = getattr(import_module(f"streamplug_tokens.{module}"), name)
         globals()[name] = value

@@ -1,4 +1,4 @@
-"""Tensors, without pickle."""
+"""Encoding of tensors without pickle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CODES = {
     "complex64": 67,
     "complex128": 128,
 }
-"""Part of the data, so they never change; those that ``ndarray`` has too are the same."""
+"""Stored dtype codes, which never change; codes of dtypes that ``ndarray`` has are the same."""
 
 _DTYPES: dict[int, torch.dtype] = {
     code: getattr(torch, name) for name, code in _CODES.items() if hasattr(torch, name)
@@ -47,22 +47,22 @@ _MAX_NDIM = 63
 class TensorEncoding(Encoding):
     """``tensor``, ``tensor:DTYPE`` or ``tensor:DTYPE:D0,D1,...``: a tensor of any device.
 
-    What the spec leaves open is stored in front of the values, which are little-endian and in
-    C order::
+    Dtype and shape are stored in front of the values unless the spec fixes them. All integers and values are
+    little-endian, the values in C order::
 
         uint8         code of the dtype
         uint8         number of dimensions << 2 | k
         uint{8<<k}    each dimension, k the smallest of 0 to 3 that holds them all
         values
 
-    A tensor decodes to one on the CPU that needs no gradient, whatever it was.
+    Tensors are decoded to CPU tensors that do not require gradients.
     """
 
     def __init__(self, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> None:
         """Fix the dtype, or the dtype and the shape, of all tensors.
 
         Raises:
-            ConfigError: If this torch has no such dtype, or a dimension is below 0.
+            ConfigError: If this torch has no such dtype, or a dimension is negative.
         """
         self._dtype = None if dtype is None else _DTYPES.get(_CODES.get(dtype, 0))
         if self._dtype is None and (dtype is not None or shape is not None):
@@ -124,20 +124,20 @@ class TensorEncoding(Encoding):
             raise DecodeError("a tensor of torch.bool holds bytes other than 0 and 1")
         try:
             return _tensor(values, dtype, shape)
-        except RuntimeError as error:  # an empty one whose other dimensions are beyond torch
+        except RuntimeError as error:  # an empty tensor with dimensions that torch refuses
             raise DecodeError(f"a tensor of shape {shape}: {error}") from error
 
 
 def _tensor(values: bytearray, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return a tensor that lives in `values`."""
-    if not values:  # which torch.frombuffer refuses
+    """Return a tensor that shares the memory of `values`."""
+    if not values:  # torch.frombuffer refuses empty buffers
         return torch.empty(shape, dtype=dtype)
     return torch.frombuffer(values, dtype=dtype).reshape(shape)
 
 
 def _values(tensor: torch.Tensor) -> bytes:
     values = bytearray(tensor.numel() * tensor.dtype.itemsize)
-    # Copying brings values from any device, into C order, and resolves lazy conjugation.
+    # The copy moves values to the CPU and C order, and resolves lazy conjugation.
     _tensor(values, tensor.dtype, tuple(tensor.shape)).copy_(tensor.detach())
     return bytes(values)
 
@@ -151,7 +151,7 @@ def _pack_shape(shape: tuple[int, ...]) -> bytes:
 
 
 def _unpack_shape(data: memoryview, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the shape whose header begins at `start`, and where the header ends."""
+    """Return the shape stored at `start`, and the end of its header."""
     if start >= len(data):
         raise DecodeError(f"a tensor of {len(data)} bytes lacks its shape")
     ndim, k = divmod(data[start], 4)

@@ -1,4 +1,4 @@
-"""Zstandard, through the zstandard package."""
+"""Zstandard compression, through the zstandard package."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from streamplug.types import Buffer
 from streamplug_zstandard.frames import check_frames
 
 _MAX_WINDOW = 1 << 27
-"""The largest window of any level, 128 MiB; the format allows claims of up to 3.75 TiB."""
+"""The largest window of any level, 128 MiB; the format permits up to 3.75 TiB."""
 
 _STEP = 1 << 20
 
 
 class Zstandard(Compression):
-    """Zstandard (``zstd``, levels 1 to 22); digests of files are the index's, so without a checksum."""
+    """Zstandard (``zstd``, levels 1 to 22), without frame checksums as the index has file hashes."""
 
     suffix: ClassVar[str] = "zstd"
     levels: ClassVar[range] = range(1, 23)
@@ -27,7 +27,7 @@ class Zstandard(Compression):
     level: int
 
     def compress(self, data: Buffer) -> bytes:
-        # Given all at once, the frame's header tells the size of the content.
+        # One-shot compression stores the content size in the frame header.
         packed: bytes = zstandard.ZstdCompressor(level=self.level).compress(data)
         return packed
 
@@ -42,7 +42,7 @@ class Zstandard(Compression):
         size = 0
         reader = unpacker.stream_reader(source, read_across_frames=True, closefd=False)
         try:
-            # One byte beyond the bound tells data that fills it from data that breaks it.
+            # Read one byte beyond the limit to detect data that exceeds it.
             while chunk := reader.read(min(max_size - size + 1, _STEP)):
                 size += len(chunk)
                 if size > max_size:

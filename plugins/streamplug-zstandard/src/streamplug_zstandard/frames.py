@@ -1,7 +1,7 @@
-"""Walks the frames of Zstandard data without decompressing them (RFC 8878, section 3).
+"""Validation of Zstandard frames without decompression (RFC 8878, section 3).
 
-The library reads frames with a bound on its output, but takes data that ends early for data that
-ends, and what is not a frame for the end of the data. The headers of frames and blocks tell.
+With an output limit, the library accepts truncated data, and treats data that is not a frame as the end.
+The headers of frames and blocks reveal both.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _RLE, _RESERVED = 1, 3
 
 
 def check_frames(source: BinaryIO) -> None:
-    """Check that a file holds whole frames and nothing else; leaves it at its beginning.
+    """Check that a file consists of complete frames, and seek to its start.
 
     Raises:
-        DecompressError: If it is empty, ends early, or something else stands between or behind.
+        DecompressError: If it is empty or truncated, or has data that is not a frame.
     """
     end = source.seek(0, 2)
     position = source.seek(0)
