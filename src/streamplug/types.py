@@ -110,10 +110,9 @@ class World:
         Args:
             by: Ranks per group.
             keep_nodes: Whether groups stay within nodes, or cover whole nodes, if possible, so that each
-                node
-                keeps reading its own part of the data; all nodes become one if not. Otherwise nodes are
-                counted as in mosaicml-streaming: each has as many groups as it had ranks, and there is one
-                node if the groups do not fill nodes that way.
+                node keeps reading its own part of the data; all nodes become one if not. Otherwise nodes
+                are counted as in mosaicml-streaming: each has as many groups as it had ranks, and there
+                is one node if the groups do not fill nodes that way.
 
         Raises:
             ConfigError: If `by` does not divide the number of ranks.

@@ -35,8 +35,7 @@ def load(source: Source) -> dict[str, Any]:
 
     Args:
         source: A mapping, possibly of OmegaConf, or the path of a ``.toml``, ``.yaml``, ``.yml`` or
-            ``.json``
-            file.
+            ``.json`` file.
 
     Raises:
         ConfigError: If it cannot be read, or refers to a variable that is not set.

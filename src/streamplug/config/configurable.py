@@ -45,8 +45,7 @@ class Configurable:
 
         Args:
             config: A mapping, or the path of a TOML, YAML or JSON file. Its keys are parameter names, or
-                sections
-                of which that of this class is used.
+                sections of which that of this class is used.
             **more: Arguments that override those of the configuration, such as functions, which a file
                 cannot hold.
 

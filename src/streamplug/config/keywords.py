@@ -19,9 +19,9 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 def suggest_keywords(cls: type[T]) -> type[T]:
     """Make the constructor of a class suggest the nearest keyword for an unknown one.
 
-    The constructor must pass all of ``**kwargs`` to the next class in the MRO, whose constructors determine
-    the
-    valid keywords; nothing is checked if one of them accepts any. Apply outside of ``@dataclass``.
+    The constructor must pass all of ``**kwargs`` to the next class in the MRO, whose constructors
+    determine the valid keywords; nothing is checked if one of them accepts any. Apply outside of
+    ``@dataclass``.
     """
     init = cls.__dict__["__init__"]
 

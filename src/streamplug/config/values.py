@@ -105,8 +105,8 @@ _LAUNCHERS = (
 def detect_world() -> World:
     """Return the world from the environment variables of torchrun, Open MPI or Slurm.
 
-    Without them there is one rank. All ranks return the same world, even if nodes have different numbers of
-    ranks: these count as equal nodes if they divide the ranks evenly, else as one node.
+    Without them there is one rank. All ranks return the same world, even if nodes have different numbers
+    of ranks: these count as equal nodes if they divide the ranks evenly, else as one node.
 
     Raises:
         ConfigError: If a variable is not a whole number, missing, or contradicts another.

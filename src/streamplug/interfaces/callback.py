@@ -68,8 +68,8 @@ class ShardDownloaded(Event):
         url: URL of the file.
         bytes: Its stored size.
         seconds: Duration, including retries and the pauses before them.
-        attempts: Number of requests, without those that the client retries itself; for a file downloaded in
-            parts, 1 plus the number of retried requests.
+        attempts: Number of requests, without those that the client retries itself; for a file downloaded
+            in parts, 1 plus the number of retried requests.
     """
 
     url: str
@@ -192,9 +192,8 @@ class Callback(ABC):
     """A receiver of events, called in the process and thread in which they happen.
 
     Callbacks are sent to loader workers, so they must pickle (with cloudpickle if need be), and several
-    threads may call
-    one at once. They must be quick and must not read the data set: locks of the cache may be held. An
-    exception is logged once per type, and reading goes on.
+    threads may call one at once. They must be quick and must not read the data set: locks of the cache
+    may be held. An exception is logged once per type, and reading goes on.
 
     Attributes:
         api_version: Version of the interface that a subclass implements.
@@ -219,9 +218,8 @@ class Callback(ABC):
         """Handle the creation of a data set; called once, in its process, before all events.
 
         Args:
-            stats: Returns the statistics of the rank, including its loader workers; keeps neither files nor
-                the
-                data set alive.
+            stats: Returns the statistics of the rank, including its loader workers; keeps neither files
+                nor the data set alive.
             urls: Locations of the streams, without credentials.
             place: Rank and world size.
         """

@@ -65,8 +65,8 @@ class Compression(ABC):
 
         Raises:
             DecompressError: If the data is damaged, truncated, followed by other bytes, or larger than
-                `max_size`
-                when decompressed. Memory in use stays in the order of `max_size` whatever the header says.
+                `max_size` when decompressed. Memory in use stays in the order of `max_size` whatever the
+                header says.
         """
 
     def decompress_stream(self, source: BinaryIO, target: BinaryIO, *, max_size: int) -> int:

@@ -147,9 +147,9 @@ class Encoding(ABC):
         api_version: Version of the interface that a subclass implements.
         unsafe: Whether decoding can execute code from the data.
         size: Bytes of every encoded value if all have the same size, else None.
-        dtype: Dtype of values stored as plain memory of a NumPy scalar or array of fixed shape (a subarray
-            dtype such as ``("<u2", (2048,))``). Batches of such a column are copied, without a call per
-            value.
+        dtype: Dtype of values stored as plain memory of a NumPy scalar or array of fixed shape (a
+            subarray dtype such as ``("<u2", (2048,))``). Batches of such a column are copied, without a
+            call per value.
         decoded_bytes: Memory of a decoded value, if known and possibly far larger than the stored value;
             batches are then decoded in smaller parts.
     """
@@ -204,8 +204,7 @@ class Encoding(ABC):
 
         Returns:
             A function of the start offset of a value and, unless `size` is set, of its end offset. It may
-            raise any
-            exception, after which `decode` is called for the error.
+            raise any exception, after which `decode` is called for the error.
         """
         view, decode, size = memoryview(data), self.decode, self.size  # type: ignore[arg-type]  # an array is a buffer
         if size is None:
@@ -224,8 +223,8 @@ class Encoding(ABC):
         """Decode many values of one buffer.
 
         Args:
-            buffer: Buffer of the values, to be read with `gather` and `slices` only: it is no array if the
-                values come from several shards.
+            buffer: Buffer of the values, to be read with `gather` and `slices` only: it is no array if
+                the values come from several shards.
             starts: Offset of each value, shape ``[n]``.
             sizes: Bytes of each value, shape ``[n]``.
 
@@ -247,8 +246,8 @@ class Encoding(ABC):
 Decoder: TypeAlias = Callable[[Encoding], Encoding]
 """A user's decoder of a column: maps the column's encoding to the one to decode with.
 
-The result decodes values of the same size. Decoders pickle (with cloudpickle if need be); equal
-decoders decode alike.
+The result decodes values of the same size. Decoders pickle (with cloudpickle if need be); equal decoders
+decode alike.
 """
 
 

@@ -50,8 +50,7 @@ class Engine(ABC):
         Raises:
             ConfigError: If the task cannot be pickled, or the engine cannot be used.
             WriterError: If a call raises (with the text of its error), or if workers are lost repeatedly
-                for one
-                number.
+                for one number.
         """
 
 

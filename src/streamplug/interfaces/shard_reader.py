@@ -111,8 +111,7 @@ class MultiShardReader(ABC):
 
         Args:
             data: Data files of all shards, each opened before without an error; their content may have
-                changed
-                since.
+                changed since.
             shards: Offset in `data` of each sample's file, shape ``[n]``.
             sizes: Size of that file in bytes, shape ``[n]``.
             rows: Number of the sample in that file, shape ``[n]``.
@@ -139,8 +138,7 @@ class MultiShardReader(ABC):
         """Decode samples as `take` does, but lazily in parts.
 
         The default calls `take` for each part; locating all samples at once is faster. `parts` are
-        consecutive,
-        non-empty slices of the samples; the other arguments are those of `take`.
+        consecutive, non-empty slices of the samples; the other arguments are those of `take`.
 
         Yields:
             The values of each column, for each part.

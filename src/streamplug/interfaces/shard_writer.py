@@ -25,9 +25,8 @@ class ColumnarRows(Protocol):
 class ShardWriter(ABC):
     """Lays out the samples of a data set as bytes, one shard at a time.
 
-    Samples are encoded as rows and buffered until a shard is full. A columnar format may use rows that are
-    not
-    bytes: it gets the results of `encode` and `encode_batch` back in `pack` and `assemble`.
+    Samples are encoded as rows and buffered until a shard is full. A columnar format may use rows that
+    are not bytes: it gets the results of `encode` and `encode_batch` back in `pack` and `assemble`.
 
     Attributes:
         base_size: Bytes of a shard besides its rows, counted against the size limit.
@@ -44,8 +43,8 @@ class ShardWriter(ABC):
         """Return the encoded row of a sample, in one piece.
 
         Raises:
-            EncodeError: If columns are missing or unknown, or a value cannot be stored; the message
-                names the column, what it accepts, and what it got.
+            EncodeError: If columns are missing or unknown, or a value cannot be stored; the message names
+                the column, what it accepts, and what it got.
         """
 
     def encode_pieces(self, sample: Mapping[str, Any]) -> tuple[Sequence[RowPiece], int]:

@@ -90,8 +90,7 @@ class ShuffleAlgorithm(ABC):
 
         Args:
             starts: First id of each shard, then the total, shape ``[shards + 1]``; shards may be empty.
-                Often a
-                large memory map: read no more of it than needed.
+                Often a large memory map: read no more of it than needed.
             canonical_nodes: Number of canonical nodes, at least 1.
             seed: Seed of the run; canonical nodes keep their shards in all epochs.
             epoch: Number of the epoch, from 0.

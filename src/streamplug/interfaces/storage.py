@@ -38,10 +38,9 @@ class Storage(ABC):
     """The files below one URL, such as ``s3://bucket/prefix``.
 
     Keys are paths relative to that URL, separated by ``/`` and without ``..``; all other characters, such
-    as
-    ``%``, ``#`` and ``?``, are literal. Every error is a `NotFound`, `AccessDenied`, `Transient` or other
-    `StorageError` that names the URL of the object. Instances are thread-safe, survive fork, and pickle.
-    Neither repr nor errors contain credentials.
+    as ``%``, ``#`` and ``?``, are literal. Every error is a `NotFound`, `AccessDenied`, `Transient` or
+    other `StorageError` that names the URL of the object. Instances are thread-safe, survive fork, and
+    pickle. Neither repr nor errors contain credentials.
 
     Attributes:
         api_version: Version of the interface that a subclass implements.

@@ -1,7 +1,8 @@
 """Discovery of installed plugins, isolated from each other's failures.
 
-Unlike pluggy's own loader, which stops at the first plugin that fails to import and silently drops a second
-distribution with the same entry name, this one loads each entry point by itself and records failures.
+Unlike pluggy's own loader, which stops at the first plugin that fails to import and silently drops a
+second distribution with the same entry name, this one loads each entry point by itself and records
+failures.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     """Return the storage of a URL or path.
 
     The URL scheme selects it; ``distribution:scheme://…`` selects one of several, and so does
-    ``client:scheme://…`` for a storage named ``client+scheme``, such as ``obstore+s3``. A scheme without a
-    plugin uses the built-in storage if fsspec supports it.
+    ``client:scheme://…`` for a storage named ``client+scheme``, such as ``obstore+s3``. A scheme without
+    a plugin uses the built-in storage if fsspec supports it.
 
     Args:
         location: Such as ``"/data/set"``, ``"s3://bucket/set"``, ``"memory://set"``.

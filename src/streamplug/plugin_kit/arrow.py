@@ -13,9 +13,8 @@ Convert = Callable[[Any], Any]
 def maps_as_dicts(type_: Any) -> Convert | None:
     """Return a function that converts the maps in a value to dicts; None if the type contains no maps.
 
-    Arrow's ``to_pylist`` returns lists of pairs instead. The function takes one value of ``to_pylist``, and
-    raises
-    `DataError` for duplicate or unhashable keys.
+    Arrow's ``to_pylist`` returns lists of pairs instead. The function takes one value of ``to_pylist``,
+    and raises `DataError` for duplicate or unhashable keys.
     """
     if hasattr(type_, "key_type"):
         return _of_map(maps_as_dicts(type_.item_type))

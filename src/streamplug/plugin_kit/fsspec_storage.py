@@ -87,7 +87,7 @@ class FsspecStorage(Storage):
         return self._open()[0]
 
     def path(self, key: str) -> str:
-        """Return the file system's path of an object, after checking that it is inside the location."""
+        """Return the file system's path of an object; raise `StorageError` if it is outside the location."""
         root = self._open()[1]
         if key.startswith("/") or ".." in key.split("/"):
             raise StorageError(f"{self.url}: key {key!r} leads out of the location")

@@ -18,9 +18,8 @@ _KEEP_SIZE = (
 def preallocate(file: BinaryIO, size: int | None) -> None:
     """Preallocate disk blocks for a new file of a known size, where the system supports it.
 
-    On Linux, the file is then written in 10 to 20 % less time, without an allocation per page. Errors such
-    as a full
-    disk are left to the writes.
+    On Linux, the file is then written in 10 to 20 % less time, without an allocation per page. Errors
+    such as a full disk are left to the writes.
     """
     fallocate = _fallocate()
     if fallocate is not None and size is not None and 0 < size <= MAX_PREALLOCATED_BYTES:

@@ -20,8 +20,7 @@ def stage_file(target: Path, staging: Path | None = None) -> Iterator[Path]:
     Args:
         target: The file to write.
         staging: Path on the same file system. The default depends on `target` alone, so that the leftover
-            of
-            a killed process is overwritten; concurrent writers of one target must hold a lock.
+            of a killed process is overwritten; concurrent writers of one target must hold a lock.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     path = target.with_name(f".{target.name}.tmp") if staging is None else staging

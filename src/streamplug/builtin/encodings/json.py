@@ -14,9 +14,8 @@ from streamplug.interfaces.encoding import Encoding, wrong_type_error
 class Json(Encoding):
     """``json``: JSON text in ASCII.
 
-    Arrays and tuples become lists, NumPy scalars numbers, and keys of dicts strings. NaN and the infinities
-    are
-    stored under the names that Python's `json` gives them.
+    Arrays and tuples become lists, NumPy scalars numbers, and keys of dicts strings. NaN and the
+    infinities are stored under the names that Python's `json` gives them.
     """
 
     def encode(self, value: Any) -> bytes:

@@ -2,8 +2,7 @@
 
 A block of the second pass consists of two halves of blocks of the first. Sequential reading of a
 canonical node shuffles each block of either pass once and keeps one and a half blocks of ids in memory,
-even
-for a rank that reads only every n-th id; with several canonical nodes, this much for each.
+even for a rank that reads only every n-th id; with several canonical nodes, this much for each.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A sample moves by about a block in either direction, without block edges, yet any position is computed
 from at most three blocks (see `MixedCanonicalNode`): memory does not grow with the epoch.
 
-Beyond 65,536 shards, memory does not grow with their number either: shards are permuted in groups. A group
-is every
-K-th shard, so it is spread over the whole data set, and its members are listed only when they are read.
+Beyond 65,536 shards, memory does not grow with their number either: shards are permuted in groups. A
+group is every K-th shard, so it is spread over the whole data set, and its members are listed only when
+they are read.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ class WindowOrder(Order):
         """Permute the groups and assign them to canonical nodes, splitting those that cross a bound.
 
         This depends on the seed alone, so that a canonical node has the same shards in every epoch; the
-        order of
-        its pieces, and of the shards within a piece, changes with the epoch.
+        order of its pieces, and of the shards within a piece, changes with the epoch.
         """
         self._starts = starts
         self._groups = Groups(starts, seed, MAX_GROUPS)

@@ -38,11 +38,9 @@ async def _demand_part(response: Any) -> None:
 class Http(FsspecStorage):
     """The files below an ``http://`` or ``https://`` URL; read only.
 
-    A query in the URL, such as an access token, is sent with every request. Listing requires a server with
-    HTML
-    directory listings, and makes one request per object for its size. Options are those of fsspec's HTTP
-    file
-    system, such as ``headers`` and ``client_kwargs`` (of aiohttp).
+    A query in the URL, such as an access token, is sent with every request. Listing requires a server
+    with HTML directory listings, and makes one request per object for its size. Options are those of
+    fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp).
     """
 
     asynchronous = True
