@@ -10,21 +10,12 @@ from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """Options of downloads and of the local cache.
-
-    Attributes:
-        retries: Number of retries of a failed request.
-        timeout: Stall timeout in seconds.
-        validate_hash: Digest to verify, once per process also for cached files; None verifies downloads
-            only, by the fastest digest in the index.
-        keep_zip: Whether to keep compressed files beside the raw ones.
-        cache_limit: Quota in bytes with LRU eviction; None is unlimited.
-        root: Directory that the quota applies to, a parent of the shards'; None if it is the same.
-    """
+    """Options of downloads and of the local cache."""
 
     retries: int = 2
-    timeout: float = DOWNLOAD_TIMEOUT_SECONDS
+    timeout: float = DOWNLOAD_TIMEOUT_SECONDS  # stall timeout
+    # Verified once per process for cached files, too; None verifies downloads by the fastest digest.
     validate_hash: str | None = None
-    keep_zip: bool = False
-    cache_limit: int | None = None
-    root: Path | None = None
+    keep_zip: bool = False  # whether to keep compressed files beside the raw ones
+    cache_limit: int | None = None  # quota in bytes with LRU eviction; None is unlimited
+    root: Path | None = None  # directory of the quota, a parent of the shards'; None if the same

@@ -32,7 +32,7 @@ from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_di
 from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
-EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, as each look stats all
+EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, to stat them less often
 _PAUSE = 0.002  # lock poll interval in seconds
 _FRESH = 2.0
 _FRESH_LIST = "files.new"

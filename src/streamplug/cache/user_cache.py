@@ -28,7 +28,7 @@ def user_cache_dir() -> Path:
 
     Raises:
         StorageError: If the directory that the environment names is not writable.
-        AccessDenied: If other users can write to the temporary directory.
+        AccessDenied: If the temporary directory belongs to another user.
     """
     chosen = _chosen_dir()
     if chosen is not None:

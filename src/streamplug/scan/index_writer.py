@@ -24,14 +24,7 @@ _RETRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of a written index.json.
-
-    Attributes:
-        url: Its URL.
-        shards: Number of shards.
-        samples: Number of samples.
-        columns: Encoding of each column by name.
-    """
+    """URL of a written index.json, its numbers of shards and samples, and the encoding of each column."""
 
     url: str
     shards: int
@@ -58,8 +51,6 @@ def scan_index(
 
     Raises:
         OutputExistsError: If there is an index.json and not `exist_ok`.
-        StorageError: If a file cannot be read or written.
-        DataError: If a file is damaged.
     """
     format_: Format = make("format", format)
     endings = file_suffixes_of(format_)

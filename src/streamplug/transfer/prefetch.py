@@ -75,12 +75,8 @@ def prefetch_blocks(
 ) -> Generator[V, None, None]:
     """Use blocks in order as their requirements become ready, while prefetching those of later blocks.
 
-    Args:
-        blocks: Blocks in the order of their use.
-        needs: Their requirements.
-        use: Returns the values of a block; if a requirement failed, called for the parts before it.
-        limits: Limits of the prefetch window.
-        threads: Number of blocks to use at once on other threads, if they take long enough; 0 for none.
+    `use` returns the values of a block; if a requirement failed, it is called for the parts before it. Up to
+    `threads` other threads run `use` if it takes long enough; with 0, only this thread does.
 
     Raises:
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
