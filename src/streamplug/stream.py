@@ -247,17 +247,13 @@ class Stream(StreamRepr, Configurable):
             return copy.index, copy.derived, True
 
     def _selection(self) -> str | None:
-        """Return a key of the selected files, if there is no index.json."""
         return None if self._files is None else selection_key(self.format, self._files.parts)
 
     def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
         """Return the index, and the directory of the scan result if there is no index.json.
 
-        A subclass may override this, to cache the index or to replace encodings.
-
-        Args:
-            asked: Storage of the data set.
-            retries: Number of retries of transient errors.
+        A subclass may override this, to cache the index or to replace encodings. `asked` is the storage of
+        the data set; transient errors are retried `retries` times.
 
         Raises:
             StreamplugError: If there is no index, or it cannot be read.
@@ -367,7 +363,6 @@ class Stream(StreamRepr, Configurable):
         return root, root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"
 
     def _root(self) -> Path:
-        """Return the directory of the shards of all splits."""
         path = local_path(self._location) if self._in_place() else None
         if path is None and self.local is not None:
             path = local_path(self.local)

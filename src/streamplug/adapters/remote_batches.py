@@ -32,9 +32,6 @@ def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, Col
     Args:
         dataset: The data set; its order is ignored.
         ids: Sample ids in any order; repeats are allowed.
-
-    Raises:
-        IndexError: If there is no such sample.
     """
     return dataset.session.reader.batch(resolve_indices(np.asarray(ids), dataset.size))
 

@@ -15,31 +15,20 @@ PlacedValues = tuple[Int64, Column, ColumnValues]
 
 
 class ShardGroups:
-    """Sample ids grouped by shard.
-
-    Attributes:
-        shards: The distinct shards, ascending.
-        counts: Number of samples of each shard, shape ``[shards]``.
-        rows: Row of each sample in its shard, shape ``[n]``.
-    """
+    """Sample ids grouped by shard."""
 
     def __init__(self, starts: Int64, ids: Int64) -> None:
-        """Group sample ids.
-
-        Args:
-            starts: First sample id of each shard, and the total, shape ``[all shards + 1]``.
-            ids: Sample ids, shape ``[n]``.
-        """
+        """Group `ids`, shape ``[n]``; `starts` has the first sample id of each shard, and the total."""
         numbers = np.searchsorted(starts, ids, side="right") - 1
-        self.rows: Int64 = ids - starts[numbers]
+        self.rows: Int64 = ids - starts[numbers]  # row of each sample in its shard, shape [n]
         # NumPy sorts 16-bit integers in linear time.
         narrow = len(starts) <= np.iinfo(np.uint16).max
         self._order = np.argsort(numbers.astype(np.uint16) if narrow else numbers, kind="stable")
         ordered = numbers[self._order]
         cuts = np.flatnonzero(np.diff(ordered)) + 1
         self._ends = np.array([0, *cuts.tolist(), len(ids)] if len(ids) else [0], np.int64)
-        self.shards: list[int] = ordered[self._ends[:-1]].tolist()
-        self.counts: Int64 = np.diff(self._ends)
+        self.shards: list[int] = ordered[self._ends[:-1]].tolist()  # distinct shards, ascending
+        self.counts: Int64 = np.diff(self._ends)  # number of samples of each shard, shape [shards]
 
     def __iter__(self) -> Iterator[tuple[int, Int64]]:
         """Yield each shard, and the positions of its samples in `ids`, ascending."""

@@ -24,19 +24,13 @@ _TOUCHES = 512
 
 
 class MappedFiles:
-    """Memory maps of some files.
-
-    Attributes:
-        data: The bytes of each file, by role.
-        inodes: Inode of each path.
-        inode_of: Inode of each role's file.
-    """
+    """Memory maps of some files."""
 
     def __init__(self, paths: Mapping[str, Path], opened: Mapping[str, BinaryIO]) -> None:
         """Map files by role; `opened` are those that are open already, and are closed here."""
-        self.data: dict[str, Bytes1D] = {}
+        self.data: dict[str, Bytes1D] = {}  # bytes of each file, by role
         self.inodes: dict[Path, int] = {}
-        self.inode_of: dict[str, int] = {}
+        self.inode_of: dict[str, int] = {}  # by role
         for role, path in paths.items():
             with opened[role] if role in opened else path.open("rb") as stream:
                 status = os.fstat(stream.fileno())

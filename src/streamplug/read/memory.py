@@ -27,10 +27,8 @@ def spanned(buffers: Sequence[Bytes1D]) -> tuple[GatherBuffer, Int64]:
     """Return one buffer that spans several others without a copy, and the offset of each in it.
 
     It lets one call gather rows of all of them. The bytes between them must not be accessed: they may not be
-    mapped. The caller keeps `buffers` alive, and checks that rows lie inside them.
-
-    Args:
-        buffers: uint8, contiguous, not empty; at least one.
+    mapped. The caller keeps `buffers` alive, and checks that rows lie inside them. At least one buffer is
+    needed; all are uint8, contiguous and not empty.
     """
     starts = [buffer.__array_interface__["data"][0] for buffer in buffers]
     first = min(starts)

@@ -35,36 +35,20 @@ _EMPTY = np.empty(0, np.uint8)
 
 
 class ColumnSelection:
-    """The columns to read of the shards of one schema.
-
-    Attributes:
-        columns: The selected columns, in stored order.
-        layout: Reads many shards at once, or None.
-        kind: Equal for uniform shards, also of several streams, which can be read at once; None if they
-            cannot.
-    """
+    """The columns to read of the shards of one schema."""
 
     def __init__(self, schema: Schema, columns: Sequence[str] | None) -> None:
         self.columns = tuple(c for c in schema.columns if columns is None or c.name in columns)
         self.layout = schema.format.multi_shard_reader(schema.columns)
-        # Encodings of one spec and class decode alike, by one decoder.
+        # Shards of equal kind, also of several streams, are uniform: they can be read at once. None if they
+        # cannot. Encodings of one spec and class decode alike, by one decoder.
         same = ((c.name, c.spec, type(c.encoding)) for c in schema.columns)
         several = self.layout is None or len(schema.format.roles) > 1
         self.kind = None if several else (type(schema.format), schema.decoders, *same)
 
 
 class OpenShard:
-    """A memory-mapped shard.
-
-    Attributes:
-        where: Name of the shard in errors.
-        data: Its first file.
-        kind: As for `ColumnSelection`; None for an empty file.
-        paths: Inode of each of its files.
-        inode_of: Inode of each role's file.
-        recent: Whether it was used since it was last considered for closing.
-        used: Time of the last touch in the cache, by `time.monotonic`.
-    """
+    """A memory-mapped shard."""
 
     __slots__ = (
         "_files",
@@ -88,15 +72,15 @@ class OpenShard:
     ) -> None:
         self.reader = reader
         self.columns = selection.columns
-        self.data = next(iter(files.data.values()), _EMPTY)
+        self.data = next(iter(files.data.values()), _EMPTY)  # the first file
         self.layout = selection.layout
         self.kind = selection.kind if len(self.data) else None
-        self.where = where
+        self.where = where  # name in errors
         self.populated = False
         self.paths, self.inode_of = files.inodes, files.inode_of
         self.bytes = sum(len(data) for data in files.data.values())
-        self.used = time.monotonic()
-        self.recent = False
+        self.used = time.monotonic()  # time of the last touch in the cache
+        self.recent = False  # whether it was used since it was last considered for closing
         self.row: Callable[[int], Sample] | None = None
         self._files = files
 

@@ -53,17 +53,13 @@ class _ProcessState:
 
 
 class RangeShards:
-    """Reader of the shards of one stream by range requests.
-
-    Attributes:
-        supports_read_many: Whether one request can read several shards.
-    """
+    """Reader of the shards of one stream by range requests."""
 
     def __init__(self, index: Index, store: RangeReader, columns: Sequence[str] | None) -> None:
         """Check that the shards of `index` support range access; `columns` None selects all."""
         self._index = index
         self._store = store
-        self.supports_read_many = store.supports_read_many
+        self.supports_read_many = store.supports_read_many  # one request for several shards
         self._process_state = self._new_state()
         self._selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):

@@ -203,11 +203,7 @@ class Reader:
         return out
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
-        """Return many samples column by column, in the order of `ids`.
-
-        Raises:
-            DataError: If the samples do not all have the same columns.
-        """
+        """Return many samples column by column, in the order of `ids`; they must have the same columns."""
         parts = list(self._gather(ids))
         columns = parts[0][0].columns if parts else ()
         names = [column.name for column in columns]

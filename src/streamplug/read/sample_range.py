@@ -19,16 +19,7 @@ MAX_GROUP_BYTES = 4 << 20
 
 
 class SampleRange:
-    """Some samples of one shard, fetched together.
-
-    Attributes:
-        number: Number of the shard over all streams.
-        shard: Number of the shard in its stream.
-        rows: Rows in the shard, ascending.
-        weight: Approximate bytes of the samples.
-        data: Fetched bytes.
-        starts: Offset of each row in `data`.
-    """
+    """Some samples of one shard, fetched together."""
 
     __slots__ = (
         "data",
@@ -40,10 +31,11 @@ class SampleRange:
     )
 
     def __init__(self, number: int, shard: int, rows: Int64, weight: int) -> None:
+        # Number of the shard over all streams, its number in its stream, and approximate bytes.
         self.number, self.shard, self.weight = number, shard, weight
         self.rows: Int64 = np.unique(rows) if len(rows) > 1 else rows
         self.data: Bytes1D = np.empty(0, np.uint8)
-        self.starts: Int64 = np.zeros(len(self.rows), np.int64)
+        self.starts: Int64 = np.zeros(len(self.rows), np.int64)  # offset of each row in `data`
 
     def add(
         self, is_added: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]

@@ -102,12 +102,7 @@ class ShardHeaders:
     def get_many(
         self, requests: Sequence[_Request], error_context: ErrorContext = nullcontext
     ) -> list[tuple[ShardHeader, SpeculativeRead]]:
-        """Return headers, each with the bytes of samples that were read with it.
-
-        Args:
-            requests: Distinct shards, each with the rows whose bytes may be read with the header.
-            error_context: Names a shard in errors.
-        """
+        """Return headers of distinct shards, each with the bytes of the given rows that were read with it."""
         results: dict[int, tuple[ShardHeader, SpeculativeRead]] = {}
         while len(results) < len(requests):
             missing: list[_Request] = []

@@ -89,15 +89,7 @@ def mix(
     shards: Sequence[int],
     options: OrderOptions,
 ) -> Mixture | Curriculum:
-    """Return the mixture of streams of an epoch.
-
-    Args:
-        sampling: Sampling options.
-        streams: Provide the weights.
-        starts: First sample id of each shard, and the total.
-        shards: First shard of each stream, and the total.
-        options: Options of the order.
-    """
+    """Return the mixture of streams of an epoch; `starts` and `shards` end with the totals."""
     size = None if sampling.epoch_size is None else int(sampling.epoch_size)
     sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
     if sampling.curriculum is not None:

@@ -21,7 +21,6 @@ class Monitor:
     """Statistics, callbacks and progress of the loops over a data set."""
 
     def __init__(self, observer: Observer, progress_bar: bool | None) -> None:
-        """Create a monitor; `progress_bar` None shows progress where stderr is a terminal or a notebook."""
         if progress_bar not in (None, True, False):
             raise ConfigError(f"progress_bar={progress_bar!r}: expected None, True or False")
         self.observer = observer

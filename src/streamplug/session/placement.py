@@ -12,13 +12,7 @@ from streamplug.types import World
 
 
 class Placement:
-    """Detects the place of this process, at each call.
-
-    Args:
-        given: Place of the rank; None detects it from the launcher.
-        replication: Number of consecutive ranks that read the same samples.
-        keep_nodes: As for `World.replicated`.
-    """
+    """Detects the place of this process at each call; `given` replaces the place from the launcher."""
 
     def __init__(self, given: World | None, replication: int, *, keep_nodes: bool) -> None:
         if given is not None and not isinstance(given, World):

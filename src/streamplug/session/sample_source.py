@@ -73,7 +73,7 @@ class Block:
     ) -> Generator[Block, None, None]:
         """Split the block where its batches need more than the first batches of the current part.
 
-        At least about `rows` samples stay together, whatever they need.
+        About `rows` samples stay together, whatever they need.
         """
         steps, ids = self._table
         each = max(rows // ids.shape[1], 1)
@@ -227,15 +227,11 @@ class _Share:
     mixes, these samples lie in as many shards as their bytes fill, and one process needs only some of those;
     if it mixes well, every process needs nearly all shards that any needs. So both the samples ahead over all
     processes and the shards of one process are bounded; half of the limit is left for shards read before.
-
-    Attributes:
-        bytes: Limit of the shards that a process needs for the current block and its prefetch window.
-        samples: Limit of the samples that it may have ahead.
     """
 
     def __init__(self, reader: SampleReader, limit: int, row_bytes: int, place: World) -> None:
         self._reader, self._limit, self._place = reader, limit, place
-        self.bytes = limit // 2
+        self.bytes = limit // 2  # of the shards for the current block and the prefetch window
         self.samples = self.bytes // (row_bytes * place.ranks_per_node * place.workers_per_rank)
 
     def fitting(self, blocks: Iterator[Block]) -> Iterator[Block]:

@@ -45,10 +45,7 @@ def explain(
     step: int,
     rank: int | None,
 ) -> list[SampleUse]:
-    """Return the samples of a global batch, rank by rank, or of one rank's part of it.
-
-    Without `epoch`, use the epoch that was started last, or else the next.
-    """
+    """Return the samples of a global batch; without `epoch`, of the epoch started last, or else the next."""
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
     plan = run.epoch(epoch, world)

@@ -45,11 +45,7 @@ class Session:
         """Yield epoch, block and result of `read` for this worker's blocks of the next epoch.
 
         The caller calls `run.moved_to` before it yields the last sample of a step, and closes the generator.
-
-        Args:
-            read: Reads the samples of a block.
-            rows: Approximate number of samples per block.
-            num_threads: Number of blocks read in parallel ahead of use; 0 reads each on demand.
+        Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
         """
         epoch, first, blocks = self.begin_blocks(rows)
         place = self.placement.worker()

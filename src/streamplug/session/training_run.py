@@ -19,12 +19,7 @@ _FAR = 1 << 62  # exclusive upper bound of the samples of a run
 
 
 class TrainingRun:
-    """The epochs of a data set on any world, and the current position.
-
-    Attributes:
-        batch_size: Samples per batch of one rank; None until it is known.
-        version: Number of changes of the order since the run was made.
-    """
+    """The epochs of a data set on any world, and the current position."""
 
     def __init__(
         self,
@@ -45,7 +40,7 @@ class TrainingRun:
         self._epoch: tuple[object, Epoch] | None = None
         self._sets: int | None = None
         self._in_worker = False
-        self.version = 0
+        self.version = 0  # number of changes of the order
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
