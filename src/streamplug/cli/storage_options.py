@@ -64,7 +64,6 @@ def _object(option: str, text: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Parse a JSON value, or return the text."""
     try:
         return json.loads(text)
     except ValueError:

@@ -32,7 +32,6 @@ class MappedFile:
     """Read-only memory map of a file."""
 
     def __init__(self, path: Path) -> None:
-        """Map a file, or raise InvalidIndexError if it is empty."""
         self._path = str(path.absolute())
         with path.open("rb") as file:
             if not file.seek(0, 2):

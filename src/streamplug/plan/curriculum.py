@@ -67,7 +67,6 @@ class Curriculum:
         ]
 
     def with_change(self, step: int, proportions: Sequence[float]) -> Curriculum:
-        """Return a curriculum with other proportions from a step to its next change."""
         new = CurriculumChange(step, check_proportions(proportions, self.sizes), by_hand=True)
         return replace(self, changes=_sort_changes([new, *self._changes_except({step})]))
 

@@ -1,7 +1,6 @@
 """Number of samples that an epoch takes of each stream and shard.
 
-As in mosaicml-streaming, weights are either all relative (`proportion`) or all absolute (`repeat`, `choose`,
-or each sample once).
+As in mosaicml-streaming, the weights are all relative (`proportion`) or all absolute (the other options).
 """
 
 from __future__ import annotations
@@ -165,7 +164,6 @@ class Mixture:
     def select_streams(
         self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
     ) -> list[Selection]:
-        """Return the samples of an epoch for each stream; see `select`."""
         epoch = epoch if self.method == "balanced" else 0
         selections: list[Selection] = []
         for stream, (first, last) in enumerate(pairwise(streams)):

@@ -1,7 +1,7 @@
 """Partition of an epoch's order among steps, ranks and positions in a batch.
 
-An entry is a position in the concatenation of the canonical nodes of an order. A partition splits the
-interleaved canonical nodes; it maps (rank, step, position) to an entry in closed form, and back.
+An entry is a position in the concatenation of the canonical nodes of an order. A partition maps (rank,
+step, position) to an entry of the interleaved canonical nodes in closed form, and back.
 """
 
 from __future__ import annotations

@@ -139,7 +139,6 @@ class Planner:
         return self._scheduled_epoch(self.mixture, number, global_batch, config)
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
-        """Return the number of samples of a rank in an epoch."""
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
             return -(-self.size // global_batch) * batch

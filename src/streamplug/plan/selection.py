@@ -35,7 +35,7 @@ class Selection(ABC):
 
 
 class AllSamples(Selection):
-    """Every sample of the shards with first ids and end `starts`, once."""
+    """Every sample once; the argument `starts` has the first sample id of each shard and the end."""
 
     def __init__(self, starts: Int64) -> None:
         self._first = int(starts[0])

@@ -1,7 +1,6 @@
 """Epochs whose batches combine the orders of single streams by a schedule.
 
-A schedule assigns slots to streams, and the samples of a stream are looked up by number, so every step costs
-the same.
+Streams are looked up by slot, and their samples by number, so every step costs the same.
 """
 
 from __future__ import annotations

@@ -192,7 +192,6 @@ def _named(sample: Any) -> Mapping[str, Any]:
 
 
 def _values(values: list[Any]) -> list[Any]:
-    """Convert torch tensors to arrays or numbers."""
     if any(hasattr(kind, "detach") for kind in set(map(type, values))):
         return [_value(value) for value in values]
     return values

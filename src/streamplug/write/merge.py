@@ -121,8 +121,6 @@ def _part(
 
 
 class _ColumnCheck:
-    """Check that all parts have the columns of the first one."""
-
     def __init__(self) -> None:
         self._first: tuple[str, Schema] | None = None
 

@@ -42,12 +42,9 @@ def part_folder(number: int) -> str:
 class PartTask:
     """Writes a part, given its number.
 
-    Attributes:
-        make_samples: Makes the samples of a part; an optional method `describe` names a part in errors.
-        parts: Inputs of the parts; not in the repr, as URLs may contain secrets.
-        plan: Content of `PLAN_NAME`.
-        options: Further arguments of `Writer`.
-        registered: Plugins registered by name in the process that made the task.
+    `make_samples` may have a method `describe` that names a part in errors; `parts` and `places` are not in
+    the repr, as URLs may contain secrets. `registered` are the plugins registered by name in the process
+    that made the task.
     """
 
     make_samples: MakeSamples

@@ -144,8 +144,6 @@ def _engine(engine: str | Engine, processes: int | None) -> Engine:
 
 
 class _PartitionedOutput:
-    """Location of the parts and of their plan."""
-
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
         # Workers may have another working directory.
         self.places = tuple(map(absolute_location, output_locations(out)))
@@ -169,7 +167,6 @@ class _PartitionedOutput:
                 raise
 
     def _remove_output(self, folder: Path | None) -> None:
-        """Remove the output of a run, and the folder if the run created it."""
         remove_attempts(self.places)
         remove_dataset(self._storage)
         near = local_path(self.places[-1])

@@ -79,7 +79,6 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
 
 
 def _files(kind: str, module: str) -> list[tuple[Path, Path]]:
-    """Return the templates of a distribution, and their paths in it."""
     common = _HERE / "common"
     found = [
         (path, Path(path.relative_to(common).as_posix().replace("MODULE", module)))
