@@ -57,7 +57,7 @@ __all__ = [
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
-        # The fakes are of use without pytest.
+        # Imported lazily, as the fakes do not need pytest.
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

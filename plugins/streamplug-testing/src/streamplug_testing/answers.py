@@ -77,7 +77,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         recorder = self.server.recorder
-        # Not this object itself: it serves all requests of a connection.
+        # A copy, as this object serves all requests of a connection.
         asked = SimpleNamespace(command=self.command, path=self.path, headers=self.headers)
         recorder.requests.append(asked)
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -97,7 +97,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
         self.close_connection |= bool(recorder.missing)
 
-    # The names are the base class's.
+    # Names required by BaseHTTPRequestHandler.
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
 
 

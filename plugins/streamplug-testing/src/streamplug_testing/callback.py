@@ -82,7 +82,7 @@ class CallbackTests(ConformanceBase):
         self._attached().on_event(event, World(ranks_per_node=2, workers_per_rank=2, rank=1))
 
     def test_takes_events_before_it_is_attached(self) -> None:
-        # As in the workers of a loader, where it never is.
+        # In loader workers, callbacks are never attached.
         for event in EVENTS:
             self.make().on_event(event, World())
 

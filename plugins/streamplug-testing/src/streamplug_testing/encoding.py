@@ -122,7 +122,7 @@ class EncodingTests(ConformanceBase):
         @given(self.values())
         def check(value: Any) -> None:
             buffer = bytearray(encoding.encode(value))
-            with memoryview(buffer) as view:  # which cannot be left while a view of it is kept
+            with memoryview(buffer) as view:  # fails on exit if a view of it is still held
                 decoded = encoding.decode(view)
             buffer[:] = b"\xaa" * len(buffer)
             assert self.equal(decoded, self.decoded(value))
@@ -157,7 +157,7 @@ class EncodingTests(ConformanceBase):
         def check(values: list[Any], data: st.DataObject) -> None:
             buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
             rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=9))
-            # What the encoding sees cannot be written to, but changes under its feet afterwards.
+            # The buffer is read-only for the encoding, and overwritten afterwards.
             shown = buffer.view()
             shown.flags.writeable = False
             batch = encoding.decode_batch(shown, starts[rows], sizes[rows])
@@ -344,7 +344,7 @@ def _decode_garbage(encoding: Encoding, data: bytes) -> None:
     """Check that decoding invalid bytes terminates and allocates little memory."""
 
     def attempt() -> None:
-        # Whatever an encoding raises is taken as DecodeError.
+        # Any exception of an encoding is reported as DecodeError.
         with suppress(Exception):
             encoding.decode(memoryview(data))
 

@@ -165,7 +165,7 @@ class EngineTests(ConformanceBase):
             if part == 1 and not storage.exists("died"):
                 end = time.monotonic() + _PATIENCE
                 while not list(storage.list("part-00001/")) and time.monotonic() < end:
-                    time.sleep(0.05)  # until there is something that could be left
+                    time.sleep(0.05)  # until the part has written files
                 storage.write("died", b"")
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -209,7 +209,7 @@ class EngineTests(ConformanceBase):
             )
             assert tools.process(tmp_path / "set", output, {"n": value}).samples == 1000
             found.append(_objects(f"{url}/{number}", options))
-            assert found[-1].pop(PLAN_NAME)  # it says what was done, which differs
+            assert found[-1].pop(PLAN_NAME)  # the plans differ
         assert (tmp_path / "died").exists()
         assert found[0] == found[1]
 

@@ -129,5 +129,5 @@ def check_layout(
                 assert same(list(column.encoding.unbatch(values)), single)
     last = np.array([len(reader) - 1 for _, reader in shards])
     full = np.flatnonzero(last >= 0)
-    with pytest.raises(Exception):  # noqa: B017, PT011 - what ends beyond its file is not looked at
+    with pytest.raises(Exception):  # noqa: B017, PT011 - any error will do for a truncated file
         layout.take(data, begins[full], sizes[full] - 1, last[full], columns)

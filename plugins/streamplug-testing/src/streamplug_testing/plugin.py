@@ -1,4 +1,4 @@
-"""What every distribution of plugins must do, as tests for its author to subclass."""
+"""Conformance tests of plugin distributions, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PluginTests(ConformanceBase):
     """Tests of an installed distribution.
 
     Attributes:
-        distribution: Its name, such as ``"streamplug-zstandard"``.
+        distribution: Name of the distribution, such as ``"streamplug-zstandard"``.
     """
 
     distribution: ClassVar[str] = ""
@@ -46,12 +46,12 @@ class PluginTests(ConformanceBase):
 
     @pytest.fixture
     def points(self, installed: Distribution) -> list[EntryPoint]:
-        """Its entry points for streamplug."""
+        """The entry points for streamplug."""
         return [point for point in installed.entry_points if point.group == PROJECT]
 
     @pytest.fixture
     def found(self) -> list[PluginEntry]:
-        """What it provides, and what is wrong with it."""
+        """The provided names, with their errors."""
         return [f for f in inventory().entries if f.distribution == normalize(self.distribution)]
 
     def test_pins_streamplug(self, installed: Distribution) -> None:

@@ -38,11 +38,11 @@ def _spawned() -> Pool:
 
 def _started(method: str) -> Pool:
     with warnings.catch_warnings():
-        # Threads of other tests may make Python 3.12 and later warn of fork.
+        # Python 3.12 and later warn about fork with threads, such as those of other tests.
         warnings.simplefilter("ignore", DeprecationWarning)
         return multiprocessing.get_context(method).Pool(1)
 
 
 def _end(pool: Pool) -> None:
-    pool.close()  # lets it end by itself, where leaving a `with` would kill it
+    pool.close()  # unlike `with`, which terminates the process
     pool.join()

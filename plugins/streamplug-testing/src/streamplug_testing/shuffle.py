@@ -125,7 +125,7 @@ class ShuffleTests(ConformanceBase):
             canonical_nodes = self.canonical_nodes(sizes, **arguments)
             order = _order(self.algorithm(), sizes, arguments)
             for _ in range(4):
-                # In any order of asking: what was asked before must play no role.
+                # In any order: earlier calls must not affect later ones.
                 node = data.draw(st.integers(0, len(canonical_nodes) - 1))
                 count = len(canonical_nodes[node])
                 wanted = data.draw(

@@ -352,7 +352,7 @@ class StorageTests(ConformanceBase):
         together = threading.Barrier(threads)
 
         def work(i: int) -> None:
-            together.wait(60)  # so that all find a storage that is not open yet
+            together.wait(60)  # all threads race to open the storage
             for _ in range(5):
                 assert storage.read(f"t/{i}") == contents[i]
                 assert storage.read_range(f"t/{i}", 10, 20) == contents[i][10:20]
@@ -368,7 +368,7 @@ def _read_in_child(method: str, storage: Storage, key: str) -> bytes:
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]  # abstract
     with warnings.catch_warnings():
-        # Threads of clients and of other tests make Python 3.12 and later warn of fork.
+        # Python 3.12 and later warn about fork with threads, such as those of clients and other tests.
         warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     theirs.close()
@@ -390,7 +390,7 @@ def _read(connection: Connection, storage: Storage, key: str) -> None:
         data = storage.read(key)
         assert storage.read_range(key, 1, 5) == data[1:5]
         assert storage.stat(key).size == len(data)
-    except BaseException:  # noqa: BLE001 - whatever it is, the test shall show it
+    except BaseException:  # noqa: BLE001 - reported by the test
         connection.send(traceback.format_exc())
     else:
         connection.send(data)

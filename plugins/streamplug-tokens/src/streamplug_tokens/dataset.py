@@ -44,7 +44,7 @@ class TokenDataset(StreamingDataset):
         **kwargs: As for `StreamingDataset`, but `columns`.
 
     Raises:
-        StreamplugError: If an argument has no meaning, or the tokens cannot be counted.
+        StreamplugError: If an argument is invalid, or the tokens cannot be counted.
     """
 
     def __init__(self, *, tokens: TokenBlocks | TokenPacks, **kwargs: Any) -> None:

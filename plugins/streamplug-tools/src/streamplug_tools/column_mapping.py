@@ -129,11 +129,11 @@ def _map_column(
             f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
         )
     encoding = make_encoding(name, spec, target.encodings)
-    # Formats with encodings of their own do not store the bytes of a value, and keys are texts to others.
+    # Formats with their own encodings do not store encoded bytes; keys are text in other formats.
     if source.encodings or target.encodings or name == target.key:
         return ColumnMapping(name, spec, old, stored=False)
     same = all(same_encoding(c.encoding, encoding) for c in columns)
-    # Arrays of what is plain memory are as exact, and faster.
+    # Decoding fixed-size arrays is lossless, and faster.
     return ColumnMapping(
         name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None)
     )
@@ -166,7 +166,7 @@ def _spec(column: Column, target: Format) -> str | None:
     elif dtype is not None:
         names += [dtype.name, _NUMBER_NAMES.get(dtype.kind, dtype.name)]
     if column.spec.startswith("decimal") and not column.spec.endswith("?"):
-        names.append("str_decimal")  # which has all digits
+        names.append("str_decimal")  # lossless
     return next((name for name in names if _can_store(target, name, dtype)), None)
 
 

@@ -88,7 +88,7 @@ def diff(
             cache_locally(streams(s), folder / f"{n}", whole=False)
             for n, s in enumerate((one, other))
         ]
-        plain = [Table(each, allow_unsafe_types=True) for each in read]  # nothing is read of them
+        plain = [Table(each, allow_unsafe_types=True) for each in read]  # metadata only
         both = [name for name in plain[0].columns if name in plain[1].columns]
         if not both:
             raise ConfigError(f"{plain[0].url} and {plain[1].url} have no column in common")

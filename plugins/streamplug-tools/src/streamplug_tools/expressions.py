@@ -1,7 +1,7 @@
 """Python expressions about the columns of a sample.
 
-They are code of whoever gives them, as a program of theirs would be. Data never becomes code: names and
-values of columns are only looked up.
+They run with the permissions of the user. Data never becomes code: names and values of columns are only
+looked up.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Expression:
         """Return the expression for a data set with these columns.
 
         Raises:
-            ConfigError: If it is neither one of their names nor Python; the nearest name is told.
+            ConfigError: If it is neither a column name nor Python; suggests the nearest name.
         """
         text = self.text.strip()
         if text in known and (iskeyword(text) or not text.isidentifier()):
@@ -90,7 +90,7 @@ class Expression:
         """Return the columns that it uses, or may use.
 
         Raises:
-            ConfigError: If it uses a name that nothing has; the nearest that does is told.
+            ConfigError: If it uses an unknown name; suggests the nearest name.
         """
         check_names(f"{self.text!r:.200}", "the data set", self._free() - _KNOWN_NAMES, known)
         return [name for name in known if self.uses(name)]

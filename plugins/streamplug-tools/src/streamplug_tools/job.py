@@ -33,7 +33,7 @@ class Job:
 
     Attributes:
         streams: Source data sets.
-        table: Their samples, of which nothing is read by it.
+        table: Table of their samples, used only for metadata.
         folder: Directory for temporary files.
         columns: Columns to write.
         on_progress: Called with the task, the finished and the total amount.
@@ -65,13 +65,13 @@ class Job:
         Args:
             order: The samples.
             mappings: Columns to write.
-            output: As for `copying.copy`, as are the other arguments.
+            output: As for `streamplug_tools.copy.copy`, as are the other arguments.
             what: See there.
             change: See there.
             encodings: See there.
 
         Raises:
-            StreamplugError: As `copying.copy`.
+            StreamplugError: As `streamplug_tools.copy.copy`.
         """
         return copy(
             [CopyInput(self.streams, order, mappings)],

@@ -66,7 +66,7 @@ def join(
             cache_locally(streams(source), folder / f"{n}", whole=True)
             for n, source in enumerate(sources)
         ]
-        tables = [Table(each, allow_unsafe_types=True) for each in read]  # nothing is read of them
+        tables = [Table(each, allow_unsafe_types=True) for each in read]  # metadata only
         output = output.like(tables[0])
         mappings = _columns(tables, output, columns, expression)
         sorts = [

@@ -40,7 +40,7 @@ def lines(batch: Batch) -> Iterator[str]:
         line = json.dumps(sample, default=_to_json, ensure_ascii=False)
         try:
             line.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON has and UTF-8 has not
+        except UnicodeEncodeError:  # unpaired surrogate: valid in JSON, not in UTF-8
             line = json.dumps(sample, default=_to_json)
         yield line
 
@@ -129,7 +129,7 @@ def as_lines(
     with TemporaryDirectory() as folder:
         read = cache_locally(streams(sources), folder, whole=False)
         is_taken = Columns(select=select).takes
-        # Nothing is read of it.
+        # No samples are read through it.
         table = Table(read, allow_unsafe_types=True, needed=is_taken)
         check_names(f"select={list(select or ())}", table.url, select or (), table.columns)
         check_names(f"drop={list(drop)}", table.url, drop, table.columns)

@@ -83,7 +83,7 @@ def preview(
         return Preview(note=f"not decoded: {len(stored):,} bytes")
     try:
         return _of(encoding.decode(memoryview(stored)), draw)
-    except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
+    except Exception as error:  # noqa: BLE001 - encodings raise arbitrary errors for damaged data
         return _undecodable(error)
 
 
@@ -91,7 +91,7 @@ def preview_value(value: Any, *, draw: bool = True) -> Preview:
     """Return the preview of a decoded value, see `preview`."""
     try:
         return _of(value, draw)
-    except Exception as error:  # noqa: BLE001 - images raise anything when their pixels are read
+    except Exception as error:  # noqa: BLE001 - images raise arbitrary errors when decoded
         return _undecodable(error)
 
 
@@ -126,7 +126,7 @@ def _json(value: Any) -> str:
 def _of_number(value: Any) -> Preview:
     try:
         number = float(value)
-    except OverflowError:  # of a whole number, which can be larger
+    except OverflowError:  # of a large integer
         number = math.inf
     whole = math.isfinite(number) and number == int(number)
     text = f"{value}" if whole or isinstance(value, int) else f"{number:.6g}"
@@ -154,7 +154,7 @@ def _of_bytes(data: bytes, draw: bool) -> Preview:
             return _of_images([make("encoding", "jpeg").decode(memoryview(data))], draw)
         except UnknownNameError as error:
             note = _missing(error)
-        except Exception:  # noqa: BLE001 - the files of images are of many kinds, and may be damaged
+        except Exception:  # noqa: BLE001 - damaged images raise arbitrary errors
             note = f"{len(data):,} bytes"
     else:
         note = f"{len(data):,} bytes"
@@ -169,7 +169,7 @@ def _missing(error: Exception) -> str:
     return f"an image, shown where streamplug-image is installed: {error}"
 
 
-# -- images, of Pillow, which is known by what it has ------------------------------------
+# -- images of Pillow, recognized by their attributes -----------------------------------
 
 
 def _is_image(value: object) -> bool:
@@ -193,7 +193,7 @@ def _about(image: Any) -> str:
 
 def _thumbnail(image: Any) -> Thumbnail:
     about = _about(image)
-    # A file is read at a lower resolution where it can be.
+    # Decodes at a lower resolution where the format supports it.
     image.thumbnail((_THUMBNAIL_PIXELS, _THUMBNAIL_PIXELS))
     clear = image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info
     image = image.convert("RGBA" if clear else "RGB")

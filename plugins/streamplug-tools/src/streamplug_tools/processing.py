@@ -108,7 +108,7 @@ def _others(
     """Return the columns to write besides computed ones with an encoding."""
     others = {n: e for n, e in columns.encodings.items() if n not in computed}
     names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
-    # What a computed column replaces need not be what the new format can store.
+    # The new format need not support the encodings of replaced columns.
     own = computed.keys() & columns.encodings.keys()
     gone = [name for name in names if columns.rename.get(name, name) in own]
     if gone and len(gone) == len(names) and not others:
@@ -202,7 +202,7 @@ def _given(table: Table, output: Output, columns: Columns) -> list[ColumnMapping
         ]
     else:
         given = map_table_columns(table, output, columns)
-    # What JSON cannot tell is given as it is stored.
+    # Values that JSON cannot represent are passed as stored bytes.
     return [
         replace(column, stored=False)
         if is_json_readable(table.columns[column.source][0], own=table.own_encodings)
@@ -235,7 +235,7 @@ def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, 
     except UnicodeDecodeError as error:
         raise DataError(f"{list(command)} has written what is not UTF-8: {error}") from error
     finally:
-        # It may have been left before its end. To close its stdin is for the feeder, which may be writing.
+        # The generator may be closed early. The feeder closes stdin, as it may be writing.
         process.kill()
         process.wait()
         feeder.join(_END_SECONDS)
@@ -246,12 +246,12 @@ def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, 
 
 
 def _feed(stdin: IO[str], given: Iterator[str], failed: list[BaseException]) -> None:
-    with suppress(BrokenPipeError):  # it does not want any more
+    with suppress(BrokenPipeError):  # the program stopped reading
         try:
             with stdin:
                 for line in given:
                     stdin.write(f"{line}\n")
         except BrokenPipeError:
             raise
-        except Exception as error:  # noqa: BLE001 - raised by who waits for the program
+        except Exception as error:  # noqa: BLE001 - raised by `run_program`
             failed.append(error)

@@ -67,8 +67,8 @@ class RawFormat(WritableFormat):
         """Write the format `spec`; `stored` names those columns."""
         self._spec, self._stored = spec, frozenset(stored)
         self._inner = format_of(spec)
-        self.suffix = self._inner.suffix  # type: ignore[misc]  # that of a class, else
-        self.encodings = self._inner.encodings  # type: ignore[misc]  # likewise
+        self.suffix = self._inner.suffix  # type: ignore[misc]  # a class variable of the base
+        self.encodings = self._inner.encodings  # type: ignore[misc]  # as above
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RawFormat, (self._spec, sorted(self._stored))

@@ -18,7 +18,7 @@ _TEMPORAL = re.compile(r"timestamp|date|time|duration|decimal")
 _NESTED = re.compile(r"(list|struct|map|fixed_size_list)<|.*\?$", re.DOTALL)
 _UNIT = re.compile(r"\[(s|ms|us|ns)[],]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - values have no zone; those of one are in UTC
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive; aware times are converted to UTC
 _INTEGER_ENCODINGS = frozenset(
     ("int", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "str_int")
 )
@@ -29,12 +29,12 @@ Convert = Callable[[ColumnValues], ColumnValues]
 
 
 def is_temporal(spec: str) -> bool:
-    """Say whether values of an encoding are, or have in them, times, durations or decimals."""
+    """Return whether values of an encoding are or contain times, durations or decimals."""
     return _TEMPORAL.search(spec) is not None
 
 
 def encoding_choices(spec: str) -> dict[str, str]:
-    """Return the encodings in which values of a temporal one can be stored, and what each means."""
+    """Return the encodings that can store values of a temporal encoding, and the meaning of each."""
     if _NESTED.match(spec):
         return {"json": "times as ISO 8601 text, decimals as text, null where a value is missing"}
     if spec.startswith("decimal"):
@@ -53,14 +53,14 @@ def encoding_choices(spec: str) -> dict[str, str]:
 
 
 def make_converter(source: str, target: str) -> Convert | None:
-    """Return what converts a column; None if its values are stored as they are.
+    """Return a converter of a column; None if its values are stored unchanged.
 
     Args:
-        source: Its encoding.
-        target: The encoding that it is to be stored in.
+        source: Encoding of the column.
+        target: Encoding to store.
 
     Returns:
-        A function of many values that raises `EncodeError` if one cannot be converted.
+        A function of a sequence of values, which raises `EncodeError` if one cannot be converted.
     """
     if source == target or not is_temporal(source):
         return None
@@ -115,7 +115,7 @@ def _text(value: Any, *, utc: bool) -> Any:
 
 
 def _count(value: Any, *, unit: str) -> Any:
-    """Return a whole number: of the unit, or of days for a date."""
+    """Return an integer number of units, or of days for a date."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return int(value.astype(np.int64))
     if isinstance(value, Decimal):
@@ -145,7 +145,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _time_since(value: Any) -> timedelta | None:
-    """Return how long it is from 1970, or from midnight, until a time; None if it is something else."""
+    """Return the time since 1970 or since midnight; None for other types."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, datetime):
@@ -154,7 +154,7 @@ def _time_since(value: Any) -> timedelta | None:
         since: timedelta = value - _EPOCH
         return since
     if isinstance(value, date):
-        return datetime(value.year, value.month, value.day) - _EPOCH  # noqa: DTZ001 - likewise
+        return datetime(value.year, value.month, value.day) - _EPOCH  # noqa: DTZ001 - naive, as _EPOCH
     if isinstance(value, time):
         return datetime.combine(_EPOCH, value) - _EPOCH
     return None

@@ -74,7 +74,7 @@ def inspect(
 
 
 def _print_json(found: DatasetInfo, lines: Iterator[str]) -> None:
-    """Print all as one document, a sample at a time: together they may not fit memory."""
+    """Print one JSON document, sample by sample, as all samples may not fit into memory."""
     told = json.dumps({**asdict(found), "first": []}, indent=2)
     click.echo(told.removesuffix("]\n}"), nl=False)
     between = ""
@@ -108,7 +108,7 @@ def _tables(found: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
         yield rows_table(("column", "encoding"), kind.columns.items())
     samples = map(json.loads, lines)
     if first := next(samples, None):
-        # Of each sample only what is shown is kept.
+        # Keep only the shortened values of each sample in memory.
         rows = ([_short(sample[name]) for name in first] for sample in chain([first], samples))
         yield rows_table(first, rows)
 

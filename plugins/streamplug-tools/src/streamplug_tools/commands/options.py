@@ -167,7 +167,7 @@ def _parse_pair(text: str, option: str, mark: str) -> tuple[str, str]:
 
 
 def print_result(result: WriteResult, *, as_json: bool) -> None:
-    """Print what was result."""
+    """Print the result of a job."""
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
     else:

@@ -12,19 +12,19 @@ from streamplug_tools.statistics import ShardGroup
 COLOUR_LEVELS = 8
 _CHART_HEIGHT = 100
 _BIN_WIDTH = 10
-"""A bin's width, in the units of its chart, which is stretched to its place."""
+"""Width of a bin, in the units of its chart, which CSS stretches."""
 
 
 def histogram(
     title: str, values: Histogram | None, unit: Callable[[float], str], of: str
 ) -> Html | None:
-    """Return the histogram of numbers, or a line about them if they are all the same.
+    """Return a histogram as SVG, or a line of text if all values are equal.
 
     Args:
-        title: What they are.
-        values: How they are spread; None for no chart.
-        unit: Writes one of them.
-        of: What has them, such as ``"shard"``.
+        title: Title of the values.
+        values: The histogram; None for no chart.
+        unit: Formats a value.
+        of: Name of a counted item, such as ``"shard"``.
     """
     if values is None:
         return None
@@ -35,7 +35,7 @@ def histogram(
     most = max(values.counts)
     bars = []
     for n, count in enumerate(values.counts):
-        # What there is must be seen, however little it is.
+        # Bins that are not empty must be visible.
         height = max(round(_CHART_HEIGHT * count / most, 2), 1.5) if count else 0
         last = n == len(values.counts) - 1
         bars.append(
@@ -87,7 +87,7 @@ def _range(values: Histogram, n: int, unit: Callable[[float], str], *, last: boo
 
 
 def shard_map(cells: Sequence[ShardGroup]) -> Html:
-    """Return the map of the shards: a cell for each, or for some in a row."""
+    """Return the map of the shards, with a cell for each shard or group of consecutive shards."""
     shares = {
         "stored": [cell.stored_bytes / cell.shards for cell in cells],
         "samples": [cell.samples / cell.shards for cell in cells],
@@ -155,6 +155,6 @@ def _to_json(cell: ShardGroup) -> str:
 
 
 def charts(*figures: Html | None) -> Html:
-    """Return charts side by side, those that there are."""
+    """Return charts side by side, without those that are None."""
     shown = [figure for figure in figures if figure is not None]
     return element("div", *shown, class_="charts") if shown else html()

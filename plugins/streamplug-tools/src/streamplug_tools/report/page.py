@@ -16,19 +16,19 @@ from streamplug_tools.report.text_format import cut, many, number, size
 from streamplug_tools.statistics import DatasetStatistics
 
 _MAX_COLUMNS = 100
-"""Columns that are shown one by one."""
+"""Maximum columns with details."""
 _MAX_NAME_CHARS = 80
-"""Characters of a name in a heading."""
+"""Maximum characters of a name in a heading."""
 _MAX_TEXTS = 6
 _MAX_CELL_CHARS = 120
 _MEASURES = {"characters": "Characters", "length": "Length", "value": "Value"}
 
 
 def page(statistics: DatasetStatistics) -> str:
-    """Return a page of HTML about a data set, all in one file.
+    """Return a page about a data set as one HTML file.
 
-    Whatever the data has in it is text there, or an image drawn anew. A browser that is shown the page
-    asks nobody for anything, and runs no script but the page's own.
+    Data is escaped text, or an image encoded again. Browsers make no requests for the page, and run only
+    its own script.
     """
     style, script = (files(__package__).joinpath(n).read_text() for n in ("page.css", "page.js"))
     policy = (
@@ -179,11 +179,11 @@ def _columns(statistics: DatasetStatistics) -> Html:
 
 def _column(n: int, column: ColumnStatistics) -> Html:
     pictures = [(at, image) for at, seen in column.previews for image in seen.images]
-    # A value among others like it says nothing that their chart does not.
+    # Single numbers add nothing to their chart.
     texts = [(at, s) for at, s in column.previews if not s.images and s.measure != "value"][
         :_MAX_TEXTS
     ]
-    # Those of bytes and of plain text are the same.
+    # For bytes and ASCII text, lengths equal stored sizes.
     numbers = None if column.numbers == column.stored else column.numbers
     notes = (
         element("li", f"{many(count, 'value')}: {note}") for note, count in column.notes.items()

@@ -6,14 +6,14 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def number(value: float) -> str:
-    """Return a number with four digits that count, or all of a whole one."""
+    """Format a number with four significant digits, or all digits of an integer."""
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.4g}"
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Format a number of bytes with a suitable unit."""
     power = 0
     while count >= 999.95 and power < len(_UNITS) - 1:
         count /= 1000
@@ -24,15 +24,15 @@ def size(count: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 in percent."""
+    """Format a fraction as a percentage."""
     return f"{share:.0%}"
 
 
 def cut(text: str, characters: int) -> str:
-    """Return the beginning of a text that may be long."""
+    """Truncate a text."""
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
 def many(count: int, one: str, more: str = "") -> str:
-    """Return a number with what it counts."""
+    """Return a number with its noun, in the singular or plural."""
     return f"{count:,} {one if count == 1 else more or one + 's'}"
