@@ -56,15 +56,14 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         cache_limit: Size limit of the shards in `local`, with LRU eviction: bytes, ``"10gb"``, or ``"50%"``
             of its disk; None is unlimited. It applies to all processes that use the directory.
         epoch_size: Samples of an epoch, or text such as ``"100k"``; None uses the streams' sizes and weights.
-        predownload: Number of samples to prefetch ahead of the current one; None adapts to sample size and
-            throughput.
+        predownload: Samples to prefetch ahead of the current one; None adapts to their size and throughput.
         access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only the bytes of samples.
         sampling_method: How to sample a stream that is not read whole: ``"balanced"`` draws new samples in
             every epoch, ``"fixed"`` draws them once.
         sampling_granularity: Number of samples of a shard that are chosen together.
         curriculum: Proportions of the streams, in their order, by the step of the run from which they apply:
-            ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Each stream is then read pass after pass, each pass in a
-            new order, and an epoch is only a count of `epoch_size` samples.
+            ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Streams are then read pass after pass, each in a new
+            order, and an epoch is only a count of `epoch_size` samples.
         batching_method: How batches are composed. ``"random"``: in the order of samples. ``"stratified"``:
             each rank's part of a batch has all streams in their proportions. ``"per_stream"``: a global batch
             has one stream; ``"device_per_stream"``: a rank's batch has one.
@@ -286,12 +285,10 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         Args:
             num_samples: Samples used in the current epoch over all ranks. None uses the data set's own count,
                 which exists only if it was iterated over in this process.
-            from_beginning: Whether `num_samples` counts from the start of the epoch, or from where it was
-                resumed.
+            from_beginning: Whether `num_samples` counts from the epoch's start, or from where it was resumed.
 
         Raises:
-            StateError: If there is no such count, or `num_samples` is not a multiple of the global batch
-                size.
+            StateError: If there is no such count, or `num_samples` is no multiple of the global batch size.
         """
         run, world = self._session.run, self._session.world
         if num_samples is None:

@@ -292,7 +292,7 @@ class Stream(StreamRepr, Configurable):
 
     @cached_property
     def _files(self) -> FileSet | None:
-        """The selected files if there may be no index.json; None if there must be one."""
+        """Files of the data set if there may be no index.json; None if there must be one."""
         location = self.local if self.remote is None else self.remote
         if self.format is None:
             if not isinstance(location, str):

@@ -76,8 +76,6 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Result for one shard: stored bytes, problems and hash algorithms."""
-
     bytes: int
     problems: list[Problem]
     digests: frozenset[str]

@@ -39,7 +39,6 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         arenas: list[SharedArrays],
         num_threads: int,
     ) -> None:
-        """Read columns; or samples, if `collate` is given."""
         self.dataset = dataset
         self._transform, self._collate = transform, collate
         self._size, self._drop_last = batch_size, drop_last
@@ -166,7 +165,6 @@ def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterato
 
 
 def _awaited(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
-    """Make the current stream wait until a batch has been copied, and return the batch."""
     stream = torch.cuda.current_stream(device)
     stream.wait_event(copied)
     tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)

@@ -66,8 +66,6 @@ def merge_values(count: int, parts: Sequence[PlacedValues]) -> ColumnValues:
 
 
 class _MixedValues(list[Any]):
-    """Values of several dtypes, shapes or encodings."""
-
     def __init__(self, count: int, parts: Sequence[PlacedValues]) -> None:
         super().__init__([None] * count)
         self._parts = parts

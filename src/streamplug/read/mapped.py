@@ -80,7 +80,7 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _mapped(descriptor: int, size: int) -> Bytes1D:
-    if size == 0:  # nothing to map
+    if size == 0:
         return np.empty(0, np.uint8)
     if sys.platform == "win32":  # mmap.mmap holds no file descriptor there
         return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)

@@ -25,7 +25,6 @@ MAX_OPEN = 512
 """Maximum number of open shards; they cost address space and page tables, not file descriptors."""
 
 PART_OPEN = 4  # divisor of the cache limit that gives the maximum bytes of a process's open shards
-
 USED_SECONDS = 1.0  # interval between touches of a cached shard in use
 SWEEP_SECONDS = 0.1  # interval between searches for evicted shards
 _MAX_OPEN_ATTEMPTS = 10

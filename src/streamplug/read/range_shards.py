@@ -41,8 +41,6 @@ _MAX_CACHED_INFOS = 1024  # maximum number of cached index entries
 
 
 class _ProcessState:
-    """Headers and sample ranges held by one process."""
-
     def __init__(self, headers: ShardHeaders) -> None:
         self.pid = os.getpid()
         self.headers = headers

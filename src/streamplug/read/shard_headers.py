@@ -20,7 +20,6 @@ from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges, loca
 from streamplug.types import Bytes1D, Int64
 
 MAX_GAP_BYTES = 32 << 10  # maximum gap between ranges that are coalesced into one request
-
 MAX_CACHED_HEADER_BYTES = 64 << 20
 
 _MAX_WRONG_GUESSES = 16

@@ -33,7 +33,7 @@ class OrderOptions:
             raise ConfigError(
                 f"partition_algo={self.partition_algo!r:.60}: expected the name of a partition"
             )
-        self.partition_algorithm()  # raises if there is none of that name
+        self.partition_algorithm()  # raises for unknown names
         for name, lowest in (
             ("shuffle_seed", 0),
             ("shuffle_block_size", 1),

@@ -118,7 +118,7 @@ def plan_blocks(
 class SampleSource:
     """Reader of the blocks of a data set."""
 
-    reader: SampleReader  # reads samples by id
+    reader: SampleReader
     remote: bool  # whether any stream may have to download
     row_bytes: int  # approximate stored bytes of a sample
     decoded: int  # largest known bytes of a decoded sample; 0 if unknown
