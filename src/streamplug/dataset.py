@@ -62,8 +62,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             every epoch, ``"fixed"`` draws them once.
         sampling_granularity: Number of samples of a shard that are chosen together.
         curriculum: Proportions of the streams, in their order, by the step of the run from which they apply:
-            ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Streams are then read pass after pass, each in a new
-            order, and an epoch is only a count of `epoch_size` samples.
+            ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Streams are then read pass after pass, each pass in a
+            new order, and an epoch is only a count of `epoch_size` samples.
         batching_method: How batches are composed. ``"random"``: in the order of samples. ``"stratified"``:
             each rank's part of a batch has all streams in their proportions. ``"per_stream"``: a global batch
             has one stream; ``"device_per_stream"``: a rank's batch has one.

@@ -219,7 +219,6 @@ class Stream(StreamRepr, Configurable):
         return OpenStream(self, index, store, where)
 
     def _may_be_offline(self) -> bool:
-        """Return whether the cache directory can serve while the remote is unreachable."""
         return self.access != "range" and not self._in_place() and has_index(self.directory)
 
     def _find_index_or_copy(
@@ -282,7 +281,6 @@ class Stream(StreamRepr, Configurable):
         return parse_index(derived.data, asked.url), derived.folder
 
     def _foreign(self, asked: Storage, retries: int) -> dict[str, Any]:
-        """Return the option of `open_index` to import a foreign index.json, if the format supports it."""
         known = (
             make_index_importer(make("format", self.format), asked, retries)
             if self.format

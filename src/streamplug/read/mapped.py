@@ -40,7 +40,7 @@ class MappedFiles:
     def populate(self) -> None:
         """Map all pages at once, which is cheaper than a page fault at each sample.
 
-        One byte of each region that the system maps together is touched. Unless the file has few pages, this
+        One byte of each region that the system maps together is read. Unless the file has few pages, this
         releases the GIL, so that other threads run even if the disk is slow.
         """
         for data in self.data.values():

@@ -23,8 +23,8 @@ _EPOCH, _STEP, _VERSION, _SETS, _NOTES = 0, 1, 2, 3, 4
 
 CELLS = _NOTES + 1 + MAX_WORKERS  # number of int64 cells of a counter
 
-# A note packs the number of epochs started, the number of the first process, the number of workers and the
-# ticket into one integer, so that reads and writes are atomic.
+# A worker's cell packs the number of epochs started, the number of the first process, the number of workers
+# and the ticket into one integer, so that no process reads half of an update.
 _TICKET_BITS, _WORKER_BITS, _PROCESS_BITS = 14, 8, 18
 _PROCESS = _TICKET_BITS + _WORKER_BITS
 _BEGUN = _PROCESS + _PROCESS_BITS
