@@ -20,7 +20,7 @@ class Fit(NamedTuple):
     shown: tuple[int, int, int, int]
 
     def needed(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return the minimum height and width of a downscaled image that still need no upscaling.
+        """Return the minimum height and width of a downscaled image that needs no upscaling.
 
         Args:
             size: Height and width of the image; never exceeded.

@@ -149,12 +149,7 @@ def _is_pair(pair: Any) -> bool:
 
 
 def _offsets(head: Bytes1D, items: int, size: int, *, rows: bool = False) -> Any:
-    """Return the offsets of items in a chunk of `size` bytes.
-
-    Raises:
-        ConfigError: If the chunk has Arrow rows, which do not support range reads.
-        CorruptShardError: If the header does not match the chunk.
-    """
+    """Return the offsets of items in a chunk of `size` bytes."""
     offsets = offsets_of(head, items)
     if items and rows and np.all(offsets == offsets[0]) and size > offsets[0]:
         raise ConfigError(

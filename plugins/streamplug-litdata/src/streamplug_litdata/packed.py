@@ -127,11 +127,7 @@ class FramesReader(ItemsReader):
 
 
 def _checked(frames: Any, offsets: Any, stop: int, size: int) -> Int64:
-    """Return the first item of each frame.
-
-    Raises:
-        CorruptShardError: If the frames are not contiguous, miss items, or exceed the file.
-    """
+    """Return the first item of each frame; refuse frames that are not contiguous or exceed the file."""
     firsts, counts = frames["items"].astype(np.int64).T
     ends = firsts + counts
     edges = offsets.astype(np.int64)

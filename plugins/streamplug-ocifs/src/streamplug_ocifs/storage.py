@@ -26,7 +26,7 @@ _NO_CREDENTIALS = {
     "ProfileNotFound",
 }
 _BROKEN = {
-    "CircuitBreakerError",  # of a strategy that somebody passed
+    "CircuitBreakerError",  # raised if the user passes a circuit breaker
     "ChunkedEncodingError",
     "ConnectTimeout",
     "ConnectTimeoutError",

@@ -140,11 +140,7 @@ class ParquetReader(ShardReader):
         return found
 
     def _decoded(self, group: int, columns: Sequence[Column]) -> dict[str, Chunk]:
-        """Decode columns of a row group.
-
-        Raises:
-            CorruptShardError: If the data is damaged; names the row group and the column.
-        """
+        """Decode columns of a row group; errors name the row group and the column."""
         names = [column.name for column in columns]
         try:
             table = self._read(group, names)
@@ -178,9 +174,6 @@ class ParquetReader(ShardReader):
         """Refuse columns with an implausible expansion; return those to read as dictionaries.
 
         Dictionaries avoid the expansion of repeated values.
-
-        Raises:
-            CorruptShardError: If the expansion is implausible.
         """
         rows, dictionaries = self._bounds[group + 1] - self._bounds[group], []
         for name in names:

@@ -36,11 +36,7 @@ class Collector:
         self.kept = row_function(self._columns, self._with_care)
 
     def _with_care(self, sample: Mapping[str, Any]) -> Kept:
-        """Copy any sample: the fallback of `kept`.
-
-        Raises:
-            EncodeError: If the sample has other columns, or a value cannot be stored.
-        """
+        """Copy any sample: the fallback of `kept`."""
         check_names(sample, self._names)
         row, total = [], 0
         for name, value in self._columns:

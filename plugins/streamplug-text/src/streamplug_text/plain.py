@@ -103,11 +103,7 @@ def packed(starts: Sequence[Int64], size: int) -> bytes:
 
 
 def _unpacked(meta: Bytes1D, samples: int, size: int) -> Offsets:
-    """Return the offsets of samples, and the end of the last.
-
-    Raises:
-        CorruptShardError: If the offsets are invalid.
-    """
+    """Return the offsets of samples, and the end of the last."""
     known = _HEAD.unpack(meta[: _HEAD.size].tobytes()) if len(meta) >= _HEAD.size else ()
     if known != (_MAGIC, samples, size):
         raise CorruptShardError(

@@ -85,12 +85,7 @@ class PlainCSV(PlainFormat):
         return ScanResult(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
 
     def _names(self, line: bytes) -> list[str]:
-        """Return the column names in the first line.
-
-        Raises:
-            CorruptShardError: If the names are invalid.
-            ConfigError: If a column with a type is missing.
-        """
+        """Return the column names in the first line."""
         try:
             names = values_of(line.decode().rstrip("\r\n"), self._separator)
         except UnicodeDecodeError as error:
@@ -157,11 +152,7 @@ class QuotedLines(XSVLines):
         return super()._fields(lines, ends)
 
     def _quoted(self, text: str, count: int) -> list[str]:
-        """Return the fields of `count` lines.
-
-        Raises:
-            Exception: Any, if the fallback must parse them.
-        """
+        """Return the fields of `count` lines; raise any exception if the fallback must parse them."""
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=self._marks.separator))
         if len(rows) != count or set(map(len, rows)) != {len(self._place)}:
             raise ValueError

@@ -242,9 +242,6 @@ def _offsets(meta: Bytes1D, samples: int, size: int, header: int) -> Offsets:
         samples: Number of samples according to the index.
         size: Bytes of the data file.
         header: Bytes of the header of the data file.
-
-    Raises:
-        CorruptShardError: If the meta file does not match the index or the data file, or is inconsistent.
     """
     if len(meta) < head_size(samples):
         raise CorruptShardError(

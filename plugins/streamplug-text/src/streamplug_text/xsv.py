@@ -277,11 +277,7 @@ class XSVLines(Lines):
         ]
 
     def _fields(self, lines: bytes, ends: Int64) -> list[str]:
-        """Return the fields of concatenated lines; requires single-byte separators.
-
-        Raises:
-            ValueError: If the lines must be parsed one by one.
-        """
+        """Return the fields of concatenated lines; `ValueError` if they must be parsed one by one."""
         separator, newline = self._marks.separator, self._marks.newline
         if not self._marks.short:
             raise ValueError

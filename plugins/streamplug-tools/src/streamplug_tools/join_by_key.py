@@ -115,11 +115,7 @@ def _make_folder(folder: Path) -> Path:
 def _columns(
     tables: Sequence[Table], output: Output, columns: Columns, expression: Expression
 ) -> list[list[ColumnMapping]]:
-    """Return the columns to take from each data set.
-
-    Raises:
-        ConfigError: If a column does not exist, or two sets have it.
-    """
+    """Return the columns to take from each data set."""
     key = set(expression.for_columns(tables[0].columns).columns(tables[0].columns))
     names = [
         [name for name in table.columns if n == 0 or name not in key]
@@ -173,9 +169,6 @@ def _match_keys(
     """Return, for each data set but the first, the matching sample of each of the first, or -1.
 
     The arrays are memory maps, so they may be larger than memory.
-
-    Raises:
-        ConfigError: If a key is repeated in one of these.
     """
     found: list[Int64] = []
     for n in range(1, len(sorts)):
@@ -216,11 +209,7 @@ class _KeyCursor:
 
 
 def _check_unique(sorted_: Iterator[NumberedKey], url: str) -> Iterator[NumberedKey]:
-    """Yield sorted keys that are not None.
-
-    Raises:
-        ConfigError: If a key is repeated.
-    """
+    """Yield sorted keys that are not None; refuse repeated ones."""
     before: NumberedKey | None = None
     for now in sorted_:
         if now[0] is None:

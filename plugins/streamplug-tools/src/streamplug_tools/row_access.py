@@ -201,11 +201,7 @@ def _keep_raw(stream: Stream, names: Collection[str]) -> Stream:
 def _columns(
     indexes: Sequence[Index], needed: Callable[[str], bool]
 ) -> Mapping[str, tuple[Column, ...]]:
-    """Return the common columns, for each schema.
-
-    Raises:
-        ConfigError: If only some have a column that is needed.
-    """
+    """Return the common columns, for each schema."""
     schemas = [(index.where, schema) for index in indexes for schema in index.schemas]
     if not schemas:
         where = ", ".join(index.where for index in indexes)
