@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from streamplug import MDSWriter, Stream, merge_index
 from streamplug.cli import main
-from streamplug.errors import NotFound
+from streamplug.errors import ConfigError, NotFound
 from streamplug.verification import verify
 
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
@@ -153,3 +153,9 @@ def test_split_is_verified(tmp_path):
         writer.write({"id": 1})
     told = CliRunner().invoke(main, ["verify", str(tmp_path / "set"), "--split", "val"])
     assert (told.exit_code, Path(tmp_path / "set" / "val").exists()) == (0, True)
+
+
+@pytest.mark.parametrize("threads", [0, 1.5, "four"])
+def test_number_of_threads_is_checked_before_anything_is_read(threads, tmp_path):
+    with pytest.raises(ConfigError, match=r"num_threads=.* must be a whole number of at least 1"):
+        verify(Stream(remote=str(tmp_path / "nowhere")), num_threads=threads)

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from streamplug.cache.store import ShardStore
+from streamplug.config import whole_number
 from streamplug.errors import StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
@@ -102,9 +103,11 @@ def verify(
         report: Called with the number of shards verified, and of all shards, from time to time.
 
     Raises:
+        ConfigError: If `num_threads` is not a positive whole number.
         StorageError: If the index cannot be read; later failures are problems in the result.
         InvalidIndexError: If the index is invalid.
     """
+    threads = whole_number("num_threads", num_threads, 1) or 1
     with TemporaryDirectory() as to:
         fetched = replace(
             stream,
@@ -122,10 +125,10 @@ def verify(
         problems = [_disagreeing(index, *each) for each in find_shard_mismatches(index)]
         stored, without = 0, 0
         digests: set[str] = set()
-        with ThreadPoolExecutor(num_threads, thread_name_prefix="streamplug-verify") as pool:
+        with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
             shards = _first_of_each_file(index)
-            for start in range(0, len(shards), _WINDOW * num_threads):
-                some = shards[start : start + _WINDOW * num_threads]
+            for start in range(0, len(shards), _WINDOW * threads):
+                some = shards[start : start + _WINDOW * threads]
                 for done, found in enumerate(pool.map(check, some), start + 1):
                     stored += found.bytes
                     problems += found.problems

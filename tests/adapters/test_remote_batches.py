@@ -114,7 +114,7 @@ def test_what_fails_elsewhere_fails_here_and_can_be_repeated(place, pool):
 
 def test_bad_arguments_are_refused(place):
     dataset = opened(place)
-    with pytest.raises(ConfigError, match="ahead=0: must be 1 or more"):
+    with pytest.raises(ConfigError, match="ahead=0: must be a whole number of at least 1"):
         next(remote_batches(dataset, len, len, ahead=0))
     with pytest.raises(ConfigError, match="batch_size=3 here, batch_size=8 of the data set"):
         next(remote_batches(dataset, len, len, ahead=1, batch_size=3))

@@ -16,6 +16,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.transfer import watchdog as stall
+from streamplug.transfer.probe import ProbeStorage
 from streamplug.transfer.timeout import TimeoutStorage
 
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
@@ -189,3 +190,23 @@ def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, 
     assert hangs in Hanging.asked
     Hanging.hangs = frozenset()
     assert use() == {"n": 1}
+
+
+def test_a_probe_that_is_answered_forgets_an_earlier_failure(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+
+    class Failing(Hanging):
+        def read_range(self, key, start, stop):
+            raise Transient("no ranges today")
+
+    probe = ProbeStorage(Failing(f"hanging://{tmp_path}"), 5)
+    with pytest.raises(Transient):
+        probe.read_range("a", 0, 1)
+    assert isinstance(probe.failure, Transient)
+    assert probe.read("a") == b"abc"
+    assert probe.failure is None
+    with pytest.raises(Transient):
+        probe.read_range("a", 0, 1)
+    with pytest.raises(NotFound):
+        probe.read("b")
+    assert probe.failure is None

@@ -73,6 +73,7 @@ def test_tensors_become_arrays():
         ({"a": "text"}, "expected a column"),
         ([{"a": 1}, {"b": 1}], "has the columns"),
         ([1, 2], "int is neither"),
+        ([None, {"a": 1}], "NoneType is neither"),
         ([{"a": 1}, 7], "a sample is a dict or a tuple"),
     ],
 )

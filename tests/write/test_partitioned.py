@@ -112,6 +112,9 @@ def test_other_data_is_not_mixed_in(tmp_path, undisturbed):
     options = {**OPTIONS, "size_limit": 1500}
     with pytest.raises(OutputExistsError, match="size_limit was 2000, not 1500"):
         write_parts(samples, range(5), out=tmp_path / "set", processes=0, **options)
+    options = {**OPTIONS, "max_samples_per_shard": 3}
+    with pytest.raises(OutputExistsError, match="max_samples_per_shard was None, not 3"):
+        write_parts(samples, range(5), out=tmp_path / "set", processes=0, **options)
     write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
     assert list((tmp_path / "set").glob("part-00002/*")) == []
     assert ids(tmp_path / "set", local=str(tmp_path / "cache")) == list(range(2 * SIZE))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamplug.config import whole_number
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
 from streamplug.read import resolve_indices
 from streamplug.session.sample_source import Block
 from streamplug.session.session import Session
@@ -62,8 +62,7 @@ def remote_batches(
     Raises:
         ConfigError: If `ahead` is invalid, or the batch sizes differ.
     """
-    if ahead < 1:
-        raise ConfigError(f"ahead={ahead}: must be 1 or more")
+    ahead = whole_number("ahead", ahead, 1) or 1
     session = dataset.session
     session.run.use_batch_size(batch_size)
     epoch, first, blocks = session.begin_blocks(_ROWS)

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, TypeVar
 
+from streamplug.config import whole_number
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
 from streamplug.session.sample_source import Block
 from streamplug.types import Sample
 
@@ -31,8 +31,7 @@ def map_samples(
     Raises:
         ConfigError: If `num_threads` is less than 1.
     """
-    if num_threads < 1:
-        raise ConfigError(f"num_threads={num_threads}: must be at least 1")
+    num_threads = whole_number("num_threads", num_threads, 1) or 1
 
     session = dataset.session
 

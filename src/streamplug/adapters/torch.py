@@ -16,7 +16,7 @@ from streamplug import dataset
 from streamplug.adapters.message_batching import round_robin
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batches
-from streamplug.config import Configurable, detect_world
+from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import CELLS, TICKETS, WorkerLoop
@@ -131,6 +131,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             raise ConfigError(
                 f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r}"
             )
+        num_threads = whole_number("num_threads", num_threads, 0) or 0
         dataset.session.run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")

@@ -43,7 +43,7 @@ class UnavailableStorage(Storage):
 class ProbeStorage(DelegatingStorage):
     """A storage with a short stall timeout; after a stall, requests to its server fail at once for a while.
 
-    `failure` is the last error that says that the remote is unreachable; None if there was none.
+    `failure` is the error of the last request if it says that the remote is unreachable, else None.
     """
 
     def __init__(self, storage: Storage, timeout: float) -> None:
@@ -65,12 +65,12 @@ class ProbeStorage(DelegatingStorage):
             self.failure = StorageError(str(error))  # not Transient: no retry
             raise self.failure from error
         except NotFound:
-            self._has_answered = True
+            self._has_answered, self.failure = True, None
             raise
         except (StorageError, PluginError) as error:
             self.failure = error
             raise
-        self._has_answered = True
+        self._has_answered, self.failure = True, None
         return result
 
     def read(self, key: str) -> bytes:

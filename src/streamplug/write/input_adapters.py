@@ -155,10 +155,11 @@ def _one_by_one(data: Any) -> Iterator[Any]:
 
 
 def _of_samples(samples: Iterator[Any], size: int) -> Iterator[Mapping[str, Any]]:
-    first = next(samples, None)
-    if first is None:
+    for first in samples:
+        samples = chain([first], samples)
+        break
+    else:
         return
-    samples = chain([first], samples)
     if not isinstance(first, (Mapping, tuple, list)):  # an iterable of tables
         yield from _of_tables(samples, size)
         return

@@ -232,8 +232,10 @@ def _plan(
     return {
         "columns": dict(columns),
         "compression": options.get("compression"),
+        "extra_keys": options.get("extra_keys", "error"),
         "format": format_ if isinstance(format_, str) else type(format_).__name__,
         "hashes": list(options["hashes"]),
+        "max_samples_per_shard": options.get("max_samples_per_shard"),
         "parts": len(parts),
         "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
         "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
