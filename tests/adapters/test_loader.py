@@ -282,7 +282,7 @@ class Changing(StreamingDataset):
         return {"id": super().__getitem__(at)["id"] + 1000}
 
 
-@pytest.mark.parametrize("wish", [{"threads": 1}, {"batch_transform": dict}])
+@pytest.mark.parametrize("wish", [{"num_threads": 1}, {"batch_transform": dict}])
 def test_what_reads_columns_is_refused_for_a_data_set_that_changes_samples(folder, wish):
     data = Changing(local=folder, batch_size=BATCH)
     with pytest.raises(ConfigError, match=r"but Changing makes samples of its own"):

@@ -101,10 +101,10 @@ def ours_samples(data: Path, samples: int) -> Epochs:
         yield dataset, 1
 
 
-def ours_batches(data: Path, samples: int, *, threads: int = 0) -> Epochs:
+def ours_batches(data: Path, samples: int, *, num_threads: int = 0) -> Epochs:
     dataset = _open(data)
     while True:
-        yield dataset.batches(num_threads=threads), BATCH
+        yield dataset.batches(num_threads=num_threads), BATCH
 
 
 def ours_loader(data: Path, samples: int, *, workers: int) -> Epochs:

@@ -43,7 +43,7 @@ def far(tmp_path):
 def uploader(far: Far, folder: Path, *, keep_local: bool = True, retries: int = 0) -> Uploader:
     for number in range(10):
         (folder / f"file.{number}").write_text(str(number))
-    return Uploader(far, folder, keep_local=keep_local, retries=retries, threads=2)
+    return Uploader(far, folder, keep_local=keep_local, retries=retries, num_threads=2)
 
 
 def threads() -> list[str]:

@@ -140,7 +140,7 @@ def test_what_readers_would_not_find_again_is_refused(tmp_path, sample, message)
 
 
 def test_a_value_that_needs_another_package_names_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug_webdataset.extensions.known", lambda *_: False)
+    monkeypatch.setattr("streamplug_webdataset.extensions.is_known", lambda *_: False)
     with (
         TarWriter(tmp_path / "a.tar") as out,
         pytest.raises(
