@@ -101,7 +101,7 @@ class World:
 
     @property
     def rank_of_node(self) -> int:
-        """Local rank: position of this rank on its machine."""
+        """Position of this rank on its machine, from 0."""
         return self.rank % self.ranks_per_node
 
     def replicated(self, by: int, *, keep_nodes: bool = False) -> World:
