@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-_BLOCK = 31 << 20
+_FREED_BLOCK_BYTES = 31 << 20
 
 
 @cache
@@ -18,4 +18,4 @@ def keep_freed_memory() -> None:
     allocated and freed here, without being touched. This has no effect on other C libraries, or if
     MALLOC_TRIM_THRESHOLD_ is set.
     """
-    bytes(_BLOCK)
+    bytes(_FREED_BLOCK_BYTES)

@@ -22,15 +22,7 @@ def bytes_to_int(bytes_str: float | str) -> int:
     Raises:
         ConfigError: If the text is no number of bytes.
     """
-    if isinstance(bytes_str, (int, float)):
-        return int(bytes_str)
-    text = bytes_str.lower().strip()
-    number = _with_unit(text, _BYTES, bytes_str)
-    if number is None and text.removesuffix("b").isdigit():
-        number = int(text.removesuffix("b"))
-    if number is None:
-        raise _unreadable(bytes_str, ["b", *_BYTES])
-    return number
+    return _parse_number(bytes_str, _BYTES, plain_unit="b")
 
 
 def number_abbrev_to_int(abbrev_str: float | str) -> int:
@@ -42,14 +34,19 @@ def number_abbrev_to_int(abbrev_str: float | str) -> int:
     Raises:
         ConfigError: If the text is no number of samples.
     """
-    if isinstance(abbrev_str, (int, float)):
-        return int(abbrev_str)
-    text = abbrev_str.lower().strip()
-    number = _with_unit(text, _COUNTS, abbrev_str)
-    if number is None and text.isdigit():
-        number = int(text)
+    return _parse_number(abbrev_str, _COUNTS)
+
+
+def _parse_number(value: float | str, units: Mapping[str, int], *, plain_unit: str = "") -> int:
+    """Parse a number with one of `units`, or a whole number with `plain_unit` or no unit."""
+    if isinstance(value, (int, float)):
+        return int(value)
+    text = value.lower().strip()
+    number = _with_unit(text, units, value)
+    if number is None and text.removesuffix(plain_unit).isdigit():
+        number = int(text.removesuffix(plain_unit))
     if number is None:
-        raise _unreadable(abbrev_str, list(_COUNTS))
+        raise _unreadable(value, [*filter(None, [plain_unit]), *units])
     return number
 
 
