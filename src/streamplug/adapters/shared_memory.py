@@ -40,31 +40,37 @@ class PackedArrays(NamedTuple):
 class SharedArrays:
     """Memory shared with one worker; it is pickled to the worker when that is started."""
 
-    def __init__(self, slots: int) -> None:
-        """Allocate memory with `slots` slots; `OSError` if the system does not support it."""
-        self.key = os.getpid(), next(_numbers)
-        self._open(os.memfd_create("streamplug", os.MFD_CLOEXEC), slots)
-        os.ftruncate(self._descriptor, _PAGE)
-        self._map_first()
-        _arenas[self.key] = self
+    def __init__(
+        self, slots: int, *, descriptor: int | None = None, key: tuple[int, int] | None = None
+    ) -> None:
+        """Allocate memory with `slots` slots, or map what `descriptor` refers to, under its `key`.
+
+        Raises:
+            OSError: If the system does not support it.
+        """
+        self.key = key or (os.getpid(), next(_numbers))
+        is_new = descriptor is None
+        self._descriptor = (
+            os.memfd_create("streamplug", os.MFD_CLOEXEC) if descriptor is None else descriptor
+        )
+        if is_new:
+            os.ftruncate(self._descriptor, _PAGE)
+        self._slots = slots
+        self._starts, self._size, self._end = [0] * slots, 0, _PAGE
+        self._map: mmap.mmap | None = None
+        # A byte per slot marks it as taken; it has one writer at a time.
+        self._first = mmap.mmap(self._descriptor, _PAGE)
+        self._taken = np.frombuffer(self._first, np.uint8, slots)
+        if is_new:
+            _arenas[self.key] = self
 
     @staticmethod
     def possible() -> bool:
         """Return whether the system supports anonymous files."""
         return hasattr(os, "memfd_create")
 
-    def _open(self, descriptor: int, slots: int) -> None:
-        self._descriptor, self._slots = descriptor, slots
-        self._starts, self._size, self._end = [0] * slots, 0, _PAGE
-        self._map: mmap.mmap | None = None
-
-    def _map_first(self) -> None:
-        # A byte per slot marks it as taken; it has one writer at a time.
-        self._first = mmap.mmap(self._descriptor, _PAGE)
-        self._taken = np.frombuffer(self._first, np.uint8, self._slots)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (reduction.DupFd(self._descriptor), self._slots, self.key)
+        return _from_descriptor, (reduction.DupFd(self._descriptor), self._slots, self.key)
 
     def __del__(self) -> None:
         os.close(self._descriptor)
@@ -149,9 +155,5 @@ def received(packed: PackedArrays) -> dict[Any, NDArray[Any]]:
     return _arenas[packed.arena].arrays(packed)
 
 
-def _arrived(descriptor: Any, slots: int, key: tuple[int, int]) -> SharedArrays:
-    arena = SharedArrays.__new__(SharedArrays)
-    arena.key = key
-    arena._open(descriptor.detach(), slots)  # noqa: SLF001 - its own class
-    arena._map_first()  # noqa: SLF001
-    return arena
+def _from_descriptor(descriptor: Any, slots: int, key: tuple[int, int]) -> SharedArrays:
+    return SharedArrays(slots, descriptor=descriptor.detach(), key=key)
