@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,8 +11,8 @@ import click
 
 import streamplug
 from streamplug.cli.config_names import check_dataset, check_writer
-from streamplug.cli.explain_dataset import dataset_class
 from streamplug.config import SECTIONS, Configurable, json_schema, load
+from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 
 
@@ -33,7 +34,7 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
         click.echo(json.dumps(json_schema(_classes()), indent=2))
         return
     found = load(file)
-    classes: dict[str, Any] = {**_classes(), "dataset": dataset_class(found)}
+    classes: dict[str, Any] = {**_classes(), "dataset": _dataset_class(found)}
     named = [name for name in SECTIONS if name in found]
     for name in named or ["dataset"]:
         if name not in classes:
@@ -51,3 +52,14 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
 def _classes() -> dict[str, type[Configurable]]:
     loader = {"loader": streamplug.StreamingDataLoader} if find_spec("torch") else {}
     return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}
+
+
+def _dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
+    """Return the class of the configured data set, which has rows of tokens if there is a key `tokens`."""
+    section = config.get("dataset", config)
+    if not (isinstance(section, Mapping) and "tokens" in section):
+        return streamplug.StreamingDataset
+    try:
+        return streamplug.TokenDataset
+    except ImportError as error:
+        raise ConfigError(f"tokens: {error}") from None

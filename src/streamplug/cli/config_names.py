@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from streamplug.config import parse_bytes
 from streamplug.config.config_file import to_plain
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.index.hashes import new_hash
+from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Callback
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import resolve
@@ -47,25 +47,24 @@ def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: st
 
 def check_writer(section: Mapping[str, Any], key: str) -> None:
     """Validate the section `key` of a writer and the names in it."""
-    given = to_plain(dict(section))
+    options: Mapping[str, Any] = to_plain(dict(section))
     with _named(f"{key}.format"):
-        format_ = format_of(given.get("format", "mds"))
-    if given.get("columns") is not None:
+        format_ = format_of(options.get("format", "mds"))
+    if options.get("columns") is not None:
         with _named(f"{key}.columns"):
-            make_columns(given["columns"], format_)
-    if given.get("compression") is not None:
+            make_columns(options["columns"], format_)
+    if options.get("compression") is not None:
         with _named(f"{key}.compression"):
-            resolve("compression", given["compression"].partition(":")[0])
+            resolve("compression", options["compression"].partition(":")[0])
     with _named(f"{key}.hashes"):
-        for name in given.get("hashes") or ():
-            new_hash(name)
-    if given.get("size_limit") is not None:
+        chosen_hashes(options.get("hashes"))
+    if options.get("size_limit") is not None:
         with _named(f"{key}.size_limit"):
-            parse_bytes(given["size_limit"], "size_limit")
+            parse_bytes(options["size_limit"], "size_limit")
     with _named(f"{key}.out"):
-        out = given["out"]
-        for place in output_locations(tuple(out) if isinstance(out, list) else out):
-            open_storage(place, cast("Mapping[str, Any] | None", given.get("storage_options")))
+        out = options["out"]
+        for location in output_locations(tuple(out) if isinstance(out, list) else out):
+            open_storage(location, options.get("storage_options"))
 
 
 @contextmanager

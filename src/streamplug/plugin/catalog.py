@@ -99,6 +99,7 @@ COMMANDS: Mapping[str, str] = {
     "cat": "streamplug-tools",
     "convert": "streamplug-tools",
     "diff": "streamplug-tools",
+    "explain": "streamplug-tools",
     "inspect": "streamplug-tools",
     "join": "streamplug-tools",
     "proc": "streamplug-tools",

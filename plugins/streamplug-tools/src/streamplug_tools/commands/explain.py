@@ -11,21 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 import click
 from click.core import ParameterSource
 
-from streamplug.cli.explain_dataset import dataset_of, is_config
 from streamplug.cli.storage_options import storage_options
 from streamplug.dataset import StreamingDataset
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
 from streamplug.session.sample_usage import SampleUse
+from streamplug_tools.explain_dataset import is_config, open_dataset
 
 _LOCATION_OPTIONS = frozenset(
     (
-        "algorithm",
-        "seed",
-        "block_size",
-        "canonical_nodes",
-        "partition",
-        "batching",
+        *("algorithm", "seed", "block_size", "canonical_nodes", "partition", "batching"),
         "storage_options",
     )
 )
@@ -82,12 +77,12 @@ def explain(
     Only the index is read. The order is that of --state, or of the options. If samples are rows of tokens,
     by the key tokens of a config or by a state, the documents of each row are listed, too.
     """
-    if is_config(locations) and (given := _options_given(context)):
-        raise click.UsageError(f"{', '.join(given)}: only for a URL; set it in the config")
+    if is_config(locations) and (names := _location_options(context)):
+        raise click.UsageError(f"{', '.join(names)}: only for a URL; set it in the config")
     if (options["step"] is None) == (options["sample"] is None):
         raise click.UsageError("give either --step or --sample")
     state = _read_state(saved) if saved else {}
-    dataset = dataset_of(locations, state, options)
+    dataset = open_dataset(locations, state, options)
     if state:
         dataset.load_state_dict(state)
     if options["step"] is not None:
@@ -112,7 +107,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     return state
 
 
-def _options_given(context: click.Context) -> list[str]:
+def _location_options(context: click.Context) -> list[str]:
     return [
         parameter.opts[0]
         for parameter in context.command.params
@@ -132,7 +127,7 @@ def _text(row: dict[str, Any]) -> list[str]:
     row_values = {**row}
     if "documents" in row:
         row_values["documents"] = " ".join(
-            f"{each['document']}[{each['begin']}:{each['end']}]" for each in row["documents"]
+            f"{piece['document']}[{piece['begin']}:{piece['end']}]" for piece in row["documents"]
         )
     return [str(value) for value in row_values.values()]
 

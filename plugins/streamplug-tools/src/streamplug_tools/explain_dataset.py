@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import streamplug
 from streamplug.config import load
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
@@ -20,19 +18,19 @@ if TYPE_CHECKING:
 CONFIG_ENDINGS = (".toml", ".yaml", ".yml", ".json")
 
 
-def dataset_of(
+def open_dataset(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any]
 ) -> StreamingDataset:
     """Open the data set of a config file, or of URLs and a state, without decoding and without torch."""
     world = _world(options["ranks"], options["nodes"])
-    total = state.get("global_batch")
-    if total is not None and total % world.ranks:
+    global_batch = state.get("global_batch")
+    if global_batch is not None and global_batch % world.ranks:
         raise ConfigError(
-            f"the state's global batch of {total} is not a multiple of --ranks={world.ranks}"
+            f"the state's global batch of {global_batch} is not a multiple of --ranks={world.ranks}"
         )
-    batch_size = options["batch_size"] or (total // world.ranks if total else None)
+    batch_size = options["batch_size"] or (global_batch // world.ranks if global_batch else None)
     if is_config(locations):
-        return _configured(locations[0], batch_size, world)
+        return _open_configured(locations[0], batch_size, world)
     algorithm = state.get("shuffle_algo", options["algorithm"])
     arguments = {
         **_mixture(locations, state, options["storage_options"]),
@@ -49,7 +47,7 @@ def dataset_of(
     }
     if state.get("tokens") is None:
         return StreamingDataset(**arguments)
-    return token_dataset_class().from_state_tokens(state["tokens"], **arguments)
+    return _token_dataset_class().from_state_tokens(state["tokens"], **arguments)
 
 
 def is_config(locations: Sequence[str]) -> bool:
@@ -57,34 +55,29 @@ def is_config(locations: Sequence[str]) -> bool:
     return len(locations) == 1 and locations[0].lower().endswith(CONFIG_ENDINGS)
 
 
-def dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
-    """Return the class of the configured data set, which has rows of tokens if there is a `tokens` key."""
-    section = config.get("dataset", config)
-    of_tokens = isinstance(section, Mapping) and "tokens" in section
-    return token_dataset_class() if of_tokens else streamplug.StreamingDataset
-
-
-def token_dataset_class() -> type[TokenDataset]:
-    """Return the class of data sets of token rows, which is in a distribution of its own."""
+def _token_dataset_class() -> type[TokenDataset]:
     try:
-        found: type[TokenDataset] = import_module("streamplug_tokens.dataset").TokenDataset
+        from streamplug_tokens.dataset import TokenDataset
     except ModuleNotFoundError:
         raise ConfigError(
             "rows of tokens are read by streamplug-tokens, which is not installed: "
             "pip install streamplug-tokens"
         ) from None
-    return found
+    return TokenDataset
 
 
-def _configured(path: str, batch_size: int | None, world: World) -> StreamingDataset:
+def _open_configured(path: str, batch_size: int | None, world: World) -> StreamingDataset:
     config = load(Path(path))
     loader = config.get("loader")
     if batch_size is None and isinstance(loader, Mapping):
         batch_size = loader.get("batch_size")
-    given = {} if batch_size is None else {"batch_size": batch_size}
-    return dataset_class(config).from_config(
-        config, world=world, allow_unsafe_types=True, callbacks=(), progress_bar=False, **given
-    )
+    options: dict[str, Any] = {"world": world, "allow_unsafe_types": True}  # nothing is decoded
+    if batch_size is not None:
+        options["batch_size"] = batch_size
+    section = config.get("dataset", config)
+    has_tokens = isinstance(section, Mapping) and "tokens" in section
+    dataset_class = _token_dataset_class() if has_tokens else StreamingDataset
+    return dataset_class.from_config(config, callbacks=(), progress_bar=False, **options)
 
 
 def _world(ranks: int, nodes: int) -> World:
@@ -98,8 +91,8 @@ def _mixture(
 ) -> dict[str, Any]:
     choose = state.get("choose")
     if choose is None:
-        lessons = state.get("curriculum")
-        curriculum = lessons and {change["step"]: change["proportions"] for change in lessons}
+        changes = state.get("curriculum")
+        curriculum = changes and {change["step"]: change["proportions"] for change in changes}
         return {
             "streams": [Stream(remote=place, storage_options=options) for place in locations],
             "epoch_size": state.get("epoch_size"),
