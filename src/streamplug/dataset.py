@@ -15,7 +15,6 @@ from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import make_uninitialized, registrations, restore
 from streamplug.read import SampleReader, resolve_index, resolve_indices
 from streamplug.session.dataset_attributes import DatasetAttributes
-from streamplug.session.mixture_setup import Sampling, complete_streams, make_run
 from streamplug.session.monitor import Monitor, resolve_callbacks
 from streamplug.session.open_stream import (
     OpenStream,
@@ -28,7 +27,8 @@ from streamplug.session.placement import Placement
 from streamplug.session.sample_source import SampleSource
 from streamplug.session.sample_usage import SampleUse, explain, where
 from streamplug.session.session import Session
-from streamplug.stream import Stream
+from streamplug.session.training_run import make_run
+from streamplug.stream import Stream, complete_streams
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
 
@@ -130,7 +130,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         progress_bar: bool | None = None,
         world: World | None = None,
     ) -> None:
-        options = OrderOptions(
+        order = OrderOptions(
             shuffle=shuffle,
             shuffle_algo=shuffle_algo,
             shuffle_seed=shuffle_seed,
@@ -138,12 +138,15 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             num_canonical_nodes=num_canonical_nodes,
             partition_algo=partition_algo,
             batching_method=batching_method,
+            batch_size=batch_size,
+            predownload=predownload,
+            replication=replication,
+            epoch_size=epoch_size,
+            sampling_method=sampling_method,
+            sampling_granularity=sampling_granularity,
+            curriculum=curriculum,
         )
-        sampling = Sampling(epoch_size, sampling_method, sampling_granularity, curriculum)
-        batch_size = whole_number("batch_size", batch_size, 1)
-        self.predownload = whole_number("predownload", predownload, 0)
-        groups = whole_number("replication", replication, 1) or 1
-        placement = self.placement_class(world, groups, keep_nodes=options.elastic)
+        placement = self.placement_class(world, order.replication or 1, keep_nodes=order.elastic)
         if (streams is None) == (remote is None and local is None):
             raise ConfigError("give either streams= or remote=/local=")
         self.streams = complete_streams(
@@ -159,7 +162,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             decoders=decoders,
             format=format,
         )
-        sampling.check(self.streams, options)
+        weights = [stream.weight for stream in self.streams]
+        order.check_weights(weights)
         check_column_names(columns)
         check_flags(allow_unsafe_types=allow_unsafe_types)
         used_callbacks = resolve_callbacks(callbacks)
@@ -173,16 +177,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         for opened_stream in opened:
             opened_stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
-        fingerprint = self.make_fingerprint(opened)
-        run = make_run(
-            sampling,
-            self.streams,
-            self._reader,
-            options,
-            fingerprint=fingerprint,
-            batch_size=batch_size,
-        )
-        source = SampleSource.of(opened, self._reader, columns, self.predownload)
+        run = make_run(order, weights, self._reader, self.make_fingerprint(opened))
+        source = SampleSource.of(opened, self._reader, columns, order.predownload)
         self._session = Session(opened, source, run, monitor, placement)
         self._size = self._session.size
 
@@ -209,7 +205,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
 
     def __len__(self) -> int:
         """Return the number of samples of one rank in an epoch."""
-        return self._session.run.length(self._session.world) if self.size else 0
+        return self._session.run.length(self._session.world) if self._size else 0
 
     @overload
     def __getitem__(self, at: int) -> Sample: ...
@@ -237,7 +233,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             for epoch, block, rows in blocks:
                 for step, part in block.batches():
                     yield from rows[part.start : part.stop - 1]
-                    session.run.moved_to(epoch, step + 1)
+                    session.run.set_position(epoch, step + 1)
                     yield rows[part.stop - 1]
 
     @property
@@ -272,7 +268,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         with closing(session.read_epoch(read, rows, num_threads)) as blocks:
             for epoch, block, batches in blocks:
                 for batch, (step, _) in zip(batches, block.batches()):
-                    session.run.moved_to(epoch, step + 1)
+                    session.run.set_position(epoch, step + 1)
                     yield batch
 
     def state_dict(

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.cache.identity import claim_directory
 from streamplug.cache.limit import parse_cache_limit
-from streamplug.cache.offline import has_index, open_local_copy, selection_key, warn_offline
-from streamplug.cache.options import CacheOptions
-from streamplug.cache.store import ShardStore
-from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
-from streamplug.config import Configurable, check_flags, check_seconds, whole_number
-from streamplug.display.object_summary import StreamRepr
-from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
-from streamplug.index import INDEX_NAME, Index, parse_index
-from streamplug.interfaces import Decoder, Format, Storage
+from streamplug.config import (
+    Configurable,
+    check_flags,
+    check_seconds,
+    suggest_keywords,
+    whole_number,
+)
+from streamplug.display.object_summary import ObjectSummary, SummaryRepr
+from streamplug.errors import ConfigError, StreamplugError
+from streamplug.index import Index
+from streamplug.index.hashes import hash_names
+from streamplug.interfaces import Decoder, Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight
-from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.plugin.registry import make, needed_by
-from streamplug.read import apply_decoders
-from streamplug.scan.file_lists import FileListFoundError
-from streamplug.scan.glob import FileSet, parse_locations
-from streamplug.scan.index_finder import open_index, read_index
-from streamplug.scan.index_import import make_index_importer
-from streamplug.scan.listing import is_data_file
-from streamplug.scan.multifile_storage import wrap_multifile
-from streamplug.scan.progress import ScanProgress
-from streamplug.scan.scan_cache import ScanCache
-from streamplug.session.open_stream import OpenStream, read_all
-from streamplug.session.stream_checks import check_stream_values
-from streamplug.transfer.observer import Observer, observer_context
-from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage, UnavailableStorage
-from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-
-__all__ = ["Stream", "read_all"]
-
-_LOG = logging.getLogger("streamplug")
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.stream_location import StreamLocation
+from streamplug.session.stream_opening import find_index, open_stream
+from streamplug.transfer.observer import Observer
+from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS
 
 
+@suggest_keywords
 @dataclass(frozen=True, repr=False)
-class Stream(StreamRepr, Configurable):
+class Stream(SummaryRepr, Configurable):
     """Location of one data set, and the cache of its shards.
 
     Attributes:
@@ -108,17 +93,22 @@ class Stream(StreamRepr, Configurable):
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
                 )
         if self.format is not None:  # otherwise the data set may set a format
-            _ = self._files
+            _ = self.location.files
         _ = self.weight  # raises for invalid values
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
         if self.cache_limit is not None:
-            parse_cache_limit(self.cache_limit, self._root())
+            parse_cache_limit(self.cache_limit, self.location.root)
         self._check_access()
-        check_stream_values(self.validate_hash, self.storage_options, self.decoders)
+        self._check_mappings()
 
     def _check_access(self) -> None:
+        if self.validate_hash not in (None, *hash_names()):
+            raise ConfigError(
+                f"validate_hash={self.validate_hash!r:.60}: unknown hash; available: "
+                f"{', '.join(hash_names())}"
+            )
         if self.access not in (None, "shard", "range"):
             raise ConfigError(f"access={self.access!r}: expected 'shard' or 'range'")
         if self.access == "range" and self.validate_hash is not None:
@@ -132,6 +122,24 @@ class Stream(StreamRepr, Configurable):
                 "give them to the streams that have access='shard'"
             )
 
+    def _check_mappings(self) -> None:
+        options: Any = self.storage_options or {}
+        decoders: Any = self.decoders or {}
+        if not isinstance(options, Mapping):
+            raise ConfigError(  # without its value, which may be secret
+                "storage_options: expected a mapping of names to values, got "
+                f"{type(options).__name__}"
+            )
+        if not isinstance(decoders, Mapping):
+            raise ConfigError(
+                f"decoders={decoders!r:.60}: expected a decoder by name of each column, in a dict"
+            )
+        for column, decoder in decoders.items():
+            if decoder is not None and not callable(decoder):
+                raise ConfigError(
+                    f"decoders={{{column!r}: …}}: expected a decoder, got {type(decoder).__name__}"
+                )
+
     @property
     def url(self) -> str:
         """URL of the data set, without credentials."""
@@ -141,6 +149,46 @@ class Stream(StreamRepr, Configurable):
     def weight(self) -> Weight:
         """Weight of this stream in an epoch."""
         return Weight(self.proportion, self.repeat, self.choose)
+
+    @property
+    def retries(self) -> int:
+        """Number of retries of a failed download."""
+        return self.download_retry or 0
+
+    @property
+    def timeout(self) -> float:
+        """Stall timeout of downloads in seconds."""
+        return self.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
+
+    @cached_property
+    def location(self) -> StreamLocation:
+        """Location of the data set and of its cache."""
+        return StreamLocation(
+            self.remote,
+            self.local,
+            self.split,
+            self.format,
+            self.storage_options,
+            reads_ranges=self.access == "range",
+        )
+
+    @property
+    def storage(self) -> Storage:
+        """Storage of the data set."""
+        return self.location.storage
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the split's shards."""
+        return self.location.directory
+
+    @property
+    def cache(self) -> tuple[Path, int | None] | None:
+        """Cache directory and its limit in bytes; None if the data set is read in place."""
+        if self.location.in_place:
+            return None
+        root, limit = self.location.root, self.cache_limit
+        return root, None if limit is None else parse_cache_limit(limit, root)
 
     def with_defaults(self, **defaults: Any) -> Stream:
         """Return this stream with defaults for the options that are None; an empty split counts as None."""
@@ -161,214 +209,70 @@ class Stream(StreamRepr, Configurable):
             InvalidIndexError: If the index is invalid.
             CacheConflictError: If the cache directory belongs to another data set.
         """
-        storage, directory, in_place = self.storage, self.directory, self._in_place()
-        retries = self.download_retry or 0
-        if self.local is None and not in_place:
-            default_cache_dir()
-        timeout = self.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
-        offline = False
-        with observer_context(observer, storage.url):
-            if in_place:
-                index, derived = self.find_index(storage, retries)
-            elif self._may_be_offline():
-                index, derived, offline = self._find_index_or_copy(storage, retries, timeout)
-            else:
-                index, derived = self.find_index(TimeoutStorage(storage, timeout), retries)
-        index = apply_decoders(index, self.decoders)
-        if in_place and self.cache_limit is not None and not index.compressed:
-            _LOG.warning(
-                "%r: cache_limit=%r is ignored: the data set is read in place, and nothing of it is ever "
-                "removed; give remote= and local= to read it through a cache",
-                self,
-                self.cache_limit,
-            )
-        where = storage.url_of(INDEX_NAME) if derived is None else storage.url
-        source = wrap_multifile(storage, index, derived)
-        if source is not storage and self.validate_hash is not None:
-            raise ConfigError(
-                f"validate_hash={self.validate_hash!r}: shards that are made of files have no digest; "
-                "leave it out"
-            )
-        if self.access == "range" or (in_place and source is not storage):
-            asked = source if in_place else TimeoutStorage(source, timeout)
-            return OpenStream(self, index, RangeReader(asked, retries, observer, derived), where)
-        root, unpacked = self._root(), None
-        if in_place and index.compressed:
-            root, unpacked = self._unpack_dirs(index, derived)
-        limit = self.cache_limit if unpacked is not None or not in_place else None
-        options = CacheOptions(
-            retries=retries,
-            timeout=timeout,
-            validate_hash=self.validate_hash,
-            keep_zip=bool(self.keep_zip),
-            cache_limit=None if limit is None else parse_cache_limit(limit, root),
-            root=root,
-        )
-        remote = None if in_place else source
-        store = ShardStore(
-            index,
-            directory,
-            remote,
-            options,
-            observer,
-            derived=derived,
-            unpacked=unpacked,
-            offline=offline,
-        )
-        store.begin()
-        return OpenStream(self, index, store, where)
+        return open_stream(self, observer)
 
-    def _may_be_offline(self) -> bool:
-        return self.access != "range" and not self._in_place() and has_index(self.directory)
-
-    def _find_index_or_copy(
-        self, storage: Storage, retries: int, timeout: float
-    ) -> tuple[Index, Path | None, bool]:
-        """Return the result of `find_index`, and whether it is the local copy of an unreachable remote."""
-        asked = ProbeStorage(storage, timeout)
-        try:
-            return *self.find_index(asked, min(retries, PROBE_RETRIES)), False
-        except NotFound:
-            raise
-        except (StorageError, PluginError) as error:
-            if asked.failure is None:  # the local directory failed, not the remote
-                raise
-            directory, files = self.directory, self._files
-            copy = open_local_copy(
-                directory,
-                storage.url,
-                self._selection(),
-                listed=files is not None and not files.whole,
-            )
-            if copy is None:
-                raise
-            warn_offline(copy, directory, storage.url, error)
-            return copy.index, copy.derived, True
-
-    def _selection(self) -> str | None:
-        return None if self._files is None else selection_key(self.format, self._files.parts)
-
-    def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+    def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         """Return the index, and the directory of the scan result if there is no index.json.
 
-        A subclass may override this, to cache the index or to replace encodings. `asked` is the storage of
-        the data set; transient errors are retried `retries` times.
+        A subclass may override this, to cache the index or to replace encodings. `storage` is that of the
+        data set; transient errors are retried `retries` times.
 
         Raises:
             StreamplugError: If there is no index, or it cannot be read.
         """
-        directory, in_place = self.directory, self._in_place()
-        kept = self.access != "range" or self.local is not None
-        files = self._files
-        if files is None or files.whole:
-            try:
-                options = {"retries": retries, **self._foreign(asked, retries)}
-                if not kept:
-                    return read_index(asked, **options), None
-                return open_index(asked, directory, in_place=in_place, **options), None
-            except NotFound as error:
-                if files is None:
-                    raise
-                if isinstance(error, FileListFoundError):
-                    files = FileSet(files.root, (INDEX_NAME,))
-        near = local_path(files.root)
-        base = source_cache_dir(asked.url) if in_place else directory
-        with ScanProgress(asked.url) as progress:
-            deriver = ScanCache(asked, near, self.format or "", retries)
-            derived = deriver.get_index(files, base, progress.update)
-        if kept and not in_place:
-            claim_directory(directory, asked.url, derived.data, self._selection())
-        return parse_index(derived.data, asked.url), derived.folder
+        return find_index(self, storage, retries)
 
-    def _foreign(self, asked: Storage, retries: int) -> dict[str, Any]:
-        known = (
-            make_index_importer(make("format", self.format), asked, retries)
-            if self.format
-            else None
-        )
-        return {"translate": known} if known else {}
-
-    @cached_property
-    def _files(self) -> FileSet | None:
-        """Files of the data set if there may be no index.json; None if there must be one."""
-        location = self.local if self.remote is None else self.remote
-        if self.format is None:
-            if not isinstance(location, str):
-                raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
-            return None
-        first = location if isinstance(location, str) else next(iter(location or ()), "")
-        with needed_by(public_url(first)):
-            format_: Format = make("format", self.format)
-        files = parse_locations(location or "", lambda name: is_data_file(name, format_))
-        if self.split is None:
-            return files
-        if not files.whole:
-            raise ConfigError(
-                f"split={self.split!r} with remote={location!r:.200}: a split is of a directory; name it "
-                "in remote=, and give split= to other streams only"
-            )
-        return FileSet(join(files.root, self.split), files.parts)
-
-    @property
-    def cache(self) -> tuple[Path, int | None] | None:
-        """Cache directory and its limit in bytes; None if the data set is read in place."""
-        if self._in_place():
-            return None
-        root, limit = self._root(), self.cache_limit
-        return root, None if limit is None else parse_cache_limit(limit, root)
-
-    @property
-    def storage(self) -> Storage:
-        """Storage of the data set."""
-        root = join(self._location, self.split or "") if self._files is None else self._files.root
+    def __repr__(self) -> str:
         try:
-            return open_storage(root, self.storage_options)
-        except PluginError as error:
-            if self.local is None or not self._may_be_offline():
-                raise
-            return UnavailableStorage(root, error)
+            return f"Stream({self.url!r}, local={str(self.directory)!r})"
+        except StreamplugError:  # no plugin supports its location
+            return f"Stream({self.shown_url!r})"
 
     @property
-    def _location(self) -> str:
-        if self._files is not None and not self._files.whole:
-            return self._files.root
-        return str(self.remote if self.remote is not None else self.local)
-
-    def _in_place(self) -> bool:
-        if self.remote is None:
-            return True
-        near = local_path(self._location)
-        if near is None or self.local is None:
-            return near is not None
-        # With `local` equal to `remote` it is read in place, as in mosaicml-streaming.
-        kept = local_path(self.local)
-        return kept is not None and kept.resolve() == near.resolve()
+    def shown_url(self) -> str:
+        """Location of the data set, without credentials."""
+        try:
+            return self.url
+        except StreamplugError:
+            return public_url(self.location.parent)
 
     @property
-    def directory(self) -> Path:
-        """Directory of the split's shards."""
-        own = self.local is not None or self._in_place()
-        return self._root() / (self.split or "") if own else self._root()
+    def shown_share(self) -> str:
+        """Weight of the stream in an epoch, in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.weight.options.items()) or "all"
 
-    def _unpack_dirs(self, index: Index, derived: Path | None) -> tuple[Path, Path]:
-        """Return the cache directory of a compressed data set read in place, and that of its raw shards."""
-        if derived is not None:
-            return derived.parents[1], derived
-        root = source_cache_dir(self.url)
-        written = (self.directory / INDEX_NAME).stat()
-        # A rewritten data set has a different index.json, at least in its modification time.
-        version = f"{index.digest} {written.st_size} {written.st_mtime_ns}".encode()
-        return root, root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"
+    @property
+    def shown_cache(self) -> str:
+        """Cache directory of the stream, in words."""
+        if self.access == "range":
+            return "nowhere: read by ranges"
+        try:
+            cache = self.cache
+        except StreamplugError:
+            return "not known"
+        if cache is None:
+            return "read in place"
+        limit = "" if self.cache_limit is None else f", at most {self.cache_limit}"
+        return f"{cache[0]}{limit}"
 
-    def _root(self) -> Path:
-        path = local_path(self._location) if self._in_place() else None
-        if path is None and self.local is not None:
-            path = local_path(self.local)
-            if path is None:
-                raise ConfigError(f"local={self.local!r} must be a path on this machine")
-        if path is None:
-            parts = () if self._files is None or self._files.whole else self._files.parts
-            place = "\n".join([self.storage.url, *parts])
-            name = blake2s(place.encode(), digest_size=16).hexdigest()
-            return default_cache_dir(make=False) / name
-        return path
+    def object_summary(self) -> ObjectSummary:
+        """Return a summary of the options."""
+        names = ("split", "format", "access", "validate_hash")
+        options = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
+        facts = [("data set", self.shown_url), ("share", self.shown_share), *options]
+        return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])
+
+
+def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:
+    """Return streams with the data set's values for the options that they leave as None."""
+    complete = [stream.with_defaults(**defaults) for stream in streams]
+    limits: dict[Path, int | None] = {}
+    for stream in complete:
+        if stream.cache is not None:
+            root, limit = stream.cache
+            if limits.setdefault(root.resolve(), limit) != limit:
+                raise ConfigError(
+                    f"{stream!r}: cache_limit={stream.cache_limit!r}, but another stream says "
+                    f"{limits[root.resolve()]} for {root}; streams that share a directory share its limit"
+                )
+    return complete

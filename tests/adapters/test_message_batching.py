@@ -11,7 +11,7 @@ from streamplug.adapters.message_batching import group_batches, round_robin
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    monkeypatch.setattr("streamplug.adapters.message_batching._SECONDS", 600.0)
+    monkeypatch.setattr("streamplug.adapters.message_batching._MAX_MESSAGE_SECONDS", 600.0)
 
 
 def bundles(batches, worker=0, nbytes=0):
@@ -47,7 +47,7 @@ def test_large_batches_go_one_by_one():
 
 
 def test_batches_that_take_long_go_one_by_one(monkeypatch):
-    monkeypatch.setattr("streamplug.adapters.message_batching._SECONDS", -1.0)
+    monkeypatch.setattr("streamplug.adapters.message_batching._MAX_MESSAGE_SECONDS", -1.0)
     assert [len(some) for _, some, _ in bundles(range(5))] == [1] * 5 + [0]
 
 

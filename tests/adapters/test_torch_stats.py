@@ -134,11 +134,11 @@ def test_a_copy_counts_for_itself_and_with_its_own_workers(make, duplicate):
 
 
 def test_what_happened_before_memory_was_shared_is_kept(folder, tmp_path, monkeypatch):
-    def opening(storage, directory, *, in_place, retries):
+    def opening(*arguments, **options):
         emit_retry("the server answered 503", 0.0)
-        return open_index(storage, directory, in_place=in_place, retries=retries)
+        return open_index(*arguments, **options)
 
-    monkeypatch.setattr("streamplug.stream.open_index", opening)
+    monkeypatch.setattr("streamplug.session.stream_opening.open_index", opening)
     dataset = StreamingDataset(remote=folder, local=str(tmp_path / "near"), batch_size=BATCH)
     assert dataset.stats().retries == 1
 

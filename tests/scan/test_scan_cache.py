@@ -179,6 +179,6 @@ def test_a_format_of_the_data_set_is_that_of_its_streams(folder):
 def test_progress_is_told(folder):
     told = []
     deriver = derived.ScanCache(Stream(remote=str(folder)).storage, folder, "bytes-as-samples", 0)
-    files = Stream(remote=str(folder), format="bytes-as-samples")._files
+    files = Stream(remote=str(folder), format="bytes-as-samples").location.files
     deriver.get_index(files, folder, lambda done, total: told.append((done, total)))
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]

@@ -15,7 +15,7 @@ from streamplug.session.placement import Placement
 
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch, caplog):
-    monkeypatch.setattr(hints, "_given", set())
+    monkeypatch.setattr(hints, "_logged", set())
     caplog.set_level(logging.WARNING, "streamplug")
 
 
@@ -113,7 +113,7 @@ def test_only_the_first_rank_tells(made, caplog):
 def test_later_epochs_tell_nothing_in_workers_made_for_them(made, caplog, monkeypatch):
     data = StreamingDataset(local=made, batch_size=5, shuffle=True, shuffle_block_size=7)
     list(data.batches())
-    monkeypatch.setattr(hints, "_given", set())  # that of another process
+    monkeypatch.setattr(hints, "_logged", set())  # that of another process
     list(data.batches())
     assert len(texts(caplog)) == 1
 

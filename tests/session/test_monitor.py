@@ -33,6 +33,7 @@ from streamplug.interfaces import (
     Stats,
 )
 from streamplug.plugin.registry import unregister
+from streamplug.session.stream_location import StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer import retry
 from streamplug.transfer.observer import Observer
@@ -246,7 +247,7 @@ def flaky(monkeypatch, folder):
         return FlakyStorage(original(self), fail=first)
 
     monkeypatch.setattr(Stream, "storage", property(storage))
-    monkeypatch.setattr("streamplug.stream.Stream._in_place", lambda self: False)
+    monkeypatch.setattr(StreamLocation, "in_place", False)
 
 
 def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):

@@ -18,7 +18,7 @@ def shards_of(ids):
 @given(batches, st.integers(0, 20))
 def test_by_needs_blocks_need_what_their_first_rows_do(batches, rows):
     steps = np.arange(7, 7 + len(batches))
-    found = list(Block(steps, np.array(batches)).by_needs(shards_of, rows))
+    found = list(Block(steps, np.array(batches)).split_by_needs(shards_of, rows))
     given_out = [(step, b.ids[part].tolist()) for b in found for step, part in b.batches()]
     kept = [[number for number in batch if number >= 0] for batch in batches]
     assert given_out == [(step, ids) for step, ids in zip(steps.tolist(), kept) if ids]

@@ -16,9 +16,10 @@ T = TypeVar("T")
 BatchMessage: TypeAlias = "tuple[int, list[T], bool]"
 """Number of the worker, some of its batches, and whether they are its last."""
 
-_MOST = 8
-_BYTES = 1 << 16
-_SECONDS = 0.005  # time after which a message is sent as soon as its next batch is ready
+_MAX_BATCHES_PER_MESSAGE = 8
+_MAX_MESSAGE_BYTES = 1 << 16
+_MAX_MESSAGE_SECONDS = 0.005
+"""Time after which a message is sent as soon as its next batch is ready."""
 
 
 def group_batches(
@@ -29,42 +30,42 @@ def group_batches(
     `nbytes` returns the approximate bytes of a batch. An exception of `batches` is raised after the batches
     before it were yielded.
     """
-    rest, most = iter(batches), 1
-    error, last = None, False
-    while not last:
-        some: list[T] = []
-        room, began = _BYTES, perf_counter()
+    remaining, max_batches = iter(batches), 1
+    error, is_last = None, False
+    while not is_last:
+        message: list[T] = []
+        free_bytes, started = _MAX_MESSAGE_BYTES, perf_counter()
         try:
-            for batch in islice(rest, most):
-                some.append(batch)
-                room -= nbytes(batch)
-                if room <= 0 or perf_counter() - began > _SECONDS:
+            for batch in islice(remaining, max_batches):
+                message.append(batch)
+                free_bytes -= nbytes(batch)
+                if free_bytes <= 0 or perf_counter() - started > _MAX_MESSAGE_SECONDS:
                     break
             else:
-                last = len(some) < most
+                is_last = len(message) < max_batches
         except Exception as raised:  # noqa: BLE001 - raised below
             error = raised
-        if some or last:
-            yield worker, some, last
+        if message or is_last:
+            yield worker, message, is_last
         if error is not None:
             raise error
-        most = min(2 * most, _MOST)
+        max_batches = min(2 * max_batches, _MAX_BATCHES_PER_MESSAGE)
 
 
-def round_robin(bundles: Iterable[BatchMessage[T]], workers: int) -> Iterator[T]:
+def round_robin(messages: Iterable[BatchMessage[T]], workers: int) -> Iterator[T]:
     """Yield one batch of each worker in turn, as long as the worker has some."""
-    rest = iter(bundles)
-    waiting: list[deque[T]] = [deque() for _ in range(workers)]
+    remaining = iter(messages)
+    queues: list[deque[T]] = [deque() for _ in range(workers)]
     ended: set[int] = set()
     turn = 0
-    while len(ended) < workers or any(waiting):
-        while not waiting[turn] and turn not in ended:
-            worker, some, last = next(rest)
-            waiting[worker].extend(some)
-            if last:
+    while len(ended) < workers or any(queues):
+        while not queues[turn] and turn not in ended:
+            worker, batches, is_last = next(remaining)
+            queues[worker].extend(batches)
+            if is_last:
                 ended.add(worker)
-        if waiting[turn]:
-            yield waiting[turn].popleft()
+        if queues[turn]:
+            yield queues[turn].popleft()
         turn = (turn + 1) % workers
-    for _ in rest:  # exhaust the iterator, so that the workers end
+    for _ in remaining:  # exhaust the iterator, so that the workers end
         pass

@@ -15,7 +15,7 @@ from streamplug.session.sample_source import Block
 from streamplug.session.session import Session
 from streamplug.types import ColumnValues, Int64
 
-_ROWS = 4096  # approximate number of sample ids planned at once
+_PLANNED_ROWS = 4096  # approximate number of sample ids planned at once
 
 
 class BatchRequest(NamedTuple):
@@ -65,30 +65,25 @@ def remote_batches(
     ahead = whole_number("ahead", ahead, 1) or 1
     session = dataset.session
     session.run.use_batch_size(batch_size)
-    epoch, first, blocks = session.begin_blocks(_ROWS)
-    waiting: deque[tuple[Block, Any]] = deque()
+    epoch, first, blocks = session.begin_blocks(_PLANNED_ROWS)
+    pending: deque[tuple[Block, Any]] = deque()
     place = session.placement.worker()
     with session.monitor.loop(epoch, first, place, fetches=False):
-        for single in _singles(blocks):
-            [(number, _)] = single.batches()
-            waiting.append((single, ask(BatchRequest(epoch, number, single.ids))))
-            if len(waiting) == ahead:
-                yield from _given(session, epoch, *waiting.popleft(), answer)
-        while waiting:
-            yield from _given(session, epoch, *waiting.popleft(), answer)
-        session.run.moved_to(epoch + 1, 0)
+        for block in (single for several in blocks for single in several.split()):
+            [(step, _)] = block.batches()
+            pending.append((block, ask(BatchRequest(epoch, step, block.ids))))
+            if len(pending) == ahead:
+                yield from _receive(session, epoch, *pending.popleft(), answer)
+        while pending:
+            yield from _receive(session, epoch, *pending.popleft(), answer)
+        session.run.set_position(epoch + 1, 0)
 
 
-def _singles(blocks: Iterator[Block]) -> Iterator[Block]:
-    for block in blocks:
-        yield from block.split()
-
-
-def _given(
-    session: Session, epoch: int, block: Block, asked: Any, answer: Callable[[Any], Any]
+def _receive(
+    session: Session, epoch: int, block: Block, handle: Any, answer: Callable[[Any], Any]
 ) -> Iterator[Any]:
-    batch = answer(asked)
-    with session.monitor.giving(block):
-        for number, _ in block.batches():
-            session.run.moved_to(epoch, number + 1)
+    batch = answer(handle)
+    with session.monitor.count_yielded(block):
+        for step, _ in block.batches():
+            session.run.set_position(epoch, step + 1)
             yield batch

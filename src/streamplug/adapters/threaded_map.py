@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from itertools import islice
 from typing import Any, TypeVar
 
 from streamplug.config import whole_number
@@ -32,7 +33,6 @@ def map_samples(
         ConfigError: If `num_threads` is less than 1.
     """
     num_threads = whole_number("num_threads", num_threads, 1) or 1
-
     session = dataset.session
 
     def read(block: Block) -> list[Sample]:
@@ -42,13 +42,12 @@ def map_samples(
     try:
         with closing(session.read_epoch(read, session.source.rows)) as blocks:
             for epoch, block, rows in blocks:
-                changed = _in_order(pool, change, rows, num_threads)
+                mapped = _in_order(pool, change, rows, num_threads)
                 for step, part in block.batches():
-                    for left in range(part.stop - part.start - 1, -1, -1):
-                        sample = next(changed)
-                        if not left:
-                            session.run.moved_to(epoch, step + 1)
-                        yield sample
+                    yield from islice(mapped, part.stop - part.start - 1)
+                    sample = next(mapped)
+                    session.run.set_position(epoch, step + 1)
+                    yield sample
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -56,10 +55,10 @@ def map_samples(
 def _in_order(
     pool: ThreadPoolExecutor, change: Callable[[Sample], T], rows: list[Sample], ahead: int
 ) -> Iterator[T]:
-    waiting: deque[Future[Any]] = deque()
+    pending: deque[Future[Any]] = deque()
     for row in rows:
-        waiting.append(pool.submit(change, row))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+        pending.append(pool.submit(change, row))
+        if len(pending) > ahead:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()

@@ -204,7 +204,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         with self._line():
             for number, batch in enumerate(move_batches(batches, self._device), 1):
                 run.check_sets(sets)
-                run.handed_out(epoch, first + number)
+                run.set_loader_position(epoch, first + number)
                 self._loop = (epoch, first, number, sets)
                 yield batch
         self._loop = None
@@ -213,7 +213,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # Without workers the data set is iterated over in this process, and shows its own progress.
         session = self.dataset.session
         far = session.source.remote and self.num_workers > 0
-        return session.monitor.line(session.placement.rank(), far)
+        return session.monitor.progress_line(session.placement.rank(), far)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batch yielded last; it contains no random numbers."""
@@ -237,4 +237,4 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Args:
             epoch: The trainer's epoch number, from 0.
         """
-        self.dataset.session.run.begins(epoch, self.dataset.session.world)
+        self.dataset.session.run.follow_trainer(epoch, self.dataset.session.world)

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamplug.display.html import Html, element, html
-from streamplug.errors import StreamplugError
-from streamplug.interfaces.storage import public_url
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
 _ROWS = 20
@@ -75,72 +71,6 @@ class SummaryRepr(ABC):
                 parts.add_row(*map(Text, row))
             shown += [parts, Text(told.left_out)]
         return Group(*shown)
-
-
-class StreamRepr(SummaryRepr):
-    """Repr and summary of a stream, also if no plugin supports its location."""
-
-    if TYPE_CHECKING:
-        split: str | None
-        format: str | None
-        access: str | None
-        validate_hash: str | None
-        cache_limit: float | str | None
-
-        @property
-        def url(self) -> str:
-            """As `Stream` has it."""
-
-        @property
-        def cache(self) -> tuple[Path, int | None] | None:
-            """As `Stream` has it."""
-
-        @property
-        def _location(self) -> str: ...
-        @property
-        def directory(self) -> Path:
-            """As `Stream` has it."""
-
-    def __repr__(self) -> str:
-        try:
-            return f"Stream({self.url!r}, local={str(self.directory)!r})"
-        except StreamplugError:  # no plugin supports its location
-            return f"Stream({self.shown_url!r})"
-
-    @property
-    def shown_url(self) -> str:
-        """Location of the data set, without credentials."""
-        try:
-            return self.url
-        except StreamplugError:
-            return public_url(self._location)
-
-    @property
-    def shown_share(self) -> str:
-        """Weight of the stream in an epoch, in words."""
-        given = ((name, getattr(self, name)) for name in ("proportion", "repeat", "choose"))
-        return ", ".join(f"{name} {value}" for name, value in given if value is not None) or "all"
-
-    @property
-    def shown_cache(self) -> str:
-        """Cache directory of the stream, in words."""
-        if self.access == "range":
-            return "nowhere: read by ranges"
-        try:
-            cache = self.cache
-        except StreamplugError:
-            return "not known"
-        if cache is None:
-            return "read in place"
-        limit = "" if self.cache_limit is None else f", at most {self.cache_limit}"
-        return f"{cache[0]}{limit}"
-
-    def object_summary(self) -> ObjectSummary:
-        """Return a summary of the options."""
-        names = ("split", "format", "access", "validate_hash")
-        given = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
-        facts = [("data set", self.shown_url), ("share", self.shown_share), *given]
-        return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])
 
 
 _LEFT = "text-align: left; vertical-align: top"

@@ -108,6 +108,11 @@ class DatasetAttributes(DatasetRepr):
         return self._session.run.identity(self._session.world).sampling_granularity
 
     @property
+    def predownload(self) -> int | None:
+        """Number of samples to prefetch; None adapts to their size and the throughput."""
+        return self._session.run.options.predownload
+
+    @property
     def replication(self) -> int:
         """Number of consecutive ranks that read the same samples."""
         return self._session.placement.replication

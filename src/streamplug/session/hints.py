@@ -8,17 +8,17 @@ from math import gcd
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
-_SHARDS = 10  # recommended number of shards per shuffle block
-_given: set[tuple[object, ...]] = set()
+_SHARDS_PER_SHUFFLE_BLOCK = 10  # recommended
+_logged: set[tuple[object, ...]] = set()
 
 
-def _advise(about: tuple[object, ...], text: str) -> None:
-    if about not in _given:
-        _given.add(about)
+def _warn_once(about: tuple[object, ...], text: str) -> None:
+    if about not in _logged:
+        _logged.add(about)
         _LOG.warning("%s", text)
 
 
-def on_order(
+def warn_about_order(
     *,
     shuffle: str | None,
     block: int | None,
@@ -35,16 +35,16 @@ def on_order(
         return
     shard = samples // max(shards, 1)
     if shuffle is not None and block is not None and shards > 1 and block < shard:
-        _advise(
+        _warn_once(
             ("blocks", block, shard),
             f"shuffle_block_size={block} is less than the {shard:,} samples of an average shard: batches are "
             f"of one or two shards, and samples mix with few others; give several shards' samples, such as "
-            f"shuffle_block_size={min(_SHARDS, shards) * shard}",
+            f"shuffle_block_size={min(_SHARDS_PER_SHUFFLE_BLOCK, shards) * shard}",
         )
     if canonical_nodes % world.nodes:
         shared = gcd(canonical_nodes, world.nodes)
         share = f"1/{shared} of the shards" if shared > 1 else "all shards"
-        _advise(
+        _warn_once(
             ("canonical_nodes", canonical_nodes, world.nodes),
             f"num_canonical_nodes={canonical_nodes} on {world.nodes} nodes: each node needs {share}, "
             f"rather than 1/{world.nodes}; give a multiple of the number of nodes to a new run, and continue "
@@ -52,10 +52,10 @@ def on_order(
         )
 
 
-def on_batches(batch_size: int | None, world: World) -> None:
+def warn_about_batches(batch_size: int | None, world: World) -> None:
     """Warn about several workers without a batch size."""
     if batch_size is None and world.workers_per_rank > 1 and not world.rank and not world.worker:
-        _advise(
+        _warn_once(
             ("batches", world.workers_per_rank),
             f"{world.workers_per_rank} workers read a data set without batch_size=: it deals samples to them "
             "one by one, and batches that a loader makes of them depend on the number of workers; give the "
@@ -63,11 +63,11 @@ def on_batches(batch_size: int | None, world: World) -> None:
         )
 
 
-def on_cache(needed: int, limit: int, world: World) -> None:
+def warn_about_cache(needed: int, limit: int, world: World) -> None:
     """Warn if a cache of `limit` bytes is less than twice the `needed` bytes of a single batch."""
     if 2 * needed <= limit or world.rank or world.worker:
         return
-    _advise(
+    _warn_once(
         ("cache", limit),
         f"cache_limit={limit} is less than twice the {needed:,} bytes of the shards that one batch needs, so "
         f"that shards go before they are used up; give {2 * needed} or more, mix over fewer samples "

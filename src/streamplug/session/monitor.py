@@ -33,12 +33,12 @@ class Monitor:
 
     def stats(self) -> Stats:
         """Return the totals so far."""
-        given = [block.given() for block in list(self._live)]
-        batches, samples = (sum(each) for each in zip((0, 0), *given))
+        counts = [block.yielded() for block in list(self._live)]
+        batches, samples = map(sum, zip((0, 0), *counts))
         return self.observer.counters.totals(batches=batches, samples=samples)
 
     @contextmanager
-    def giving(self, block: Block) -> Iterator[None]:
+    def count_yielded(self, block: Block) -> Iterator[None]:
         """Count the batches and samples that are yielded from a block."""
         pid = os.getpid()
         self._live.add(block)
@@ -47,17 +47,17 @@ class Monitor:
         finally:
             self._live.discard(block)
             if pid == os.getpid():  # a forked process ends its copy of the loop, too
-                batches, samples = block.given()
+                batches, samples = block.yielded()
                 self.observer.counters.add(batches=batches, samples=samples)
 
     @contextmanager
     def loop(self, epoch: int, step: int, place: World, fetches: bool) -> Iterator[None]:
-        """Emit the start and the end of an epoch, and show progress; see `line`."""
+        """Emit the start and the end of an epoch, and show progress; see `progress_line`."""
         pid, complete = os.getpid(), False
         self.observer.place = place
         self.observer.emit(EpochStarted(epoch, step))
         try:
-            with self.line(place, fetches):
+            with self.progress_line(place, fetches):
                 yield
             complete = True
         finally:
@@ -65,10 +65,10 @@ class Monitor:
                 self.observer.emit(EpochEnded(epoch, complete))
 
     @contextmanager
-    def line(self, place: World, fetches: bool) -> Iterator[None]:
+    def progress_line(self, place: World, fetches: bool) -> Iterator[None]:
         """Show download progress inside the block, on rank 0 in the process that made the data set."""
-        wanted = interactive() if self._progress_bar is None else self._progress_bar
-        if not (wanted and fetches and place.rank == 0 and os.getpid() == self._home):
+        is_shown = interactive() if self._progress_bar is None else self._progress_bar
+        if not (is_shown and fetches and place.rank == 0 and os.getpid() == self._home):
             yield
             return
         progress = FetchProgress(self.observer.counters.totals)
@@ -79,12 +79,12 @@ class Monitor:
                 progress.close()
 
 
-def resolve_callbacks(given: Sequence[Callback | str]) -> list[Callback]:
+def resolve_callbacks(callbacks: Sequence[Callback | str]) -> list[Callback]:
     """Return callback objects for objects and names of plugins."""
-    if isinstance(given, (str, Callback)):
-        raise ConfigError(f"callbacks={given!r}: expected a list")
-    made = [make("callback", each) if isinstance(each, str) else each for each in given]
-    for each in made:
-        if not isinstance(each, Callback):
-            raise ConfigError(f"callbacks: {each!r} is no Callback, nor the name of one")
-    return made
+    if isinstance(callbacks, (str, Callback)):
+        raise ConfigError(f"callbacks={callbacks!r}: expected a list")
+    resolved = [make("callback", c) if isinstance(c, str) else c for c in callbacks]
+    for callback in resolved:
+        if not isinstance(callback, Callback):
+            raise ConfigError(f"callbacks: {callback!r} is no Callback, nor the name of one")
+    return resolved

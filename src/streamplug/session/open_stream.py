@@ -14,7 +14,7 @@ from streamplug.plan import DatasetFingerprint
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
 from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.transfer.timeout import TimeoutStorage
 from streamplug.types import Int64
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class OpenStream:
         """Reader of byte ranges of the stored files."""
         if isinstance(self.store, RangeReader):
             return self.store
-        timeout = self.stream.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
         derived = self.store.derived
-        storage = TimeoutStorage(wrap_multifile(self.stream.storage, self.index, derived), timeout)
-        return RangeReader(storage, self.stream.download_retry or 0, derived=derived)
+        storage = wrap_multifile(self.stream.storage, self.index, derived)
+        storage = TimeoutStorage(storage, self.stream.timeout)
+        return RangeReader(storage, self.stream.retries, derived=derived)
 
     def check_columns(
         self, wanted: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True

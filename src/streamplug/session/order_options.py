@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamplug.config import check_flags, whole_number
+from streamplug.config import check_flags, parse_count, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import BATCHING_METHODS, PartitionAlgorithm
+from streamplug.plan import (
+    BATCHING_METHODS,
+    Curriculum,
+    Mixture,
+    PartitionAlgorithm,
+    Weight,
+    choose_per_stream,
+    proportion_per_stream,
+)
 from streamplug.plugin.registry import make
+
+_LOWEST_VALUES = {
+    "batch_size": 1,
+    "predownload": 0,
+    "replication": 1,
+    "shuffle_seed": 0,
+    "shuffle_block_size": 1,
+    "num_canonical_nodes": 1,
+    "sampling_granularity": 1,
+}
+"""Lowest value of each option that is a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderOptions:
-    """Validated options of the sample order; None uses the shuffle algorithm's default.
+    """Validated options of the sample order, as `StreamingDataset` takes them; `epoch_size` is a number.
 
     `shuffle_algo` counts without shuffling, too: it sets the default of `num_canonical_nodes`.
     """
@@ -26,30 +46,45 @@ class OrderOptions:
     num_canonical_nodes: int | None
     partition_algo: str
     batching_method: str
+    batch_size: int | None
+    predownload: int | None
+    replication: int | None
+    epoch_size: Any
+    sampling_method: str
+    sampling_granularity: int
+    curriculum: Mapping[int | str, Sequence[float]] | None
 
     def __post_init__(self) -> None:
-        check_choice("batching_method", self.batching_method, BATCHING_METHODS)
-        if not isinstance(self.partition_algo, str):
-            raise ConfigError(
-                f"partition_algo={self.partition_algo!r:.60}: expected the name of a partition"
-            )
-        self.partition_algorithm()  # raises for unknown names
-        for name, lowest in (
-            ("shuffle_seed", 0),
-            ("shuffle_block_size", 1),
-            ("num_canonical_nodes", 1),
-        ):
-            number = whole_number(name, getattr(self, name), lowest)
-            object.__setattr__(self, name, number)
-        if self.shuffle_seed is None:  # NumPy would draw a different seed in each process
-            raise ConfigError("shuffle_seed=None: must be a whole number, the same on all ranks")
         check_flags(shuffle=self.shuffle)
-        if not isinstance(self.shuffle_algo, str):
-            raise ConfigError(
-                f"shuffle_algo={self.shuffle_algo!r:.60}: expected the name of a shuffle; "
-                "shuffle=False for none"
-            )
+        _check_choice("batching_method", self.batching_method, BATCHING_METHODS)
+        _check_choice("sampling_method", self.sampling_method, ("balanced", "fixed"))
+        _check_name("partition_algo", self.partition_algo, "expected the name of a partition")
+        _check_name(
+            "shuffle_algo",
+            self.shuffle_algo,
+            "expected the name of a shuffle; shuffle=False for none",
+        )
+        self.partition_algorithm()  # raises for unknown names
         make("shuffle", self.shuffle_algo)  # must exist even if unused
+        for name, lowest in _LOWEST_VALUES.items():
+            number = whole_number(name, getattr(self, name), lowest)
+            if number is None and name in ("shuffle_seed", "sampling_granularity"):
+                # NumPy would draw a different seed in each process.
+                raise ConfigError(f"{name}=None: must be a whole number, the same on all ranks")
+            object.__setattr__(self, name, number)
+        if self.epoch_size is not None:
+            object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
+        if self.curriculum is not None:
+            self._check_curriculum()
+
+    def _check_curriculum(self) -> None:
+        if not self.elastic:
+            raise ConfigError("curriculum= needs partition_algo='elastic'")
+        if (self.sampling_method, self.sampling_granularity) != ("balanced", 1):
+            raise ConfigError(
+                "curriculum= takes all of every stream: sampling_method= and sampling_granularity= have "
+                "no meaning with it"
+            )
 
     @property
     def elastic(self) -> bool:
@@ -66,23 +101,56 @@ class OrderOptions:
         algorithm: PartitionAlgorithm = make("partition", self.partition_algo)
         return algorithm
 
-    def algorithm(self) -> ShuffleAlgorithm:
+    def shuffle_algorithm(self) -> ShuffleAlgorithm:
         """Return the shuffle algorithm."""
-        found: ShuffleAlgorithm = make("shuffle", self.used_shuffle or "none")
-        return found
+        algorithm: ShuffleAlgorithm = make("shuffle", self.used_shuffle or "none")
+        return algorithm
 
     def canonical_nodes(self, nodes: int, begun_with: int | None) -> int:
         """Return the number of canonical nodes; `begun_with` is that of the loaded state, or None."""
-        given = self.num_canonical_nodes or begun_with
-        if given:
-            return given
-        default: int = make("shuffle", self.shuffle_algo).default_canonical_nodes(nodes)
-        return default
+        number: int = (
+            self.num_canonical_nodes
+            or begun_with
+            or make("shuffle", self.shuffle_algo).default_canonical_nodes(nodes)
+        )
+        return number
+
+    def check_weights(self, weights: Sequence[Weight]) -> None:
+        """Raise `ConfigError` if the weights of the streams do not go with each other or the options."""
+        if self.curriculum is not None and any(weight.options for weight in weights):
+            raise ConfigError(
+                "curriculum= takes the place of the streams' proportion, repeat and choose"
+            )
+        sizes = [1] * len(weights)  # `mixture` checks again with those of the streams
+        if self.curriculum is not None:
+            Curriculum.parse(self.curriculum, sizes, 1)
+        else:
+            choose_per_stream(sizes, weights, self.epoch_size, 0)
+
+    def mixture(self, weights: Sequence[Weight], sizes: Sequence[int]) -> Mixture | Curriculum:
+        """Return the mixture of an epoch, for streams with these weights and numbers of samples."""
+        size: int | None = self.epoch_size
+        if self.curriculum is not None:
+            return Curriculum.parse(self.curriculum, sizes, sum(sizes) if size is None else size)
+        choose = choose_per_stream(sizes, weights, size, self.shuffle_seed)
+        shares = proportion_per_stream(sizes, weights, size, choose)
+        algorithm = self.partition_algorithm()
+        return Mixture(
+            tuple(choose),
+            self.sampling_method,
+            self.sampling_granularity,
+            algorithm.sampler,
+            () if algorithm.elastic else tuple(shares),
+        )
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise `ConfigError` unless the value of option `name` is one of `choices`."""
+def _check_name(option: str, value: Any, expected: str) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{option}={value!r:.60}: {expected}")
+
+
+def _check_choice(option: str, value: Any, choices: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in choices:
         raise ConfigError(
-            f"Invalid {name.replace('_', ' ')}: {name}={value!r:.60}: choose one of {', '.join(choices)}"
+            f"Invalid {option.replace('_', ' ')}: {option}={value!r:.60}: choose one of {', '.join(choices)}"
         )

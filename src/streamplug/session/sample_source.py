@@ -13,7 +13,7 @@ import numpy as np
 from streamplug.errors import StreamplugError
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import SampleReader
-from streamplug.session import hints as advice
+from streamplug.session.hints import warn_about_cache
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import decode_blocks
 from streamplug.transfer.observer import Observer
@@ -22,16 +22,16 @@ from streamplug.types import Int64, World
 
 T = TypeVar("T")
 
-_OF_RANGES = PrefetchLimits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
+_RANGE_LIMITS = PrefetchLimits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
 """Sample ranges are held in memory and mostly small: more requests in flight, fewer bytes ahead."""
 
-_BYTES = 4 << 20
-_DECODED = 32 << 20
-_ROWS = 1024
-_VALUES = 1 << 14
+_BLOCK_STORED_BYTES = 4 << 20
+_BLOCK_DECODED_BYTES = 32 << 20
+_BLOCK_ROWS = 1024
+_BLOCK_VALUES = 1 << 14
 """Larger blocks are slower: they need fresh memory, and their Python objects exceed the CPU caches."""
 
-_ROWS_OF_BATCHES = 4096
+_COLUMN_BLOCK_ROWS = 4096
 """Larger where columns are read: few values are Python objects, or batches are decoded one by one."""
 
 
@@ -45,13 +45,13 @@ class Block:
         self.ids: Int64 = ids[taken]
         self._steps = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
-        self._given = 0
+        self._num_yielded = 0
 
     def batches(self) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch that is not empty, and the slice of its samples."""
         for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
             if start < end:
-                self._given = end
+                self._num_yielded = end
                 yield step, slice(start, end)
 
     @property
@@ -59,16 +59,16 @@ class Block:
         """Slices of the samples of the batches that are not empty."""
         return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
 
-    def given(self) -> tuple[int, int]:
+    def yielded(self) -> tuple[int, int]:
         """Return how many batches and samples `batches` has yielded."""
-        return len({end for end in self._ends if 0 < end <= self._given}), self._given
+        return len({end for end in self._ends if 0 < end <= self._num_yielded}), self._num_yielded
 
-    def halves(self) -> list[Block]:
+    def halve(self) -> list[Block]:
         """Return the block split into two blocks; an empty list for a single batch."""
         cut = len(self._steps) // 2
         return [self._cut(0, cut), self._cut(cut, len(self._steps))] if cut else []
 
-    def by_needs(
+    def split_by_needs(
         self, needs: Callable[[Int64], Sequence[Hashable]], rows: int
     ) -> Generator[Block, None, None]:
         """Split the block where its batches need more than the first batches of the current part.
@@ -76,15 +76,15 @@ class Block:
         About `rows` samples stay together, whatever they need.
         """
         steps, ids = self._table
-        each = max(rows // ids.shape[1], 1)
-        first, there = 0, set[Hashable]()
-        for at in range(0, len(steps), each):
-            part = ids[at : at + each]
-            needed = set(needs(part[part >= 0]))
-            if not needed <= there:
-                if at:
-                    yield self._cut(first, at)
-                first, there = at, needed
+        steps_at_once = max(rows // ids.shape[1], 1)
+        first, first_needs = 0, set[Hashable]()
+        for step in range(0, len(steps), steps_at_once):
+            part = ids[step : step + steps_at_once]
+            part_needs = set(needs(part[part >= 0]))
+            if not part_needs <= first_needs:
+                if step:
+                    yield self._cut(first, step)
+                first, first_needs = step, part_needs
         yield self._cut(first, len(steps))
 
     def _cut(self, start: int, stop: int) -> Block:
@@ -106,12 +106,12 @@ def plan_blocks(
     The first blocks are smaller, to shorten the start.
     """
     steps = worker_steps(world, first, plan.steps)
-    each = max(rows // batch, 1)
+    max_count = max(rows // batch, 1)
     start, count = 0, 1
     while start < len(steps):
         chunk = np.array(steps[start : start + count], np.int64)
         yield Block(chunk, plan.ids(world, batch, chunk))
-        start, count = start + count, min(2 * count, each)
+        start, count = start + count, min(2 * count, max_count)
 
 
 @dataclass(frozen=True)
@@ -154,24 +154,26 @@ class SampleSource:
     @property
     def rows(self) -> int:
         """Approximate number of samples per block."""
-        return self._rows(_ROWS, self.columns)
+        return self._rows(_BLOCK_ROWS, self.columns)
 
     def rows_of_batches(self, *, num_threads: int) -> int:
         """Return the approximate number of samples per block where batches of columns are read."""
         if self.remote and (num_threads or not self._together):
             return self.rows  # a larger block would wait for more shards
         if self.reader.decodes_lazily and not num_threads:
-            return _ROWS_OF_BATCHES
-        return self._rows(_ROWS_OF_BATCHES, self.objects)
+            return _COLUMN_BLOCK_ROWS
+        return self._rows(_COLUMN_BLOCK_ROWS, self.objects)
 
     @property
     def _together(self) -> bool:
         """Whether blocks are cut where they need more shards; not with an explicit `predownload`."""
         return self.reader.decodes_lazily and self.predownload is None
 
-    def _rows(self, most: int, columns: int) -> int:
-        fitting = min(_BYTES // self.row_bytes, _DECODED // max(self.decoded, 1))
-        return max(min(most, fitting, _VALUES // max(columns, 1)), 1)
+    def _rows(self, max_rows: int, columns: int) -> int:
+        fitting = min(
+            _BLOCK_STORED_BYTES // self.row_bytes, _BLOCK_DECODED_BYTES // max(self.decoded, 1)
+        )
+        return max(min(max_rows, fitting, _BLOCK_VALUES // max(columns, 1)), 1)
 
     def parts(
         self,
@@ -208,15 +210,17 @@ class SampleSource:
     ) -> tuple[Iterator[Block], PrefetchLimits]:
         """Return the blocks of a worker, split to fit a limited cache, and the prefetch limits."""
         reader = self.reader
-        limits = _OF_RANGES if reader.reads_ranges else PrefetchLimits()
+        limits = _RANGE_LIMITS if reader.reads_ranges else PrefetchLimits()
         if reader.cache_limit is not None:
             share = _Share(reader, reader.cache_limit, self.row_bytes, place)
             limits = replace(
                 limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
             )
-            blocks = share.fitting(blocks)
+            blocks = share.split_to_fit(blocks)
         if self._together:
-            blocks = (part for block in blocks for part in block.by_needs(reader.needs, self.rows))
+            blocks = (
+                part for block in blocks for part in block.split_by_needs(reader.needs, self.rows)
+            )
         return blocks, replace(limits, samples=self.predownload)
 
 
@@ -234,22 +238,21 @@ class _Share:
         self.bytes = limit // 2  # of the shards for the current block and the prefetch window
         self.samples = self.bytes // (row_bytes * place.ranks_per_node * place.workers_per_rank)
 
-    def fitting(self, blocks: Iterator[Block]) -> Iterator[Block]:
+    def split_to_fit(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Split blocks until each fits the share; half of `samples` is left for the prefetch window."""
         for block in blocks:
             fits = self._fits(block)
-            halves = [] if fits else block.halves()
-            if halves:
-                yield from self.fitting(iter(halves))
+            if not fits and (halves := block.halve()):
+                yield from self.split_to_fit(iter(halves))
                 continue
             if not fits:
-                advice.on_cache(self._needed(block), self._limit, self._place)
+                warn_about_cache(self._needed_bytes(block), self._limit, self._place)
             yield block
 
     def _fits(self, block: Block) -> bool:
-        return 2 * block.ids.size <= self.samples and self._needed(block) <= self.bytes
+        return 2 * block.ids.size <= self.samples and self._needed_bytes(block) <= self.bytes
 
-    def _needed(self, block: Block) -> int:
+    def _needed_bytes(self, block: Block) -> int:
         return sum(map(self._reader.weight, self._reader.needs(block.ids)))
 
 

@@ -44,8 +44,8 @@ class Session:
     ) -> Generator[tuple[int, Block, T], None, None]:
         """Yield epoch, block and result of `read` for this worker's blocks of the next epoch.
 
-        The caller calls `run.moved_to` before it yields the last sample of a step, and closes the generator.
-        Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
+        The caller calls `run.set_position` before it yields the last sample of a step, and closes the
+        generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
         """
         epoch, first, blocks = self.begin_blocks(rows)
         place = self.placement.worker()
@@ -54,9 +54,9 @@ class Session:
         )
         with self.monitor.loop(epoch, first, place, self.source.remote), closing(parts):
             for part, values in parts:
-                with self.monitor.giving(part):
+                with self.monitor.count_yielded(part):
                     yield epoch, part, values
-            self.run.moved_to(epoch + 1, 0)
+            self.run.set_position(epoch + 1, 0)
 
     def begin_blocks(self, rows: int) -> tuple[int, int, Generator[Block, None, None]]:
         """Start an epoch; return it, its first step, and this worker's blocks of about `rows` samples."""
@@ -67,7 +67,7 @@ class Session:
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
-        return self.run.begin(self.placement.worker_loop())
+        return self.run.start_epoch(self.placement.worker_loop())
 
     @property
     def world(self) -> World:

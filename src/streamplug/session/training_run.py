@@ -3,38 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan import Curriculum, DatasetFingerprint, Epoch, EpochConfig, Planner, state
-from streamplug.session import hints as advice
+from streamplug.plan import (
+    Curriculum,
+    DatasetFingerprint,
+    Epoch,
+    EpochConfig,
+    Planner,
+    Weight,
+    state,
+)
+from streamplug.read import SampleReader
 from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_cells
+from streamplug.session.hints import warn_about_batches, warn_about_order
 from streamplug.session.order_options import OrderOptions
 from streamplug.types import World
 
-_MOST = 1 << 20  # exclusive upper bound of counts that are accepted from a state
-_FAR = 1 << 62  # exclusive upper bound of the samples of a run
+_MAX_STATE_COUNT = 1 << 20  # exclusive upper bound of counts that are accepted from a state
+_MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """How a run began, according to the loaded state; None if unknown."""
+
+    canonical_nodes: int | None = None
+    nodes: int | None = None
+    batch_size: int | None = None
+
+    @classmethod
+    def from_state(cls, saved: Mapping[str, Any]) -> RunStart:
+        """Return what a state says, without values that are invalid."""
+        names = ("num_canonical_nodes", "initial_physical_nodes", "initial_batch_size")
+        return cls(*(_positive(saved, name) for name in names))
 
 
 class TrainingRun:
     """The epochs of a data set on any world, and the current position."""
 
     def __init__(
-        self,
-        planner: Planner,
-        fingerprint: DatasetFingerprint,
-        batch_size: int | None,
-        options: OrderOptions,
+        self, planner: Planner, fingerprint: DatasetFingerprint, options: OrderOptions
     ) -> None:
-        self.batch_size, self.options = batch_size, options
+        self.options, self.batch_size = options, options.batch_size
         self.clock = EpochCounter(private_cells())
         self._planner, self._fingerprint = planner, fingerprint
-        # From a loaded state: canonical nodes, nodes and batch size with which the run began.
-        self._canonical_nodes: int | None = None
-        self._initial_nodes: int | None = None
-        self._initial_batch_size: int | None = None
+        self._start = RunStart()
         # Number of epochs started, and the epoch and step after the last batch of this process.
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
@@ -45,18 +63,18 @@ class TrainingRun:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
 
-    def asked(self, batch_size: int | None, **changes: Any) -> TrainingRun:
-        """Return a new run over the same streams with another batch size and changed `OrderOptions`."""
+    def with_options(self, **changes: Any) -> TrainingRun:
+        """Return a new run over the same streams with changed `OrderOptions`."""
         options = replace(self.options, **changes)
         planner = self._planner.with_algorithms(
-            options.algorithm(), options.partition_algorithm(), shuffled=options.shuffle
+            options.shuffle_algorithm(), options.partition_algorithm(), shuffled=options.shuffle
         )
-        return TrainingRun(planner, self._fingerprint, batch_size, options)
+        return TrainingRun(planner, self._fingerprint, options)
 
     @property
     def initial_nodes(self) -> int | None:
         """Number of nodes with which the run began, from the loaded state; None without."""
-        return self._initial_nodes
+        return self._start.nodes
 
     @property
     def planner(self) -> Planner:
@@ -96,18 +114,18 @@ class TrainingRun:
         config = self._epoch_config(world)
         key = (number, world.nodes, world.ranks_per_node, self._order(world))
         if self._epoch is None or self._epoch[0] != key:
-            self._advise(world, config)
+            self._warn(world, config)
             self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
         return self._epoch[1]
 
-    def _advise(self, world: World, config: EpochConfig) -> None:
+    def _warn(self, world: World, config: EpochConfig) -> None:
         if self.clock.begun() > 1:  # workers of the first epoch have warned already
             return
         # Only some shuffles use blocks; an explicit block size indicates one that does.
         shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
         blocks = shuffle == "window" or (blocks and shuffle != "global")
-        advice.on_batches(self.batch_size, world)
-        advice.on_order(
+        warn_about_batches(self.batch_size, world)
+        warn_about_order(
             shuffle=shuffle,
             block=config.block_size if blocks else None,
             canonical_nodes=config.canonical_nodes,
@@ -122,7 +140,7 @@ class TrainingRun:
 
     def _epoch_config(self, world: World) -> EpochConfig:
         options, algorithm = self.options, self._planner.algorithm
-        canonical_nodes = options.canonical_nodes(world.nodes, self._canonical_nodes)
+        canonical_nodes = options.canonical_nodes(world.nodes, self._start.canonical_nodes)
         if options.elastic:  # more canonical nodes than samples would be empty
             canonical_nodes = max(min(canonical_nodes, self._planner.size), 1)
         return EpochConfig(
@@ -130,9 +148,9 @@ class TrainingRun:
             canonical_nodes=canonical_nodes,
             block_size=options.shuffle_block_size or algorithm.default_block_size(canonical_nodes),
             partition_algo=options.partition_algo,
-            initial_nodes=self._initial_nodes or world.nodes,
+            initial_nodes=self._start.nodes or world.nodes,
             batching_method=options.batching_method,
-            initial_batch_size=self._initial_batch_size or self.batch,
+            initial_batch_size=self._start.batch_size or self.batch,
         )
 
     def identity(self, world: World) -> state.OrderIdentity:
@@ -154,7 +172,7 @@ class TrainingRun:
             fingerprint=self._fingerprint,
         )
 
-    def begin(self, loop: WorkerLoop) -> tuple[int, int]:
+    def start_epoch(self, loop: WorkerLoop) -> tuple[int, int]:
         """Start an epoch, see `EpochCounter.begin`; return it and its first step."""
         if self.clock.version != self.version:
             raise ConfigError(
@@ -167,26 +185,26 @@ class TrainingRun:
         self._sets = None if self._in_worker else self.clock.sets
         return epoch, step
 
-    def moved_to(self, epoch: int, step: int) -> None:
+    def set_position(self, epoch: int, step: int) -> None:
         """Set the position of this process: everything before `step` was yielded."""
         if self._sets is not None:
             self.check_sets(self._sets)
         self._cursor = (self._cursor[0], epoch, step)
 
-    def handed_out(self, epoch: int, step: int) -> None:
+    def set_loader_position(self, epoch: int, step: int) -> None:
         """Set the position of a loader, whose workers may be ahead."""
         self._cursor = (self._cursor[0], epoch, step)
 
-    def begins(self, epoch: int, world: World) -> None:
-        """Follow a trainer to another epoch, if the run is new or at the end of an epoch."""
+    def follow_trainer(self, epoch: int, world: World) -> None:
+        """Go to the epoch of a trainer if the run is new, or to the next one at the end of an epoch."""
         epoch = whole_number("epoch", epoch, 0)
-        at, first = self.clock.next()
-        if epoch == at:
+        next_epoch, first = self.clock.next()
+        if epoch == next_epoch:
             return
-        if (at, first) == (0, 0):
+        if (next_epoch, first) == (0, 0):
             self._continue(epoch, 0, changed=False)
         elif self._is_over(first, world):
-            self._continue(at + 1, 0, changed=False)
+            self._continue(next_epoch + 1, 0, changed=False)
 
     def _is_over(self, step: int, world: World) -> bool:
         return step > 0 and step * self.batch >= self.length(world)
@@ -222,8 +240,9 @@ class TrainingRun:
         """
         global_batch = self.batch * world.ranks
         epoch, first = self.clock.current()
-        _, at, used = self._cursor
-        if not samples and (at > epoch or (at == epoch and self._is_over(used, world))):
+        _, own_epoch, own_step = self._cursor
+        is_over = own_epoch > epoch or (own_epoch == epoch and self._is_over(own_step, world))
+        if not samples and is_over:
             epoch, first = epoch + 1, 0
         steps, rest = divmod(samples, global_batch)
         if rest or samples < 0:
@@ -247,8 +266,8 @@ class TrainingRun:
             self.identity(world), epoch, step, config.initial_nodes, initial_batch_size
         )
         if isinstance(self._planner.mixture, Curriculum):
-            at = self._step_of_run(world, epoch, step)
-            saved["curriculum"] = self._planner.mixture.changes_until(at)
+            run_step = self._step_of_run(world, epoch, step)
+            saved["curriculum"] = self._planner.mixture.changes_until(run_step)
         return saved
 
     def _step_of_run(self, world: World, epoch: int, step: int) -> int:
@@ -258,37 +277,26 @@ class TrainingRun:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
-        before = (
-            self._canonical_nodes,
-            self._initial_nodes,
-            self._initial_batch_size,
-            self.batch_size,
-        )
-        order = self._order(world)
-        batch = _positive(saved, "global_batch")
+        before, order = (self._start, self.batch_size), self._order(world)
         # Options that were not given are taken from the state.
-        self._canonical_nodes = _positive(saved, "num_canonical_nodes")
-        self._initial_nodes = _positive(saved, "initial_physical_nodes")
-        self._initial_batch_size = _positive(saved, "initial_batch_size")
+        self._start = RunStart.from_state(saved)
+        batch = _positive(saved, "global_batch")
         if self.batch_size is None and batch and batch % world.ranks == 0:
             self.batch_size = batch // world.ranks
         try:
             epoch, step = state.load(saved, self.identity(world))
-            self._check_place(saved, epoch, step, world)
+            self._check_position(saved, epoch, step, world)
             if isinstance(self._planner.mixture, Curriculum):
-                at = self._step_of_run(world, epoch, step)
-                self._planner.mixture = self._planner.mixture.resume(saved, at)
+                run_step = self._step_of_run(world, epoch, step)
+                self._planner.mixture = self._planner.mixture.resume(saved, run_step)
         except BaseException:
-            (
-                self._canonical_nodes,
-                self._initial_nodes,
-                self._initial_batch_size,
-                self.batch_size,
-            ) = before
+            self._start, self.batch_size = before
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
 
-    def _check_place(self, saved: Mapping[str, Any], epoch: int, step: int, world: World) -> None:
+    def _check_position(
+        self, saved: Mapping[str, Any], epoch: int, step: int, world: World
+    ) -> None:
         size, total = self._planner.size, self.batch * world.ranks
         # Each stream may pad a batch of its own, and ranks may repeat some.
         steps = -(-size // total) + len(self._planner.streams) + world.ranks
@@ -296,7 +304,7 @@ class TrainingRun:
             # Each canonical node of a stream may be padded for any world with at most as many ranks as a
             # batch has samples.
             steps += 3 * self._epoch_config(world).canonical_nodes * len(self._planner.streams)
-        if step > steps or (epoch + 1) * (size + steps * total) >= _FAR:
+        if step > steps or (epoch + 1) * (size + steps * total) >= _MAX_RUN_SAMPLES:
             raise StateError(
                 f"the state is at epoch {epoch}, sample {saved['sample_in_epoch']}; "
                 f"an epoch has {size} samples"
@@ -307,8 +315,8 @@ class TrainingRun:
         if not isinstance(self._planner.mixture, Curriculum):
             raise ConfigError("begin the run with curriculum= to change the streams' proportions")
         epoch, step = self.clock.next()
-        at = self._step_of_run(world, epoch, step)
-        self._planner.mixture = self._planner.mixture.with_change(at, proportions)
+        run_step = self._step_of_run(world, epoch, step)
+        self._planner.mixture = self._planner.mixture.with_change(run_step, proportions)
         self._continue(epoch, step, changed=True)
 
     def _order(self, world: World) -> tuple[object, ...]:
@@ -322,4 +330,24 @@ class TrainingRun:
 
 def _positive(saved: Mapping[str, Any], key: str) -> int | None:
     value = saved.get(key)
-    return value if type(value) is int and 0 < value < _MOST else None
+    return value if type(value) is int and 0 < value < _MAX_STATE_COUNT else None
+
+
+def make_run(
+    options: OrderOptions,
+    weights: Sequence[Weight],
+    reader: SampleReader,
+    fingerprint: DatasetFingerprint,
+) -> TrainingRun:
+    """Return the run over the streams that `reader` reads, which have these weights."""
+    starts, shards = reader.starts, reader.stream_shards
+    sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
+    planner = Planner(
+        starts,
+        shards,
+        options.mixture(weights, sizes),
+        options.shuffle_algorithm(),
+        options.partition_algorithm(),
+        shuffled=options.shuffle,
+    )
+    return TrainingRun(planner, fingerprint, options)

@@ -33,15 +33,15 @@ class Archives(Stream):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}}  # the data set has it
 
-    def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+    def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         if "index" not in self.known:
-            index, derived = super().find_index(asked, retries)
+            index, derived = super().find_index(storage, retries)
             columns = [column for schema in index.schemas for column in schema.columns]
             decoders = {
                 c.name: _as_bytes for c in columns if c.name != KEY and c.encoding.size is None
             }
             changed = copy(apply_decoders(index, decoders))
-            url = Column(URL, "str", _UrlEncoding(asked))
+            url = Column(URL, "str", _UrlEncoding(storage))
             changed.schemas = tuple(
                 replace(schema, columns=(*schema.columns, url)) for schema in changed.schemas
             )

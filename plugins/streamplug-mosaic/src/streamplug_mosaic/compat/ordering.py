@@ -219,7 +219,7 @@ def generate_work(
             f"sample_in_epoch={sample_in_epoch}: must be whole global batches, of "
             f"{batch * place.ranks} samples each"
         )
-    run = dataset.session.run.asked(batch, batching_method=batching_method)
+    run = dataset.session.run.with_options(batch_size=batch, batching_method=batching_method)
     plan = run.epoch(epoch, place)
     steps = np.arange(first, plan.steps)
     return _by_worker(place, batch, len(steps), lambda rank: plan.ids(rank, batch, steps))

@@ -96,9 +96,11 @@ class Stream(streamplug.Stream):
             object.__setattr__(self, name, getattr(used, name))
         for name, value in weights.items():
             object.__setattr__(self, name, value)
+        self.__dict__.pop("location", None)  # it depends on the split
 
     def _without_defaults(self) -> Stream:
         stream = copy(self)
+        stream.__dict__.pop("location", None)
         for name, value in self._arguments.items():
             object.__setattr__(stream, name, value)
         return stream

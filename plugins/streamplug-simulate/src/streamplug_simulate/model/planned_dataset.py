@@ -135,8 +135,8 @@ class SimulatedDataset(StreamingDataset):
             PluginError: If there is no such shuffle.
         """
         shuffle = {} if scenario.shuffle is None else {"shuffle_algo": scenario.shuffle}
-        return self.session.run.asked(
-            scenario.batch_size,
+        return self.session.run.with_options(
+            batch_size=scenario.batch_size,
             shuffle=scenario.shuffle is not None,
             **shuffle,
             shuffle_block_size=scenario.block_size,
