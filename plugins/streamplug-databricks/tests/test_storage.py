@@ -178,4 +178,4 @@ def test_an_open_storage_pickles_and_shows_no_token(service, volume):
     storage.write("k", b"x")
     copy = pickle.loads(pickle.dumps(storage))
     assert copy.read("k") == b"x"
-    assert "letmein" not in f"{storage!r} {storage._workspace!r}"
+    assert "letmein" not in f"{storage!r} {storage.client()!r}"

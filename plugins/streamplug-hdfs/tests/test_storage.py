@@ -64,7 +64,7 @@ def test_a_write_that_fails_leaves_nothing_behind(cluster, folder, storage):
     with pytest.raises(StorageError, match="FileAlreadyExistsException"):
         storage.write("k", b"x")
     parent = HdfsStorage(f"hdfs://nn{folder}", endpoint_url=cluster.url, user="me")
-    found = parent._asked("", "GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+    found = parent._request("", "GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
     assert [entry["pathSuffix"] for entry in found] == ["k"]
     parent.close()
 
@@ -105,7 +105,7 @@ def test_a_delegation_token_is_sent_and_not_shown(recorder):
     with pytest.raises(Transient) as caught:
         storage.read("k")
     shown = "".join(traceback.format_exception(caught.value))
-    assert "feedbeef" not in f"{shown} {storage!r} {storage._cluster!r}"
+    assert "feedbeef" not in f"{shown} {storage!r} {storage.client()!r}"
     storage.close()
 
 

@@ -12,10 +12,12 @@ import urllib.request
 import cloudpickle
 import pytest
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import start_http_server
 from streamplug_opentelemetry.callback import OpenTelemetry, scheme_of
+from streamplug_opentelemetry.totals import Totals
 from streamplug_testing import CallbackTests
 
 from streamplug import MDSWriter, World
@@ -142,15 +144,57 @@ def test_data_sets_of_one_process_are_added_up_and_never_fall(make, reader, prov
     assert caplog.records == []
 
 
-def test_a_data_set_that_is_gone_is_not_kept(make, provider):
+def test_a_data_set_that_is_gone_is_not_kept(make, reader, provider):
     from streamplug_opentelemetry.totals import totals_of
 
     dataset = make(provider)
     list(dataset)
-    assert len(totals_of(provider)._state[0]) == 1
+    assert len(totals_of(provider)._sources) == 1
     del dataset
     gc.collect()
-    assert totals_of(provider)._state[0] == ()
+    assert value(points(reader), "streamplug.samples") == SIZE
+    assert totals_of(provider)._sources == []
+
+
+class Owner:
+    """What a source of statistics belongs to."""
+
+
+def dropped_at(method, instruction):
+    """Drop an owner before an instruction of a method, as the garbage collector may; return the totals."""
+    totals, first, second, count = Totals(MeterProvider()), [Owner()], Owner(), 0
+    totals.add(lambda: Stats(samples=1), {}, first[0])
+
+    def trace(frame, event, _argument):
+        nonlocal count
+        if frame.f_code is not getattr(Totals, method).__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            if count == instruction:
+                first.clear()
+            count += 1
+        return trace
+
+    outer = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        totals.add(lambda: Stats(samples=2), {}, second)
+        [before] = totals._observe("samples", CallbackOptions())
+    finally:
+        sys.settrace(outer)
+    [after] = totals._observe("samples", CallbackOptions())
+    return before.value, after.value, not first
+
+
+@pytest.mark.parametrize("method", ["add", "_observe"])
+def test_the_garbage_collector_may_run_at_any_instruction(method):
+    instruction, dropped = 0, True
+    while dropped:
+        *sums, dropped = dropped_at(method, instruction)
+        assert sums == [3, 3], f"at instruction {instruction}"
+        instruction += 1
+    assert instruction > 10
 
 
 def test_ranks_and_providers_are_kept_apart(make, reader, provider):

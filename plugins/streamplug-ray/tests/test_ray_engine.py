@@ -45,14 +45,17 @@ def test_many_more_numbers_than_processors(cluster):
 
 def test_the_cluster_of_the_process_stays(cluster):
     here = ray.get_runtime_context().gcs_address
-    for address in ("auto", here):
+    port = here.rpartition(":")[2]
+    for address in ("auto", here, f"localhost:{port}", f"127.0.0.1:{port}"):
         assert list(make("engine", f"ray:{address}").run(lambda number: number, [1])) == [1]
     assert ray.is_initialized()
 
 
-def test_a_connection_to_another_cluster_is_refused(cluster):
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "localhost:1", "192.0.2.1:{port}"])
+def test_a_connection_to_another_cluster_is_refused(cluster, address):
+    address = address.format(port=ray.get_runtime_context().gcs_address.rpartition(":")[2])
     with pytest.raises(ConfigError, match="is connected to a cluster already: leave out"):
-        list(make("engine", "ray:ray://127.0.0.1:10001").run(lambda number: number, [1]))
+        list(make("engine", f"ray:{address}").run(lambda number: number, [1]))
 
 
 ALONE = """

@@ -110,7 +110,7 @@ class Unquotes(AnyFsspec):
 
 class ClosesOnce(AnyFsspec):
     def close(self):
-        del self.__dict__["_opened"]
+        del self.__dict__["_client"]
 
 
 class Unpicklable(AnyFsspec):

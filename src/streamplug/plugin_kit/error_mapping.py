@@ -28,6 +28,7 @@ RETRYABLE_ERRNOS = {
     if hasattr(errno, name)
 }
 RETRYABLE_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+_RETRYABLE_OF_REQUESTS = {"ConnectionError", "Timeout", "ChunkedEncodingError"}
 _NO_BUCKET = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
 )
@@ -172,6 +173,9 @@ def _passes(error: BaseException) -> bool:
         return False
     if isinstance(error, RETRYABLE_ERRORS) or getattr(error, "errno", None) in RETRYABLE_ERRNOS:
         return True
+    if type(error).__module__ == "requests.exceptions":
+        names = {cls.__name__ for cls in type(error).__mro__}
+        return "SSLError" not in names and not names.isdisjoint(_RETRYABLE_OF_REQUESTS)
     return type(error).__module__.startswith("aiohttp.client_exceptions") and not isinstance(
         error, ValueError
     )
@@ -203,5 +207,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TypeError) and (wrong := _WRONG_OPTION.search(str(error))):
         return f"its file system takes no option {wrong[1]!r}; see storage_options"
     name = type(error).__name__
+    if name == "SSLError":
+        return "no trusted connection to the server: SSLError"
     number = getattr(error, "errno", None)
     return f"{name}: {os.strerror(number)}" if isinstance(number, int) else name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -14,15 +13,12 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import NotFound, StorageError, StreamplugError
-from streamplug.interfaces.storage import Storage
+from streamplug.errors import NotFound, StorageError
 from streamplug.plugin_kit.cancellation import Scope, current
-from streamplug.plugin_kit.error_mapping import status_of, storage_error
+from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
+from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile, gather_results, run, store
 from streamplug.types import Buffer, ObjectInfo
-
-_PART = ".streamplug-"
-"""Prefix of the names of staging files, which are not listed as objects."""
 
 _OBJECT_STORES = frozenset(
     ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "hf", "http", "https", "memory")
@@ -36,15 +32,13 @@ _VERSIONS = (
 
 _READING = ("read_many", "read_ranges", "cat_ranges")
 
-_opening = threading.Lock()
-_live: weakref.WeakSet[FsspecStorage] = weakref.WeakSet()
-_made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_filesystems: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """All file systems; those of closed storages are in reference cycles until garbage collection."""
 
-_left_to_parent: list[Any] = []
+_inherited_filesystems: list[Any] = []
 
 
-class FsspecStorage(Storage):
+class FsspecStorage(ClientStorage):
     """A storage over an fsspec file system.
 
     A plugin for one cloud overrides `filesystem_options` to convert its own options, and `translate` for
@@ -59,21 +53,9 @@ class FsspecStorage(Storage):
     asynchronous: ClassVar[bool] = False
     cat_options: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, url: str, **options: Any) -> None:
-        super().__init__(url, **options)
-        self._opened: tuple[Any, str] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Connections, threads and event loops of a file system cannot be used in another process.
-        return {**self.__dict__, "_opened": None}
-
     def filesystem_options(self) -> Mapping[str, Any]:
         """Return the keyword arguments of the fsspec file system for this storage's options."""
         return self._options
-
-    def translate(self, error: Exception, url: str) -> StorageError | None:
-        """Return the storage error for an exception of the client, or None to use the general rules."""
-        return None
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         """Return a new file system with these options, and its path of this location."""
@@ -84,50 +66,26 @@ class FsspecStorage(Storage):
 
     def filesystem(self) -> Any:
         """Return this process's file system, opening it on first use."""
-        return self._open()[0]
+        return self.client()[0]
 
     def path(self, key: str) -> str:
         """Return the file system's path of an object; raise `StorageError` if it is outside the location."""
-        root = self._open()[1]
-        if key.startswith("/") or ".." in key.split("/"):
-            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        self.check_key(key)
+        root = self.client()[1]
         return f"{root}/{key}" if key else root or "/"
 
-    def _open(self) -> tuple[Any, str]:
-        opened = self._opened
-        if opened is None:
-            with _opening:
-                opened = self._opened or self._make()
-                self._opened = opened
-                _live.add(self)
-        return opened
-
-    def _make(self) -> tuple[Any, str]:
+    def open_client(self) -> tuple[Any, str]:
+        """Return a new file system, and its path of this location."""
         from fsspec.dircache import DirCache
 
         # Not fsspec's shared instances: ours is closed with this storage.
         options = {**self.filesystem_options(), "skip_instance_cache": True}
         filesystem, root = self.make_filesystem(options)
-        _made[id(filesystem)] = filesystem
+        _filesystems[id(filesystem)] = filesystem
         # Cached listings would hide what other processes write.
         if isinstance(filesystem.dircache, DirCache):
             filesystem.dircache.use_listings_cache = False
         return filesystem, root.rstrip("/")
-
-    def close(self) -> None:
-        self._opened = None
-
-    @contextmanager
-    def translated(self, key: str) -> Iterator[None]:
-        """Convert all exceptions of the block to storage errors about one object."""
-        try:
-            yield
-        except StreamplugError:
-            raise
-        except Exception as error:  # noqa: BLE001 - clients raise anything
-            url = self.url_of(key)
-            # `from None`: the client's text may contain signed URLs or keys.
-            raise (self.translate(error, url) or storage_error(error, url)) from None
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
@@ -231,10 +189,8 @@ class FsspecStorage(Storage):
         with self.translated(key), self._appearing(key) as target:
             self.filesystem().pipe_file(target, bytes(data))
 
-    def upload(self, path: Path, key: str) -> None:
-        if not path.is_file():
-            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
-        with self.translated(key), self._appearing(key) as target:
+    def send_file(self, path: Path, key: str) -> None:
+        with self._appearing(key) as target:
             self.put(path, target)
 
     def put(self, path: Path, target: str) -> None:
@@ -255,7 +211,7 @@ class FsspecStorage(Storage):
             raise StorageError(f"{self.url_of(key)}: a file stands in the way") from None
         if filesystem.isdir(target):
             raise StorageError(f"{self.url_of(key)}: a directory stands in the way")
-        part = f"{folder}/{_PART}{uuid.uuid4().hex}"
+        part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
         try:
             yield part
             _rename(filesystem, part, target)
@@ -273,15 +229,8 @@ class FsspecStorage(Storage):
             raise StorageError(f"{self.url_of(key)}: the server does not tell its size")
         return ObjectInfo(key, int(info["size"]), version_of(info))
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-        with self.translated(folder):
-            found = sorted(self.objects(folder), key=lambda o: o.key)
-        return (o for o in found if o.key.startswith(prefix) and not _is_part(o.key))
-
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
-        """Yield all objects below a folder, in any order."""
-        root = f"{self._open()[1]}/"
+        root = f"{self.client()[1]}/"
         for name, info in self._find(self.path(folder)).items():
             # fsspec also yields a file of the folder's name, and markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
@@ -323,10 +272,6 @@ def version_of(info: Mapping[str, Any]) -> str:
     return next((str(value) for value in found if value), "")
 
 
-def _is_part(key: str) -> bool:
-    return key.rpartition("/")[2].startswith(_PART)
-
-
 def _has_directories(filesystem: Any) -> bool:
     while inner := getattr(filesystem, "fs", None):  # a wrapper, such as a cache
         filesystem = inner
@@ -353,17 +298,11 @@ def _only_if_missing(error: OSError) -> None:
         raise error
 
 
-def _forget_parent() -> None:
-    # A file system inherited by fork has the parent's event loop and sockets. It must neither be
-    # used nor collected here: closing it would remove the parent's sockets from their loop.
-    global _opening, _live
-    _left_to_parent.extend(_made.values())
-    # The inherited lock may be locked, and the set inconsistent.
-    for storage in list(_live):
-        FsspecStorage.close(storage)
-    _opening, _live = threading.Lock(), weakref.WeakSet()
+def _after_fork() -> None:
+    # Those of closed storages, too, must not be collected here: see `leave_client_to_parent`.
+    _inherited_filesystems.extend(_filesystems.values())
     if "fsspec.asyn" in sys.modules:
         sys.modules["fsspec.asyn"].reset_lock()  # older fsspec does not do it itself
 
 
-os.register_at_fork(after_in_child=_forget_parent)
+os.register_at_fork(after_in_child=_after_fork)

@@ -35,7 +35,7 @@ def check(options: Mapping[str, Any]) -> None:
     check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
 
 
-def client(options: Mapping[str, Any], url: str) -> Any:
+def aistore_client(options: Mapping[str, Any], url: str) -> Any:
     """Return a client of `aistore` for checked options and the environment.
 
     Raises:

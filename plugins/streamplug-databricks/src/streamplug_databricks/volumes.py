@@ -8,37 +8,36 @@ from urllib.parse import quote
 
 from streamplug_databricks.workspace import Workspace
 
-_CHUNK = 2**20
+_CHUNK_BYTES = 2**20
 
 
 class Volumes:
-    """The files below ``/Volumes``; paths are absolute, URLs are for errors."""
+    """The files below ``/Volumes``; paths are absolute."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def read(self, url: str, path: str, limits: tuple[int, int] | None = None) -> bytes:
+    def read(self, path: str, limits: tuple[int, int] | None = None) -> bytes:
         """Return a file, or the bytes ``[start, stop)`` of it."""
         # HTTP ranges include their end.
         headers = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
-        with self._workspace.answer(url, "GET", _file(path), headers=headers) as response:
+        with self._workspace.answer("GET", _file(path), headers=headers) as response:
             if response.status_code == 416:  # the range starts beyond the end
                 return b""
             data = bytes(response.content)
         return data[slice(*limits)] if limits and response.status_code == 200 else data
 
-    def chunks(self, url: str, path: str) -> Iterator[bytes]:
+    def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the content of a file in chunks."""
-        with self._workspace.answer(url, "GET", _file(path)) as response:
-            yield from response.iter_content(_CHUNK)
+        with self._workspace.answer("GET", _file(path)) as response:
+            yield from response.iter_content(_CHUNK_BYTES)
 
-    def write(self, url: str, path: str, source: IO[bytes], size: int) -> None:
+    def write(self, path: str, source: IO[bytes], size: int) -> None:
         """Create or replace a file; it becomes visible when the upload is complete."""
         for attempt in (1, 2):
             source.seek(0)
             # requests would send an empty file without a length.
             with self._workspace.answer(
-                url,
                 "PUT",
                 _file(path),
                 missing=attempt == 1,
@@ -49,41 +48,45 @@ class Volumes:
                 if response.status_code != 404:
                     return
             folder = _quoted("directories", path.rpartition("/")[0])
-            with self._workspace.answer(url, "PUT", folder):
+            with self._workspace.answer("PUT", folder):
                 pass
 
-    def size(self, url: str, path: str) -> int:
+    def size(self, path: str) -> int:
         """Return a file's size in bytes."""
-        with self._workspace.answer(url, "HEAD", _file(path)) as response:
+        with self._workspace.answer("HEAD", _file(path)) as response:
             return int(response.headers["Content-Length"])
 
-    def walk(self, url: str, folder: str) -> Iterator[tuple[str, int]]:
+    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
         """Yield path and size of all files below a folder; nothing if the folder does not exist."""
         folders = [folder]
         while folders:
-            for entry in self._entries(url, folders.pop()):
+            for entry in self._entries(folders.pop()):
                 if entry["is_directory"]:
                     folders.append(entry["path"].rstrip("/"))
                 else:
                     yield entry["path"], int(entry["file_size"])
 
-    def _entries(self, url: str, folder: str) -> Iterator[dict[str, Any]]:
+    def _entries(self, folder: str) -> Iterator[dict[str, Any]]:
         page: dict[str, Any] = {"page_size": 1000}
         while True:
             place = _quoted("directories", folder)
-            with self._workspace.answer(url, "GET", place, missing=True, params=page) as response:
+            with self._workspace.answer("GET", place, missing=True, params=page) as response:
                 if response.status_code == 404:
                     return
-                found = response.json()
-            yield from found.get("contents", [])
-            if not found.get("next_page_token"):
+                listing = response.json()
+            yield from listing.get("contents", [])
+            if not listing.get("next_page_token"):
                 return
-            page["page_token"] = found["next_page_token"]
+            page["page_token"] = listing["next_page_token"]
 
-    def delete(self, url: str, path: str) -> None:
+    def delete(self, path: str) -> None:
         """Delete a file if it exists."""
-        with self._workspace.answer(url, "DELETE", _file(path), missing=True):
+        with self._workspace.answer("DELETE", _file(path), missing=True):
             pass
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._workspace.close()
 
 
 def _file(path: str) -> str:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from streamplug.errors import (
-    AccessDenied,
-    ConfigError,
-    NotFound,
-    StorageError,
-    StreamplugError,
-    Transient,
-)
-from streamplug.interfaces import Storage
-from streamplug.plugin_kit.error_mapping import error_of_status, storage_error
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin_kit.client_storage import ClientStorage
+from streamplug.plugin_kit.error_mapping import error_of_status
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
 
-_CONCURRENCY = 8
-_CHUNK = 2**20
+_CHUNK_BYTES = 2**20
 
 
-class HfStorage(Storage):
+class HfStorage(ClientStorage):
     """The files below ``hf://datasets/OWNER/NAME[@REVISION]/path``, read-only.
 
     Each write would be a commit, and the Hub refuses many small ones. The README describes the options.
@@ -55,20 +46,14 @@ class HfStorage(Storage):
     # -- reading --------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        with self._translated(key):
+        with self.translated(key):
             return self._get(key)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self.read_ranges(key, [(start, stop)])[0]
-
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        if not ranges:
-            return []
-        with self._translated(key), ThreadPoolExecutor(self._concurrency(len(ranges))) as pool:
-            return list(pool.map(lambda limits: self._range(key, *limits), ranges))
-
-    def _range(self, key: str, start: int, stop: int) -> bytes:
-        return self._get(key, (start, stop)) if stop > start else b""
+        if stop <= start:
+            return b""
+        with self.translated(key):
+            return self._get(key, (start, stop))
 
     def _get(self, key: str, limits: tuple[int, int] | None = None) -> bytes:
         # HTTP ranges include their end.
@@ -82,16 +67,16 @@ class HfStorage(Storage):
         return data[slice(*limits)] if limits and whole else data
 
     def download(self, key: str, path: Path) -> None:
-        with self._translated(key), self._answer("GET", self._file(key)) as response:
+        with self.translated(key), self._answer("GET", self._file(key)) as response:
             self._check(response, key)
             with path.open("wb") as file:
-                for chunk in response.iter_bytes(_CHUNK):
+                for chunk in response.iter_bytes(_CHUNK_BYTES):
                     file.write(chunk)
 
     def stat(self, key: str) -> ObjectInfo:
         path = self._path(key)
         with (
-            self._translated(key),
+            self.translated(key),
             self._answer("POST", self._api("paths-info"), json={"paths": [path]}) as response,
         ):
             self._check(response, key)
@@ -101,13 +86,7 @@ class HfStorage(Storage):
             raise NotFound(f"{self.url_of(key)} does not exist")
         return ObjectInfo(key, int(found[0]["size"]), str(found[0].get("oid", "")))
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-        with self._translated(folder):
-            found = sorted(self._files(folder), key=lambda o: o.key)
-        return (o for o in found if o.key.startswith(prefix))
-
-    def _files(self, folder: str) -> Iterator[ObjectInfo]:
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
         path = self._path(folder)
         start = len(self._place.folder) + 1 if self._place.folder else 0
         url: str | None = (
@@ -133,9 +112,7 @@ class HfStorage(Storage):
         self._path(key)
         raise self._read_only(key)
 
-    def upload(self, path: Path, key: str) -> None:
-        if not path.is_file():
-            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
+    def send_file(self, path: Path, key: str) -> None:
         self.write(key, b"")
 
     def delete(self, key: str) -> None:
@@ -152,8 +129,7 @@ class HfStorage(Storage):
 
     def _path(self, key: str) -> str:
         """Return a file's path in its repository."""
-        if key.startswith("/") or ".." in key.split("/"):
-            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        self.check_key(key)
         return "/".join(part for part in (self._place.folder, key) if part)
 
     def _endpoint(self) -> str:
@@ -208,28 +184,14 @@ class HfStorage(Storage):
             raise NotFound(f"{url} does not exist: there is no revision {self._revision!r}")
         raise error_of_status(status, url)
 
-    @contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
-        """Map all exceptions of a block to storage errors about an object."""
-        try:
-            yield
-        except StreamplugError:
-            raise
-        except Exception as error:  # noqa: BLE001 - clients raise arbitrary exceptions
-            raise _ours(error, self.url_of(key)) from None
-
-    def _concurrency(self, wanted: int) -> int:
-        return min(wanted, self._options.get("max_concurrency") or _CONCURRENCY)
-
-
-def _ours(error: Exception, url: str) -> StorageError:
-    names = {cls.__name__ for cls in type(error).__mro__}
-    if "LocalTokenNotFoundError" in names:
-        return AccessDenied(f"no token for {url}; set HF_TOKEN, or run: hf auth login")
-    if "OfflineModeIsEnabled" in names:
-        return StorageError(f"{url}: HF_HUB_OFFLINE is set, so nothing is asked of the Hub")
-    if "CERTIFICATE" in str(error):
-        return StorageError(f"{url}: the server's certificate is not trusted")
-    if "TransportError" in names:
-        return Transient(f"{url}: {type(error).__name__}; it may be tried again")
-    return storage_error(error, url)
+    def translate(self, error: Exception, url: str) -> StorageError | None:
+        names = {cls.__name__ for cls in type(error).__mro__}
+        if "LocalTokenNotFoundError" in names:
+            return AccessDenied(f"no token for {url}; set HF_TOKEN, or run: hf auth login")
+        if "OfflineModeIsEnabled" in names:
+            return StorageError(f"{url}: HF_HUB_OFFLINE is set, so nothing is asked of the Hub")
+        if "CERTIFICATE" in str(error):
+            return StorageError(f"{url}: the server's certificate is not trusted")
+        if "TransportError" in names:
+            return Transient(f"{url}: {type(error).__name__}; it may be tried again")
+        return None

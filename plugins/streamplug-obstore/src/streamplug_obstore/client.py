@@ -33,11 +33,8 @@ class _Process:
 _processes = [_Process(inherited=False)]
 """This process, preceded by its parents."""
 
-# Never collected, as that would close sockets of the parent.
-_left_to_parent: list[Any] = []
 
-
-def client() -> Any:
+def obstore_module() -> Any:
     """Return the obstore module, or in a forked child a copy of it.
 
     Raises:
@@ -49,11 +46,6 @@ def client() -> Any:
             if process.client is None:
                 process.client = _load_again() if process.inherited else _load()
     return process.client
-
-
-def leave_to_parent(*things: Any) -> None:
-    """Keep inherited objects alive in this process, as their finalizers would close the parent's sockets."""
-    _left_to_parent.extend(things)
 
 
 def _load() -> ModuleType:

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import NotFound, StorageError, StreamplugError
-from streamplug.interfaces import Storage
+from streamplug.errors import StorageError
 from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.client_storage import MAX_CONCURRENT_READS, ClientStorage
 from streamplug.plugin_kit.event_loop import gather_results, run
 from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
-from streamplug_obstore.client import client, leave_to_parent
+from streamplug_obstore.client import obstore_module
 from streamplug_obstore.failures import begins_beyond_end, ignores_ranges, storage_error
 
-GAP = 2**15
+MAX_GAP_BYTES = 2**15
 """Ranges with at most this many bytes between them are coalesced."""
 
-READERS = 8
-"""Maximum requests in flight for ranges of one object that are read one by one."""
-
-_CHUNK = 1 << 18
+_MIN_CHUNK_BYTES = 1 << 18
 """Minimum bytes of a download chunk; obstore's default takes minutes on a slow connection."""
 
 _PREFIX = "obstore+"
 
-_opening = threading.Lock()
-_live: weakref.WeakSet[ObstoreStorage] = weakref.WeakSet()
 
-
-class ObstoreStorage(Storage):
+class ObstoreStorage(ClientStorage):
     """Objects below a URL, through obstore.
 
     Attributes:
@@ -49,11 +39,7 @@ class ObstoreStorage(Storage):
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url.removeprefix(_PREFIX), **options)
-        self._store: Any = None
         self._prefix = ""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": None}
 
     @abstractmethod
     def make_store(self, stores: Any) -> Any:
@@ -63,49 +49,32 @@ class ObstoreStorage(Storage):
             stores: The module ``obstore.store``.
         """
 
-    def close(self) -> None:
-        self._store = None
+    def open_client(self) -> Any:
+        return self.make_store(obstore_module().store)
 
-    def _open(self) -> Any:
-        store = self._store
-        if store is None:
-            with _opening:
-                store = self._store or self.make_store(client().store)
-                self._store = store
-                _live.add(self)
-        return store
+    def translate(self, error: Exception, url: str) -> StorageError:
+        return storage_error(error, url, self.ways)
 
     def _path(self, key: str) -> str:
-        if key.startswith("/") or ".." in key.split("/"):
-            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        self.check_key(key)
         if not key:
             raise StorageError(f"{self.url}: an empty key names no object")
         return self._prefix + key
 
-    @contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except StreamplugError:
-            raise
-        except Exception as error:  # noqa: BLE001 - obstore raises its own and built-in ones
-            # `from None`: the text contains response bodies and possibly signed URLs.
-            raise storage_error(error, self.url_of(key), self.ways) from None
-
     # -- reading ------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        with self._translated(key):
-            found: bytes = client().get(self._open(), self._path(key)).bytes().to_bytes()
+        with self.translated(key):
+            found: bytes = obstore_module().get(self.client(), self._path(key)).bytes().to_bytes()
             return found
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         if stop <= start:
             return b""
-        with self._translated(key):
+        with self.translated(key):
             try:
                 path = self._path(key)
-                part = client().get_range(self._open(), path, start=start, end=stop)
+                part = obstore_module().get_range(self.client(), path, start=start, end=stop)
                 found: bytes = part.to_bytes()
             except Exception as error:
                 if begins_beyond_end(error):
@@ -120,11 +89,11 @@ class ObstoreStorage(Storage):
         if not merged:
             return [b""] * len(ranges)
         starts, stops = map(list, zip(*merged))
-        with self._translated(key):
+        with self.translated(key):
             try:
                 # obstore panics if it coalesces ranges of which one begins beyond the end.
-                found = client().get_ranges(
-                    self._open(), self._path(key), starts=starts, ends=stops, coalesce=0
+                found = obstore_module().get_ranges(
+                    self.client(), self._path(key), starts=starts, ends=stops, coalesce=0
                 )
                 parts = [memoryview(part) for part in found]
             except Exception as error:
@@ -140,8 +109,10 @@ class ObstoreStorage(Storage):
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         from fsspec.asyn import get_loop
 
-        with self._translated(parts[0][0]):
-            get, store = client().get_range_async, self._open()
+        if not parts:
+            return []
+        with self.translated(parts[0][0]):
+            get, store = obstore_module().get_range_async, self.client()
 
             async def one(key: str, start: int, stop: int) -> Any:
                 return await get(store, self._path(key), start=start, end=stop)
@@ -157,7 +128,7 @@ class ObstoreStorage(Storage):
         if isinstance(found, Exception) and begins_beyond_end(found):
             return b""
         try:
-            with self._translated(key):
+            with self.translated(key):
                 if isinstance(found, BaseException):
                     raise found
         except StorageError as error:
@@ -165,55 +136,44 @@ class ObstoreStorage(Storage):
         return memoryview(found)
 
     def _one_by_one(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        with ThreadPoolExecutor(min(READERS, len(ranges))) as pool:
+        with ThreadPoolExecutor(min(MAX_CONCURRENT_READS, len(ranges))) as pool:
             return list(pool.map(lambda part: memoryview(self.read_range(key, *part)), ranges))
 
     def download(self, key: str, path: Path) -> None:
-        with self._translated(key):
-            found = client().get(self._open(), self._path(key))
+        with self.translated(key):
+            found = obstore_module().get(self.client(), self._path(key))
             with path.open("wb", buffering=0) as file:
                 preallocate(file, found.meta["size"])
-                write_chunks(file, found.stream(min_chunk_size=_CHUNK))
+                write_chunks(file, found.stream(min_chunk_size=_MIN_CHUNK_BYTES))
 
     def stat(self, key: str) -> ObjectInfo:
-        with self._translated(key):
-            return _info(key, client().head(self._open(), self._path(key)))
+        with self.translated(key):
+            return _info(key, obstore_module().head(self.client(), self._path(key)))
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-        with self._translated(folder):
-            below = self._path(folder) if folder else self._prefix.rstrip("/")
-            found = client().list(self._open(), prefix=below or None).collect()
-            objects = [
-                _info(meta["path"].removeprefix(self._prefix), meta)
-                for meta in found
-                if meta["path"].startswith(self._prefix)
-            ]
-        objects.sort(key=lambda o: o.key)
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        below = self._path(folder) if folder else self._prefix.rstrip("/")
+        objects = [
+            _info(meta["path"].removeprefix(self._prefix), meta)
+            for meta in obstore_module().list(self.client(), prefix=below or None).collect()
+            if meta["path"].startswith(self._prefix)
+        ]
         folders = {o.key[:at] for o in objects for at in _slashes(o.key)}
-        return (
-            o
-            for o in objects
-            # The directory marker "a/b/" is listed as "a/b".
-            if o.key.startswith(prefix) and not (o.size == 0 and o.key in folders)
-        )
+        # The directory marker "a/b/" is listed as "a/b".
+        return (o for o in objects if o.size or o.key not in folders)
 
     # -- writing ------------------------------------------------------------------
 
     def write(self, key: str, data: Buffer) -> None:
-        with self._translated(key):
-            client().put(self._open(), self._path(key), bytes(data))
+        with self.translated(key):
+            obstore_module().put(self.client(), self._path(key), bytes(data))
 
-    def upload(self, path: Path, key: str) -> None:
-        if not path.is_file():
-            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
-        with self._translated(key):
-            client().put(self._open(), self._path(key), path)
+    def send_file(self, path: Path, key: str) -> None:
+        obstore_module().put(self.client(), self._path(key), path)
 
     def delete(self, key: str) -> None:
-        with self._translated(key):
+        with self.translated(key):
             try:
-                client().delete(self._open(), self._path(key))
+                obstore_module().delete(self.client(), self._path(key))
             except FileNotFoundError:
                 return
 
@@ -231,7 +191,7 @@ def _slashes(key: str) -> Iterator[int]:
 def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(part for part in ranges if part[0] < part[1]):
-        if merged and start <= merged[-1][1] + GAP:
+        if merged and start <= merged[-1][1] + MAX_GAP_BYTES:
             merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
         else:
             merged.append((start, stop))
@@ -243,19 +203,6 @@ def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryvie
         return b""
     part = bisect_right(starts, start) - 1
     return parts[part][start - starts[part] : stop - starts[part]]
-
-
-def _after_fork() -> None:
-    # An inherited store must be neither used nor collected here: see `client`.
-    global _opening, _live
-    for storage in list(_live):
-        leave_to_parent(storage._store)  # noqa: SLF001 - our own class
-        storage._store = None  # noqa: SLF001
-    _opening, _live = threading.Lock(), weakref.WeakSet()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _info(key: str, meta: Mapping[str, Any]) -> ObjectInfo:

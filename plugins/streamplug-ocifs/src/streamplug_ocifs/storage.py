@@ -69,14 +69,14 @@ class OciStorage(FsspecStorage):
         bucket, namespace, name = self.filesystem().split_path(self.path(key))
         return {"namespace_name": namespace, "bucket_name": bucket, "object_name": name}
 
-    def _client(self) -> Any:
+    def _oci_client(self) -> Any:
         return self.filesystem().oci_client
 
     # Unlike ocifs, the client reads without a size request and uploads in parallel.
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
-            return bytes(self._client().get_object(**self._place(key)).data.content)
+            return bytes(self._oci_client().get_object(**self._place(key)).data.content)
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         bucket, namespace, name = self.filesystem().split_path(path)
@@ -85,7 +85,7 @@ class OciStorage(FsspecStorage):
             try:
                 # HTTP ranges include their end.
                 wanted = f"bytes={limits[0]}-{limits[1] - 1}"
-                found = self._client().get_object(namespace, bucket, name, range=wanted)
+                found = self._oci_client().get_object(namespace, bucket, name, range=wanted)
                 return bytes(found.data.content)
             except Exception as error:  # noqa: BLE001 - one range may lie beyond the end
                 return error
@@ -97,21 +97,21 @@ class OciStorage(FsspecStorage):
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
-            found = self._client().get_object(**self._place(key)).data
+            found = self._oci_client().get_object(**self._place(key)).data
             with path.open("wb") as file:
                 for chunk in found.raw.stream(_CHUNK, decode_content=False):
                     file.write(chunk)
 
     def write(self, key: str, data: Buffer) -> None:
         with self.translated(key):
-            self._client().put_object(**self._place(key), put_object_body=bytes(data))
+            self._oci_client().put_object(**self._place(key), put_object_body=bytes(data))
 
     def put(self, path: Path, target: str) -> None:
         from oci.object_storage import UploadManager
 
         bucket, namespace, name = self.filesystem().split_path(target)
         manager = UploadManager(
-            self._client(),
+            self._oci_client(),
             allow_parallel_uploads=True,
             parallel_process_count=min(3, self._concurrency()),
         )
@@ -120,7 +120,7 @@ class OciStorage(FsspecStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
-            headers = self._client().head_object(**self._place(key)).headers
+            headers = self._oci_client().head_object(**self._place(key)).headers
             return ObjectInfo(key, int(headers["content-length"]))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
@@ -129,7 +129,7 @@ class OciStorage(FsspecStorage):
         start: str | None = None
         while True:
             prefix = f"{root}{folder}/" if folder else root
-            page = self._client().list_objects(
+            page = self._oci_client().list_objects(
                 **place, prefix=prefix, fields="name,size", limit=1000, **_from(start)
             )
             for each in page.data.objects:
@@ -142,7 +142,7 @@ class OciStorage(FsspecStorage):
     def delete(self, key: str) -> None:
         with self.translated(key):
             try:
-                self._client().delete_object(**self._place(key))
+                self._oci_client().delete_object(**self._place(key))
             except Exception as error:
                 if status_of(error) != 404:
                     raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -41,9 +41,12 @@ class Totals:
 
     def __init__(self, provider: MeterProvider | None) -> None:
         """Create the counters."""
-        # Replaced as a whole: a finalizer may run while this thread reads it.
-        self._state: tuple[tuple[Source, ...], Mapping[Key, Counter[str]]] = ((), {})
-        self._lock = threading.RLock()
+        self._sources: list[Source] = []
+        self._past: Counter[tuple[Key, str]] = Counter()
+        self._lock = threading.Lock()
+        # Filled by finalizers. The garbage collector may run them inside any block of this class, so they
+        # take no lock.
+        self._ended: deque[Source] = deque()
         meter = metrics.get_meter("streamplug", meter_provider=provider)
         for field, (name, unit, text) in _METRICS.items():
             observe = partial(self._observe, field)
@@ -53,23 +56,23 @@ class Totals:
         """Add the statistics of `stats`; when `owner` is collected, their last values are kept."""
         source = (stats, _key(attributes))
         with self._lock:
-            self._state = ((*self._state[0], source), self._state[1])
-        finalize(owner, self._settle, source).atexit = False
+            self._settle()
+            self._sources.append(source)
+        finalize(owner, self._ended.append, source).atexit = False
 
-    def _settle(self, source: Source) -> None:
-        # Counters must not decrease, but the source can be freed.
-        stats, key = source
-        last = Counter(stats().as_dict())
-        with self._lock:
-            sources, past = self._state
-            total = past.get(key, Counter()) + last
-            self._state = (tuple(s for s in sources if s is not source), {**past, key: total})
+    def _settle(self) -> None:
+        """Replace the sources of collected owners by their last values, as counters must not decrease."""
+        while self._ended:
+            stats, key = source = self._ended.popleft()
+            self._past.update({(key, field): n for field, n in stats().as_dict().items()})
+            self._sources.remove(source)
 
     def _observe(self, field: str, _options: CallbackOptions) -> Iterable[Observation]:
-        sources, past = self._state
-        sums = {key: counts[field] for key, counts in past.items()}
-        for stats, key in sources:
-            sums[key] = sums.get(key, 0) + getattr(stats(), field)
+        with self._lock:
+            self._settle()
+            sums = Counter({key: n for (key, name), n in self._past.items() if name == field})
+            for stats, key in self._sources:
+                sums[key] += getattr(stats(), field)
         return [Observation(value, dict(key)) for key, value in sums.items()]
 
 
@@ -77,18 +80,18 @@ def _key(attributes: Attributes) -> Key:
     return tuple(sorted(attributes.items()))
 
 
-_of_others: WeakKeyDictionary[MeterProvider, Totals] = WeakKeyDictionary()
+_by_provider: WeakKeyDictionary[MeterProvider, Totals] = WeakKeyDictionary()
 _of_global: list[Totals] = []
-_making = threading.Lock()
+_creating = threading.Lock()
 
 
 def totals_of(provider: MeterProvider | None) -> Totals:
     """Return the totals of a meter provider, None for the global one; a meter has each counter once."""
-    with _making:
+    with _creating:
         if provider is None:
             if not _of_global:
                 _of_global.append(Totals(None))
             return _of_global[0]
-        if provider not in _of_others:
-            _of_others[provider] = Totals(provider)
-        return _of_others[provider]
+        if provider not in _by_provider:
+            _by_provider[provider] = Totals(provider)
+        return _by_provider[provider]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any
 
 from streamplug.errors import ConfigError
@@ -38,7 +40,7 @@ def connected(address: str | None, who: str) -> Generator[Any, None, None]:
     """
     ray = ray_module(who)
     if ray.is_initialized():
-        if address not in (None, "auto", ray.get_runtime_context().gcs_address):
+        if not _is_same_cluster(ray, address):
             raise ConfigError(
                 f"{who} is to use {address!r}, but this process is connected to a cluster already: leave out "
                 "the address to use that, or call ray.shutdown() first"
@@ -53,3 +55,26 @@ def connected(address: str | None, who: str) -> Generator[Any, None, None]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _is_same_cluster(ray: Any, address: str | None) -> bool:
+    """Return whether an address is that of the cluster that this process is connected to."""
+    if address in (None, "auto"):
+        return True
+    connected_host, _, connected_port = ray.get_runtime_context().gcs_address.rpartition(":")
+    host, _, port = str(address).rpartition(":")
+    if port != connected_port:
+        return False
+    return not _ip_addresses(ray, host).isdisjoint(_ip_addresses(ray, connected_host))
+
+
+def _ip_addresses(ray: Any, host: str) -> set[str]:
+    """Return the addresses of a host; ray calls this machine by another one than the loopback address."""
+    host = host.strip("[]")
+    try:
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
+    if any(ip_address(address.partition("%")[0]).is_loopback for address in addresses):
+        addresses.add(ray.util.get_node_ip_address())
+    return addresses

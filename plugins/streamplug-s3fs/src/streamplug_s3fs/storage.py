@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session
@@ -27,10 +26,13 @@ _DENIED = {
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
 }
-_PASSING = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "OperationAborted"}
-
-_PIECE = 1 << 18
-"""Bytes per read of a download; with the 64 KiB of s3fs, downloads take a sixth longer."""
+_RETRYABLE = {
+    "InternalError",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "OperationAborted",
+}
 
 
 class S3Storage(FsspecStorage):
@@ -58,10 +60,11 @@ class S3Storage(FsspecStorage):
         return s3fs_options(self._options, self._bucket)
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        from streamplug_s3fs.filesystem import FileSystem
+
         given = dict(options)
-        return super().make_filesystem(
-            {**given, "session": new_session(given.pop("profile", None))}
-        )
+        session = new_session(given.pop("profile", None))
+        return FileSystem(session=session, **given), self._location.partition("://")[2]
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
@@ -73,7 +76,8 @@ class S3Storage(FsspecStorage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             remote = self.path(key)
-            if not self.store(partial(_read, self.filesystem(), remote), path):
+            # A larger object is read in parts, and one that breaks off again.
+            if not self.store(partial(self.filesystem().stream_object, remote), path):
                 self.call("get_file", remote, str(path))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
@@ -112,30 +116,9 @@ class S3Storage(FsspecStorage):
             return AccessDenied(
                 f"no permission for {url} ({code}); check the credentials, the region and endpoint_url="
             )
-        if code in _PASSING:
+        if code in _RETRYABLE:
             return Transient(f"{url}: the server answered {code}; it may be tried again")
         return None
-
-
-async def _read(filesystem: Any, remote: str, file: IncomingFile) -> bool:
-    """Write an object to a file; return False if it is too large or the connection breaks, for `get_file`."""
-    from s3fs.core import S3_RETRYABLE_ERRORS
-
-    bucket, key, _ = filesystem.split_path(remote)
-    found = await filesystem._call_s3("get_object", Bucket=bucket, Key=key, **filesystem.req_kw)  # noqa: SLF001 - the public method would block on this event loop
-    body = found["Body"]
-    try:
-        size = found.get("ContentLength", 0)
-        if size > filesystem.default_block_size:
-            return False
-        file.expected = size
-        while piece := await body.read(_PIECE):
-            file.write(piece)
-    except S3_RETRYABLE_ERRORS:
-        return False
-    finally:
-        body.close()
-    return True
 
 
 def _code(error: BaseException | None) -> str:

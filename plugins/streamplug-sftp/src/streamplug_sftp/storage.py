@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
-import threading
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from streamplug.errors import (
     AccessDenied,
-    ConfigError,
     NotFound,
     StorageError,
-    StreamplugError,
     Transient,
 )
-from streamplug.interfaces import Storage
+from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
 from streamplug_sftp.session import Session
 
-_PART = ".streamplug-"
-"""Name prefix of staging files, which are not listed as objects."""
-
-_CHUNK = 4 * 2**20
+_CHUNK_BYTES = 4 * 2**20
 _MISSING = {"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory", "SFTPFileIsADirectory"}
 _DENIED = {"PermissionDenied", "SFTPPermissionDenied", "SFTPWriteProtect", "SFTPCannotDelete"}
-_BROKEN = {"DisconnectError", "SFTPConnectionLost", "SFTPNoConnection", "ChannelOpenError"}
+_BROKEN = {
+    "CancelledError",
+    "ChannelOpenError",
+    "DisconnectError",
+    "SFTPConnectionLost",
+    "SFTPNoConnection",
+}
+_NO_CONNECTION = {
+    "ConfigParseError",
+    "IllegalUserName",
+    "KeyExchangeFailed",
+    "ProtocolNotSupported",
+}
 
 Result = TypeVar("Result")
 
-_opening = threading.Lock()
-_live: weakref.WeakSet[SftpStorage] = weakref.WeakSet()
-_left_to_parent: list[Session] = []
 
-
-class SftpStorage(Storage):
+class SftpStorage(ClientStorage):
     """The files below ``sftp://user@host:port/path``; the options are described in the README."""
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -59,10 +59,34 @@ class SftpStorage(Storage):
         super().__init__(url, **options)
         self._server = parse(url)
         check(options)
-        self._session: Session | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_session": None}
+    def open_client(self) -> Session:
+        session = Session(connection_options(self._server, self._options))
+        weakref.finalize(self, session.stop)
+        return session
+
+    def close_client(self, client: Session) -> None:
+        client.stop()
+
+    def translate(self, error: Exception, url: str) -> StorageError:
+        names, name = _names(error), type(error).__name__
+        if names & _MISSING:
+            return NotFound(f"{url} does not exist")
+        if names & _DENIED:
+            return AccessDenied(
+                f"no permission for {url} ({name}); check the user's name, key or password, and what "
+                "the server lets that user do"
+            )
+        if "HostKeyNotVerifiable" in names:
+            return StorageError(
+                f"{url}: the server's host key is not known; if it is the right one, add it to "
+                "~/.ssh/known_hosts with ssh-keyscan"
+            )
+        if names & _NO_CONNECTION:
+            return StorageError(f"{url}: no connection can be made: {name}")
+        if names & _BROKEN:
+            return Transient(f"{url}: {name}: the connection failed; it may be tried again")
+        return storage_error(error, url)
 
     # -- reading --------------------------------------------------------------------
 
@@ -104,11 +128,9 @@ class SftpStorage(Storage):
 
         return self._do(key, look)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        folder = prefix.rpartition("/")[0]
-
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
         async def walk(sftp: Any, path: str) -> list[ObjectInfo]:
-            found: list[ObjectInfo] = []
+            objects: list[ObjectInfo] = []
             folders = [(path, f"{folder}/" if folder else "")]
             while folders:
                 top, start = folders.pop()
@@ -116,11 +138,10 @@ class SftpStorage(Storage):
                     if _is_folder(attributes):
                         folders.append((f"{top}/{name}", f"{start}{name}/"))
                     elif stat.S_ISREG(attributes.permissions or stat.S_IFREG):
-                        found.append(ObjectInfo(f"{start}{name}", int(attributes.size)))
-            return found
+                        objects.append(ObjectInfo(f"{start}{name}", int(attributes.size)))
+            return objects
 
-        found = sorted(self._do(folder, walk), key=lambda o: o.key)
-        return (o for o in found if o.key.startswith(prefix))
+        return iter(self._do(folder, walk))
 
     async def _entries(self, sftp: Any, folder: str) -> Sequence[tuple[str, Any]]:
         """Return the entries of a folder, none if it does not exist; links are followed."""
@@ -133,7 +154,7 @@ class SftpStorage(Storage):
         entries = []
         for entry in found:
             name, attributes = str(entry.filename), entry.attrs
-            if name in (".", "..") or name.startswith(_PART):
+            if name in (".", ".."):
                 continue
             if stat.S_ISLNK(attributes.permissions or 0):
                 try:
@@ -151,18 +172,15 @@ class SftpStorage(Storage):
         view = memoryview(data).cast("B")
 
         async def chunks() -> AsyncIterator[bytes]:
-            for start in range(0, len(view), _CHUNK):
-                yield bytes(view[start : start + _CHUNK])
+            for start in range(0, len(view), _CHUNK_BYTES):
+                yield bytes(view[start : start + _CHUNK_BYTES])
 
         self._do(key, lambda sftp, path: self._put(sftp, key, path, chunks()))
 
-    def upload(self, path: Path, key: str) -> None:
-        if not path.is_file():
-            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
-
+    def send_file(self, path: Path, key: str) -> None:
         async def chunks() -> AsyncIterator[bytes]:
             with path.open("rb") as file:
-                while chunk := file.read(_CHUNK):
+                while chunk := file.read(_CHUNK_BYTES):
                     yield chunk
 
         self._do(key, lambda sftp, target: self._put(sftp, key, target, chunks()))
@@ -178,7 +196,7 @@ class SftpStorage(Storage):
                 raise StorageError(f"{self.url_of(key)}: a file stands in the way") from None
         if await self._soon(sftp.isdir(target)):
             raise StorageError(f"{self.url_of(key)}: a directory stands in the way")
-        part = f"{folder}/{_PART}{uuid.uuid4().hex}"
+        part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
         try:
             async with await self._soon(sftp.open(part, "wb")) as file:
                 async for chunk in chunks:
@@ -214,33 +232,24 @@ class SftpStorage(Storage):
 
     # -- the server -----------------------------------------------------------------
 
-    def close(self) -> None:
-        with _opening:
-            session, self._session = self._session, None
-        if session is not None:
-            session.stop()
-
     def _path(self, key: str) -> str:
-        if key.startswith("/") or ".." in key.split("/"):
-            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+        self.check_key(key)
         folder = self._server.folder
         return f"{folder.rstrip('/')}/{key}" if key else folder
 
     def _do(self, key: str, work: Callable[[Any, str], Coroutine[Any, Any, Result]]) -> Result:
         """Run an operation with the client and an object's path, and map its exceptions."""
-        path, url, session = self._path(key), self.url_of(key), None
-        try:
-            session = self._open()
-            return session.run(self._seen(session.client, path, url, work))
-        except StreamplugError:
-            raise
-        except (Exception, CancelledError) as error:  # noqa: BLE001 - clients raise arbitrary exceptions
-            ours = _ours(error, url)
-            if isinstance(ours, Transient) and session is not None:
-                self._forget(session)
-            raise ours from None
+        path, url = self._path(key), self.url_of(key)
+        with self.translated(key):
+            session: Session = self.client()
+            try:
+                return session.run(self._run(session.client, path, url, work))
+            except Exception as error:
+                if isinstance(self.translate(error, url), Transient):
+                    self.drop_client(session)
+                raise
 
-    async def _seen(
+    async def _run(
         self,
         sftp: Any,
         path: str,
@@ -260,30 +269,11 @@ class SftpStorage(Storage):
 
     async def _chunks(self, sftp: Any, path: str) -> AsyncIterator[bytes]:
         async with await self._soon(sftp.open(path, "rb")) as file:
-            while chunk := await self._soon(file.read(_CHUNK)):
+            while chunk := await self._soon(file.read(_CHUNK_BYTES)):
                 yield chunk
 
     async def _soon(self, work: Awaitable[Any]) -> Any:
         return await asyncio.wait_for(work, self._options.get("read_timeout") or READ_TIMEOUT)
-
-    def _open(self) -> Session:
-        session = self._session
-        if session is None:
-            with _opening:
-                session = self._session
-                if session is None:
-                    session = Session(connection_options(self._server, self._options))
-                    weakref.finalize(self, session.stop)
-                    self._session = session
-                    _live.add(self)
-        return session
-
-    def _forget(self, session: Session) -> None:
-        """Drop a broken connection; the next operation opens a new one."""
-        with _opening:
-            if self._session is session:
-                self._session = None
-        session.stop()
 
 
 def _is_folder(attributes: Any) -> bool:
@@ -292,39 +282,3 @@ def _is_folder(attributes: Any) -> bool:
 
 def _names(error: BaseException) -> set[str]:
     return {cls.__name__ for cls in type(error).__mro__}
-
-
-def _ours(error: BaseException, url: str) -> StorageError | ConfigError:
-    names, name = _names(error), type(error).__name__
-    if names & _MISSING:
-        return NotFound(f"{url} does not exist")
-    if names & _DENIED:
-        return AccessDenied(
-            f"no permission for {url} ({name}); check the user's name, key or password, and what "
-            "the server lets that user do"
-        )
-    if "HostKeyNotVerifiable" in names:
-        return StorageError(
-            f"{url}: the server's host key is not known; if it is the right one, add it to "
-            "~/.ssh/known_hosts with ssh-keyscan"
-        )
-    if names & {"KeyExchangeFailed", "ProtocolNotSupported", "IllegalUserName", "ConfigParseError"}:
-        return StorageError(f"{url}: no connection can be made: {name}")
-    if names & (_BROKEN | {"CancelledError"}):
-        return Transient(f"{url}: {name}: the connection failed; it may be tried again")
-    return storage_error(error, url)
-
-
-def _forget_parent() -> None:
-    # A session inherited through fork has its parent's event loop and socket. It must be neither used
-    # nor collected here: closing it would remove the socket from the parent's event loop.
-    global _opening, _live
-    for storage in list(_live):
-        if storage._session is not None:  # noqa: SLF001 - our own class
-            _left_to_parent.append(storage._session)  # noqa: SLF001
-            storage._session = None  # noqa: SLF001
-    _opening, _live = threading.Lock(), weakref.WeakSet()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)

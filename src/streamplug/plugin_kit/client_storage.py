@@ -1,0 +1,145 @@
+"""Base class of storages that read and write through a client library."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import NotFound, StorageError, StreamplugError
+from streamplug.interfaces.storage import Storage
+from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.types import Buffer, ObjectInfo
+
+MAX_CONCURRENT_READS = 8
+"""Default of the option `max_concurrency`."""
+
+STAGING_PREFIX = ".streamplug-"
+"""Prefix of the names of staging files, which are not listed as objects."""
+
+_opening = threading.Lock()
+_with_client: weakref.WeakSet[ClientStorage] = weakref.WeakSet()
+_inherited_clients: list[Any] = []
+
+
+class ClientStorage(Storage):
+    """A storage whose client is opened once per process, on first use."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._client: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Connections, threads and event loops cannot be used in another process.
+        return {**self.__dict__, "_client": None}
+
+    def open_client(self) -> Any:
+        """Return a new client; other threads wait meanwhile."""
+
+    def close_client(self, client: Any) -> None:
+        """Close a client; by default the garbage collector does."""
+
+    def translate(self, error: Exception, url: str) -> StorageError | None:
+        """Return the storage error for an exception of the client, or None to use the general rules."""
+        return None
+
+    def client(self) -> Any:
+        """Return this process's client, opening it on first use."""
+        client = self._client
+        if client is None:
+            with _opening:
+                client = self._client or self.open_client()
+                self._client = client
+                _with_client.add(self)
+        return client
+
+    def close(self) -> None:
+        if self._client is not None:
+            self.drop_client(self._client)
+
+    def drop_client(self, client: Any) -> None:
+        """Close a client; the next operation opens a new one."""
+        with _opening:
+            if self._client is client:
+                self._client = None
+        self.close_client(client)
+
+    def leave_client_to_parent(self) -> None:
+        """Forget a client that was inherited by fork, without closing it.
+
+        It has the parent's threads, event loop and sockets. It must be neither used nor collected here:
+        closing it would close the parent's connections.
+        """
+        _inherited_clients.append(self._client)
+        self._client = None
+
+    @contextmanager
+    def translated(self, key: str) -> Iterator[None]:
+        """Convert all exceptions of the block to storage errors about one object."""
+        try:
+            yield
+        except StreamplugError:
+            raise
+        except Exception as error:  # noqa: BLE001 - clients raise anything
+            url = self.url_of(key)
+            # `from None`: the client's text may contain signed URLs or keys.
+            raise (self.translate(error, url) or storage_error(error, url)) from None
+
+    def check_key(self, key: str) -> None:
+        """Check that a key is below the location.
+
+        Raises:
+            StorageError: If it is not.
+        """
+        if key.startswith("/") or ".." in key.split("/"):
+            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+        """Return several ranges, each by `read_range` in a thread."""
+        if not ranges:
+            return []
+        limit = self._options.get("max_concurrency") or MAX_CONCURRENT_READS
+        with ThreadPoolExecutor(min(len(ranges), limit)) as pool:
+            return list(pool.map(lambda part: self.read_range(key, *part), ranges))
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        folder = prefix.rpartition("/")[0]
+        with self.translated(folder):
+            found = sorted(self.objects(folder), key=lambda o: o.key)
+        return (
+            o
+            for o in found
+            if o.key.startswith(prefix) and not o.key.rpartition("/")[2].startswith(STAGING_PREFIX)
+        )
+
+    @abstractmethod
+    def objects(self, folder: str) -> Iterator[ObjectInfo]:
+        """Yield all objects below a folder, in any order; none if it does not exist."""
+
+    def upload(self, path: Path, key: str) -> None:
+        if not path.is_file():
+            raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
+        with self.translated(key):
+            self.send_file(path, key)
+
+    @abstractmethod
+    def send_file(self, path: Path, key: str) -> None:
+        """Create or replace an object with the content of an existing local file."""
+
+
+def _after_fork() -> None:
+    global _opening, _with_client
+    # The inherited lock may be locked, and the set inconsistent.
+    for storage in list(_with_client):
+        storage.leave_client_to_parent()
+    _opening, _with_client = threading.Lock(), weakref.WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
