@@ -13,8 +13,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
+from streamplug_simulate.measures import make_epoch
 
-from streamplug.plan.measures import make_epoch
 from streamplug.plugin import make
 from streamplug.types import World
 

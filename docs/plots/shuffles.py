@@ -12,8 +12,8 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
+from streamplug_simulate.measures import iter_reads, make_epoch, measure, shards_of, to_epoch_order
 
-from streamplug.plan.measures import iter_reads, make_epoch, measure, shards_of, to_epoch_order
 from streamplug.plugin import make
 from streamplug.types import World
 

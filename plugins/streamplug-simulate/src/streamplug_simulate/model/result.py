@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.plan.measures import Measures
+from streamplug_simulate.measures import Measures
 from streamplug_simulate.model.node_cache import NodeCache
 from streamplug_simulate.model.scenario import Scenario
 

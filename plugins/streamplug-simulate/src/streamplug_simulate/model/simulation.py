@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from streamplug.plan import Epoch
-from streamplug.plan.measures import Measures, measure
+from streamplug_simulate.measures import Measures, measure
 from streamplug_simulate.model.chunks import ChunkedEpoch
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.network import NetworkLink

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamplug_simulate import measures
+from streamplug_simulate.measures import Measures, ShardCache, iter_reads, make_epoch, measure
 
 from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
-from streamplug.plan import measures
-from streamplug.plan.measures import Measures, ShardCache, iter_reads, make_epoch, measure
 from streamplug.plugin import make
 from streamplug.types import World
 
