@@ -6,9 +6,12 @@ import json
 from contextlib import suppress
 
 import pytest
+from streamplug_testing.isolation import isolated_plugins
 
 from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
+from streamplug.builtin.formats.mds import MDS, MDSShardWriter
 from streamplug.errors import ConfigError, EncodeError, NotFound, WriterError
+from streamplug.plugin.registry import register
 
 COLUMNS = {"n": "int", "text": "str"}
 
@@ -51,6 +54,37 @@ def test_shards_are_added_and_their_numbers_go_on(tmp_path):
     write(out, 20, append=True, columns=None, compression="gz", hashes=["sha1"])
     assert numbers(out) == list(range(30))
     assert names(out) == [f"shard.{n:05d}.mds" for n in range(9)]
+
+
+class OtherRole(MDS):
+    """MDS, with its file under another role than `data`."""
+
+    roles = ("rows",)
+
+    def open(self, shard, files, columns):
+        return super().open(shard, {"data": files["rows"]}, columns)
+
+    def writer(self, columns, settings):
+        return OtherRoleWriter(columns, settings)
+
+
+class OtherRoleWriter(MDSShardWriter):
+    def entry(self):
+        return {**super().entry(), "format": "other_role"}
+
+    def assemble(self, parts, sizes):
+        return {"rows": super().assemble(parts, sizes)["data"]}
+
+
+def test_shards_may_have_no_file_of_the_role_data(tmp_path):
+    with isolated_plugins():
+        register("format", "other_role", OtherRole)
+        for first in (0, 10):
+            options = {"columns": COLUMNS, "max_samples_per_shard": 4, "append": first > 0}
+            with Writer(out=tmp_path, format="other_role", **options) as writer:
+                for n in range(first, first + 10):
+                    writer.write({"n": n, "text": str(n)})
+        assert numbers(tmp_path) == list(range(20))
 
 
 def test_nothing_added_leaves_the_set_as_it_was(tmp_path):

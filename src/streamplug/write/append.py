@@ -40,7 +40,8 @@ class AppendedDataset:
                 f"{url} does not exist: there is no data set to append to; leave out append=True"
             ) from None
         index = parse_index(data, url)  # raises if it is damaged
-        names = (entry["raw_data"]["basename"] for entry in json.loads(data)["shards"])
+        raw = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
+        names = (basenames[shard] for basenames in raw for shard in range(len(index)))
         numbers = [int(match[1]) + 1 for name in names if (match := _NUMBER.match(name))]
         last = index.schema(len(index) - 1) if len(index) else None
         return cls(storage, data, last, max(numbers, default=len(index)), retries)
