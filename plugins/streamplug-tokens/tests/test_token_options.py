@@ -15,7 +15,7 @@ from streamplug_tokens.dataset import TokenDataset
 
 import streamplug
 from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
 from streamplug.errors import PluginError, UnknownKeywordError
 from streamplug.plugin.registry import unregister

@@ -9,7 +9,7 @@ import pytest
 from tenacity import wait_none
 
 from streamplug import MDSWriter, TokenBlocks, TokenDataset, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
 

@@ -10,8 +10,8 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 # Control characters, lone surrogates, backslashes, wildcards and URL schemes.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\\?*]|://")
 
-PLAIN_BASENAME = rb"[A-Za-z0-9_][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*"
-"""Pattern of common names, as bytes, all of which `validate_basename` accepts."""
+PLAIN_BASENAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*"
+"""Pattern of common names, all of which `validate_basename` accepts."""
 
 
 def validate_basename(name: object, what: str) -> str:

@@ -66,7 +66,6 @@ class IndexBuilder:
         self._samples, self._schema_of = NumberColumnBuilder(), NumberColumnBuilder()
         self._tables: dict[str, _FileTableBuilder] = {}
         self._known: dict[str, int] = {}
-        self._previous: tuple[dict[str, Any], int] = ({}, -1)
 
     def add(self, entry: object) -> int:
         """Add a shard's entry of an index.json, which is untrusted; return the number of its schema."""
@@ -130,14 +129,11 @@ class IndexBuilder:
 
     def _schema(self, entry: dict[str, Any]) -> int:
         shared = {key: value for key, value in entry.items() if not _SHARD_KEYS.fullmatch(key)}
-        if shared == self._previous[0]:
-            return self._previous[1]
         key = json.dumps(shared, sort_keys=True)
         if key not in self._known:
             self.schemas.append(make_schema(shared))
             self._known[key] = len(self.schemas) - 1
-        self._previous = (shared, self._known[key])
-        return self._previous[1]
+        return self._known[key]
 
 
 def make_schema(entry: Mapping[str, Any]) -> Schema:

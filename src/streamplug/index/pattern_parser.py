@@ -2,17 +2,17 @@
 
 Entries differ in a few numbers, names and digests. An entry that was parsed as JSON becomes a regular
 expression in which only these are open; entries that match it are valid JSON of the same schema. The rest
-of the file is small, and parsed as JSON. On any irregularity the caller parses the whole file as JSON, so
-that all errors come from one parser.
+of the file is small, and parsed as JSON. This works for the layout that writers give an index: sorted keys,
+one line, in ASCII. On any irregularity the caller parses the whole file as JSON, so that all errors come
+from one parser.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from streamplug.errors import StreamplugError
@@ -20,22 +20,16 @@ from streamplug.index.basename import PLAIN_BASENAME
 from streamplug.index.builder import FileColumns, IndexBuilder
 from streamplug.types import Buffer
 
-_SPACE = rb"[ \t\r\n]*"
-_SHARDS_START = re.compile(rb'"shards"%b:%b\[%b(?=\{)' % (_SPACE, _SPACE, _SPACE))
-_SEPARATOR = rb"%b,%b" % (_SPACE, _SPACE)
-_NEXT_ENTRY = re.compile(_SEPARATOR)
-_SHARDS_END = re.compile(rb"%b\]" % _SPACE)
-_TOKEN = re.compile(rb'[{}\[\]:,]|"(?:[^"\\]|\\.)*"|[^\s{}\[\]:,"]+')
+_SHARDS_START = re.compile(rb'"shards": \[(?=\{)')
+_SEPARATOR = b", "
 
-_NUMBER = rb"(0|[1-9][0-9]{0,17})"
-_NAME = rb'"(%b)"' % PLAIN_BASENAME
-_DIGEST = rb'"([0-9A-Za-z]+)"'
+_NUMBER = "(0|[1-9][0-9]{0,17})"
+_NAME = f'"({PLAIN_BASENAME})"'
+_DIGEST = '"([0-9A-Za-z]+)"'
 
 _MAX_BATCH_ENTRIES = 1 << 14
 _MAX_PATTERNS = 64
-_FIRST_WINDOW_BYTES = 1 << 14
-
-Path = tuple[str | None, ...]
+_MAX_ENTRY_BYTES = 1 << 20
 
 
 def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
@@ -46,91 +40,66 @@ def parse_entries_by_pattern(data: Buffer, builder: IndexBuilder) -> Any:
     begin = _SHARDS_START.search(data)
     if begin is None:
         return None
-    try:
-        end = _read_entries(data, begin.end(), builder)
-    except (ValueError, RecursionError, StreamplugError):
-        return None
     # The entries were those of the top level if this string is the only shard of the document.
     token = uuid.uuid4().hex
-    rest = b"".join((data[: begin.end()], b'"%b"' % token.encode(), data[end:]))
     try:
+        end = _read_entries(data, begin.end(), builder)
+        rest = b"".join((data[: begin.end()], b'"%b"' % token.encode(), data[end:]))
         document = json.loads(rest)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, StreamplugError):
         return None
     is_top_level = isinstance(document, dict) and document.get("shards") == [token]
     return document if is_top_level else None
 
 
-def _read_entries(data: Buffer, at: int, builder: IndexBuilder) -> int:
-    """Read the entries from `at` on, and return their end; ValueError if they are irregular."""
+def _read_entries(data: Buffer, start: int, builder: IndexBuilder) -> int:
+    """Read the entries from `start` on, and return their end; ValueError if they are irregular."""
     patterns: list[EntryPattern] = []
-    at = _read_one(data, at, builder, patterns)
-    while not _SHARDS_END.match(data, at):
-        for number, pattern in enumerate(patterns):
+    at = _read_one(data, start, builder, patterns)
+    while data[at : at + 1] != b"]":
+        for pattern in patterns:
             stop = pattern.read(data, at, builder)
             if stop > at:
-                patterns.insert(0, patterns.pop(number))
                 break
         else:
-            following = _NEXT_ENTRY.match(data, at)
-            if following is None or len(patterns) == _MAX_PATTERNS:
+            first = at + len(_SEPARATOR)
+            if data[at:first] != _SEPARATOR or len(patterns) == _MAX_PATTERNS:
                 raise ValueError
-            stop = _read_one(data, following.end(), builder, patterns)
+            stop = _read_one(data, first, builder, patterns)
         at = stop
     return at
 
 
 def _read_one(data: Buffer, at: int, builder: IndexBuilder, patterns: list[EntryPattern]) -> int:
-    entry, stop = _parse_one(data, at)
+    """Parse the entry at an offset as JSON, add its pattern, and return its end."""
+    text = bytes(data[at : at + _MAX_ENTRY_BYTES]).decode("ascii")
+    entry, size = json.JSONDecoder().raw_decode(text)
+    if text[:size] != json.dumps(entry, sort_keys=True):
+        raise ValueError
     number = builder.add(entry)
-    patterns.insert(0, EntryPattern(bytes(data[at:stop]), entry, builder, number))
-    return stop
-
-
-def _parse_one(data: Buffer, at: int) -> tuple[Any, int]:
-    """Parse the JSON value at an offset, and return it and its end."""
-    window = _FIRST_WINDOW_BYTES
-    while True:
-        text = codecs.getincrementaldecoder("utf-8")().decode(bytes(data[at : at + window]))
-        try:
-            value, length = json.JSONDecoder().raw_decode(text)
-        except ValueError:
-            if at + window >= len(data):
-                raise
-            window *= 16
-        else:
-            return value, at + len(text[:length].encode())
+    patterns.append(EntryPattern(entry, text[:size], builder.schemas[number].format.roles, number))
+    return at + size
 
 
 class EntryPattern:
     """Regular expression of entries that differ from a given one in a few values only."""
 
-    def __init__(
-        self, text: bytes, entry: dict[str, Any], builder: IndexBuilder, number: int
-    ) -> None:
-        """Compile the pattern of `text`, parsed as `entry`; ValueError if a key is repeated or missing."""
-        roles = builder.schemas[number].format.roles
-        keys = [key for role in roles for key in (f"raw_{role}", f"zip_{role}")]
+    def __init__(self, entry: dict[str, Any], text: str, roles: Sequence[str], number: int) -> None:
+        """Compile the pattern of a valid entry of schema `number`; ValueError if it is ambiguous."""
         self._number = number
-        self._keys = [key for key in keys if entry.get(key) is not None]
-        self._algorithms = {key: list(entry[key]["hashes"]) for key in self._keys}
-        value_patterns: dict[Path, bytes] = {("samples",): _NUMBER}
+        keys = [key for role in roles for key in (f"raw_{role}", f"zip_{role}")]
+        files = {key: entry[key] for key in keys if entry.get(key) is not None}
+        self._algorithms = {key: sorted(file["hashes"]) for key, file in files.items()}
+        self._keys = sorted(["samples", *files])  # in the order of the groups
+        pattern = re.escape(text)
         for key in self._keys:
-            value_patterns |= {(key, "basename"): _NAME, (key, "bytes"): _NUMBER}
-            value_patterns |= {(key, "hashes", name): _DIGEST for name in self._algorithms[key]}
-        self._group: dict[Path, int] = {}
-        parts, done = [_SEPARATOR], 0
-        for path, start, stop in _scalars(text):
-            if path in self._group:
+            value = re.escape(json.dumps({key: entry[key]}, sort_keys=True)[1:-1])
+            if pattern.count(value) != 1:
                 raise ValueError
-            if path in value_patterns:
-                self._group[path] = len(self._group)
-                parts += [re.escape(text[done:start]), value_patterns[path]]
-                done = stop
-        if len(self._group) != len(value_patterns):
-            raise ValueError
+            opened = _NUMBER if key == "samples" else _file_pattern(files[key])
+            pattern = pattern.replace(value, f'"{key}": {opened}')
         # The empty alternative ends the search where an entry does not match.
-        self._pattern = re.compile(b"%b%b|" % (b"".join(parts), re.escape(text[done:])))
+        self._pattern = re.compile(b"%b%b|" % (_SEPARATOR, pattern.encode()))
 
     def read(self, data: Buffer, at: int, builder: IndexBuilder) -> int:
         """Add the matching entries from `at` on to a builder, and return their end."""
@@ -143,42 +112,27 @@ class EntryPattern:
             if len(rows) == _MAX_BATCH_ENTRIES:
                 self._add(rows, builder)
                 rows = []
-        self._add(rows, builder)
+        if rows:
+            self._add(rows, builder)
         return at
 
     def _add(self, rows: list[tuple[bytes, ...]], builder: IndexBuilder) -> None:
-        if not rows:
-            return
-        columns = list(zip(*rows))
-        group = self._group
-        files = {
-            key: FileColumns(
-                columns[group[key, "basename"]],
-                list(map(int, columns[group[key, "bytes"]])),
-                {name: columns[group[key, "hashes", name]] for name in self._algorithms[key]},
-            )
-            for key in self._keys
-        }
-        samples = list(map(int, columns[group["samples",]]))
+        columns = zip(*rows)
+        samples: list[int] = []
+        files = {}
+        for key in self._keys:
+            if key == "samples":
+                samples = list(map(int, next(columns)))
+                continue
+            names, sizes = next(columns), list(map(int, next(columns)))
+            digests = {name: next(columns) for name in self._algorithms[key]}
+            files[key] = FileColumns(names, sizes, digests)
         builder.extend(self._number, samples, files)
 
 
-def _scalars(text: bytes) -> Iterator[tuple[Path, int, int]]:
-    """Yield the path and the span of each scalar in a JSON text; the path of a list item has None."""
-    kinds: list[bytes] = []
-    keys: list[str | None] = []
-    token = b""
-    for match in _TOKEN.finditer(text):
-        token, previous = match[0], token
-        if token in b"{[":
-            kinds.append(token)
-            keys.append(None)
-        elif token in b"}]":
-            kinds.pop()
-            keys.pop()
-        elif token in b":,":
-            pass
-        elif kinds[-1] == b"{" and previous in (b"{", b","):
-            keys[-1] = json.loads(token)
-        else:
-            yield tuple(keys), *match.span()
+def _file_pattern(file: dict[str, Any]) -> str:
+    if file.keys() != {"basename", "bytes", "hashes"}:
+        raise ValueError
+    names = [re.escape(json.dumps(name)) for name in sorted(file["hashes"])]
+    hashes = ", ".join(f"{name}: {_DIGEST}" for name in names)
+    return rf'\{{"basename": {_NAME}, "bytes": {_NUMBER}, "hashes": \{{{hashes}\}}\}}'

@@ -11,12 +11,12 @@ from xxhash import xxh3_128, xxh64
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import InvalidIndexError
-from streamplug.index.mapped import MappedFile
 from streamplug.plugin.location import local_path
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 from streamplug.types import Int64
+from streamplug_tokens.memory_map import MappedFile
 
 _MAGIC = b"streamplug.lens1"
 _DIGEST_BYTES = 16
