@@ -32,16 +32,16 @@ def of_streamplug(samples: int) -> Callable[[], Any]:
     from streamplug.plan import (
         ElasticPartitionAlgorithm,
         EpochConfig,
-        HashSampler,
         Mixture,
         Planner,
+        ShardSampler,
     )
     from streamplug.plugin import make
     from streamplug.types import World
 
     starts = np.arange(samples // SHARD + 1, dtype=np.int64) * SHARD
     algorithm = make("shuffle", "window")
-    mixture = Mixture((samples,), "balanced", 1, HashSampler())
+    mixture = Mixture((samples,), "balanced", 1, ShardSampler())
     planner = Planner(
         starts,
         [0, len(starts) - 1],

@@ -90,7 +90,10 @@ def test_which_samples_are_taken(
     starts = np.cumsum([0, *(size for stream in shards for size in stream)], dtype=np.int64)
     firsts = np.cumsum([0, *map(len, shards)]).tolist()
     together = mixture.select(starts, firsts, seed, epoch, shuffled=shuffle)
-    apart = mixture.select_streams(starts, firsts, seed, epoch, shuffled=shuffle)
+    apart = [
+        mixture.select(starts, firsts, seed, epoch, stream, shuffled=shuffle)
+        for stream in range(len(choose))
+    ]
     for number, ours in [(None, together), *enumerate(apart)]:
         units, samples = plan.resample_streams(epoch, number)
         assert np.diff(ours.starts).tolist() == units.tolist()

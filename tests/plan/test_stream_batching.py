@@ -18,10 +18,10 @@ from streamplug.plan import (
     CurriculumChange,
     ElasticPartitionAlgorithm,
     EpochConfig,
-    HashSampler,
     Mixture,
     Place,
     Planner,
+    ShardSampler,
 )
 from streamplug.types import World
 
@@ -87,7 +87,7 @@ class Plan:
 
 def mixture_of(shards, factor=1.0):
     choose = tuple(int(sum(stream) * factor) for stream in shards)
-    return Mixture(choose, "balanced", 1, HashSampler())
+    return Mixture(choose, "balanced", 1, ShardSampler())
 
 
 @settings(deadline=None, max_examples=80)

@@ -69,7 +69,11 @@ def parts_of(
             share,
         )
         for selection, share in zip(
-            mixture.select_streams(starts, streams, seed, epoch, shuffled=algo is not None), shares
+            (
+                mixture.select(starts, streams, seed, epoch, number, shuffled=algo is not None)
+                for number in range(len(choose))
+            ),
+            shares,
         )
     ]
 

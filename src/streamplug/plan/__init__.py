@@ -13,7 +13,7 @@ from streamplug.plan.partition_algorithm import (
     WeightedStream,
 )
 from streamplug.plan.planner import BATCHING_METHODS, EpochConfig, Planner
-from streamplug.plan.selection import AllSamples, HashSampler, Selection, ShardSampler
+from streamplug.plan.selection import AllSamples, Selection, ShardSampler
 
 __all__ = [
     "BATCHING_METHODS",
@@ -25,7 +25,6 @@ __all__ = [
     "ElasticPartitionAlgorithm",
     "Epoch",
     "EpochConfig",
-    "HashSampler",
     "Mixture",
     "OrderedSamples",
     "Parallelism",

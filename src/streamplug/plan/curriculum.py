@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
@@ -48,11 +48,11 @@ class Curriculum:
             raise ConfigError(
                 f"curriculum={proportions_by_step!r:.100}: expected proportions by step, {{0: [...]}}"
             )
-        changes = [
+        changes = _sort_changes(
             CurriculumChange(_parse_step(key), check_proportions(proportions, sizes))
             for key, proportions in proportions_by_step.items()
-        ]
-        return cls(_sort_changes(changes), epoch_size, tuple(sizes))
+        )
+        return cls(changes, epoch_size, tuple(sizes))
 
     def identity(self) -> dict[str, Any]:
         return dict.fromkeys(("choose", "sampling_method", "sampling_granularity", "shares"))
@@ -68,7 +68,8 @@ class Curriculum:
 
     def with_change(self, step: int, proportions: Sequence[float]) -> Curriculum:
         new = CurriculumChange(step, check_proportions(proportions, self.sizes), by_hand=True)
-        return replace(self, changes=_sort_changes([new, *self._changes_except({step})]))
+        others = [change for change in self.changes if change.step != step]
+        return replace(self, changes=_sort_changes([new, *others]))
 
     def resume(self, saved: Mapping[str, Any], step: int) -> Curriculum:
         """Return this curriculum with the saved changes up to `step`, which must include its planned ones."""
@@ -76,8 +77,8 @@ class Curriculum:
             change for change in self._parse_past(saved.get("curriculum")) if change.step <= step
         ]
         by_hand = {change.step for change in past if change.by_hand}
-        planned = [change for change in self._changes_except(by_hand) if change.step <= step]
-        if any(change not in past for change in planned):
+        planned = [change for change in self.changes if change.step <= step]
+        if any(change.step not in by_hand and change not in past for change in planned):
             raise StateError(
                 f"the state is of another run: curriculum up to step {step}: "
                 f"saved {reprlib.repr(saved['curriculum'])}, now {reprlib.repr(self.changes_until(step))}"
@@ -85,20 +86,16 @@ class Curriculum:
         future = [change for change in self.changes if change.step > step]
         return replace(self, changes=_sort_changes([*past, *future]))
 
-    def _changes_except(self, steps: set[int]) -> list[CurriculumChange]:
-        return [change for change in self.changes if change.step not in steps]
-
     def _parse_past(self, past: Any) -> tuple[CurriculumChange, ...]:
         try:
-            changes = [
+            return _sort_changes(
                 CurriculumChange(
                     _parse_step(change["step"]),
                     check_proportions(change["proportions"], self.sizes),
                     by_hand=change.get("by_hand") is True,
                 )
                 for change in past
-            ]
-            return _sort_changes(changes)
+            )
         except (TypeError, KeyError, AttributeError, ConfigError) as error:
             raise StateError(
                 f"the state's curriculum {reprlib.repr(past)} is invalid: {reprlib.repr(error)}"
@@ -113,7 +110,7 @@ def _parse_step(key: Any) -> int:
     return int(text)
 
 
-def _sort_changes(changes: Sequence[CurriculumChange]) -> tuple[CurriculumChange, ...]:
+def _sort_changes(changes: Iterable[CurriculumChange]) -> tuple[CurriculumChange, ...]:
     ordered = sorted(changes, key=lambda change: change.step)
     steps = [change.step for change in ordered]
     if not steps or steps[0] != 0 or len(set(steps)) < len(steps):
@@ -160,20 +157,17 @@ class CurriculumSchedule:
         # Turns that each stream had before each change.
         self._turns_before_change = [[0] * len(changes[0].proportions)]
         for share, length in zip(self._shares, np.diff(self._starts).tolist()):
-            self._turns_before_change.append(
-                [a + b for a, b in zip(self._turns_before_change[-1], share.turns_before(length))]
-            )
+            turns = zip(self._turns_before_change[-1], share.turns_before(length))
+            self._turns_before_change.append([before + more for before, more in turns])
 
     def streams_at(self, slots: Int64) -> tuple[Int64, Int64]:
         streams, turns = np.empty_like(slots), np.empty_like(slots)
         change = np.searchsorted(self._starts, slots, side="right") - 1
         for number in np.unique(change).tolist():
-            selected = change == number
-            stream, turn = self._shares[number].streams_at(slots[selected] - self._starts[number])
-            streams[selected], turns[selected] = (
-                stream,
-                turn + np.array(self._turns_before_change[number])[stream],
-            )
+            of_change = change == number
+            start, turns_before = self._starts[number], np.array(self._turns_before_change[number])
+            stream, turn = self._shares[number].streams_at(slots[of_change] - start)
+            streams[of_change], turns[of_change] = stream, turn + turns_before[stream]
         return streams, turns
 
     def slot_of(self, stream: int, turn: int) -> int:

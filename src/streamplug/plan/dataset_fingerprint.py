@@ -64,23 +64,13 @@ class DatasetFingerprint:
         digests = saved.get("shard_digests")
         if not isinstance(digests, list) or len(digests) != len(self.shard_digests):
             return []
-        streams = [
-            str(n) for n, pair in enumerate(zip(digests, self.shard_digests)) if len({*pair}) > 1
-        ]
+        pairs = zip(digests, self.shard_digests)
+        streams = [str(number) for number, (old, new) in enumerate(pairs) if old != new]
         if not streams:
             return []
-        which = (
-            f"stream {streams[0]}"
-            if len(streams) == 1
-            else f"streams {', '.join(streams[:MAX_NAMED_DIFFERENCES])}"
-        )
-        more = (
-            f" and {len(streams) - MAX_NAMED_DIFFERENCES} more"
-            if len(streams) > MAX_NAMED_DIFFERENCES
-            else ""
-        )
+        which = f"stream{'s' if len(streams) > 1 else ''} {_join_first(streams)}"
         return [
-            f"shards: those of {which}{more} (from 0) have other numbers of samples than in the state"
+            f"shards: those of {which} (from 0) have other numbers of samples than in the state"
         ]
 
     def _token_differences(self, saved: Mapping[str, Any]) -> list[str]:
@@ -116,17 +106,17 @@ def _describe_list_difference(
         cut = len(before) != len(now) and "..." in shown[0] + shown[1]
         sizes = f" ({len(before)} entries, now {len(now)})" if cut else ""
         return f"{name}: saved {shown[0]}, now {shown[1]}{sizes}{meaning}"
-    entries = [n for n, (old, new) in enumerate(zip(before, now)) if old != new]
-    texts = [
-        f"[{n}] saved {before[n]!r:.80}, now {now[n]!r:.80}"
-        for n in entries[:MAX_NAMED_DIFFERENCES]
+    entries = [
+        f"[{number}] saved {old!r:.80}, now {new!r:.80}"
+        for number, (old, new) in enumerate(zip(before, now))
+        if old != new
     ]
-    more = (
-        f", and {len(entries) - MAX_NAMED_DIFFERENCES} more"
-        if len(entries) > MAX_NAMED_DIFFERENCES
-        else ""
-    )
-    return f"{name}: {', '.join(texts)}{more}{meaning}"
+    return f"{name}: {_join_first(entries)}{meaning}"
+
+
+def _join_first(texts: Sequence[str]) -> str:
+    more = len(texts) - MAX_NAMED_DIFFERENCES
+    return ", ".join(texts[:MAX_NAMED_DIFFERENCES]) + (f", and {more} more" if more > 0 else "")
 
 
 def _view(tokens: Any) -> str:

@@ -20,21 +20,14 @@ from streamplug.types import Int64
 MAX_SLOTS = 1 << 42
 """Exclusive upper bound of the slots of an interleaving; below it, int64 arithmetic is exact."""
 
-_LIMB_BITS = 20
-
 
 def multiply_divide(x: Int64, factor: Int64, divisor: Int64, offset: Int64) -> Int64:
     """Return ``(x * factor + offset) // divisor`` exactly, for equal shapes and values below `MAX_SLOTS`."""
-    if not len(x) or int(x.max()) * int(factor.max()) < MAX_SLOTS << 19:
-        direct: Int64 = (x * factor + offset) // divisor
-        return direct
-    quotient, remainder = np.zeros_like(x), np.zeros_like(x)
-    for shift in (2 * _LIMB_BITS, _LIMB_BITS, 0):
-        limb = (x >> shift) & ((1 << _LIMB_BITS) - 1)
-        value = (remainder << _LIMB_BITS) + limb * factor + (offset if shift == 0 else 0)
-        partial, remainder = np.divmod(value, divisor)
-        quotient = (quotient << _LIMB_BITS) + partial
-    return quotient
+    # The estimate is off by one at most. Products that overflow cancel out: int64 wraps around.
+    quotient = (x * (factor / divisor)).astype(np.int64)
+    remainder = x * factor + offset - quotient * divisor
+    exact: Int64 = quotient + remainder // divisor
+    return exact
 
 
 class Interleaving:

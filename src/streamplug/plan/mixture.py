@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,51 +140,43 @@ class Mixture:
         }
 
     def select(
-        self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
+        self,
+        starts: Int64,
+        stream_shards: Sequence[int],
+        seed: int,
+        epoch: int,
+        stream: int | None = None,
+        *,
+        shuffled: bool,
     ) -> Selection:
-        """Return the samples of an epoch over all streams.
+        """Return the samples of an epoch, of one stream or of all.
 
-        `starts` has the first sample id of each shard and the total, `streams` the first shard of each
-        stream and the total.
+        `starts` has the first sample id of each shard over all streams and the total, `stream_shards` the
+        first shard of each stream and the total.
         """
         epoch = epoch if self.method == "balanced" else 0
-        bounds = list(pairwise(streams))
-        if all(
-            taken == starts[last] - starts[first]
-            for taken, (first, last) in zip(self.choose, bounds)
-        ):
-            return AllSamples(starts)
-        chosen = [
-            self._count_per_shard(starts[first : last + 1], stream, seed, epoch, shuffled=shuffled)
-            for stream, (first, last) in enumerate(bounds)
+        numbers = range(len(self.choose)) if stream is None else range(stream, stream + 1)
+        starts_of_stream = [
+            starts[stream_shards[number] : stream_shards[number + 1] + 1] for number in numbers
         ]
-        return self.sampler.select(starts, np.concatenate(chosen), seed=seed, epoch=epoch, stream=0)
-
-    def select_streams(
-        self, starts: Int64, streams: Sequence[int], seed: int, epoch: int, *, shuffled: bool
-    ) -> list[Selection]:
-        epoch = epoch if self.method == "balanced" else 0
-        selections: list[Selection] = []
-        for stream, (first, last) in enumerate(pairwise(streams)):
-            own = starts[first : last + 1]
-            if self.choose[stream] == own[-1] - own[0]:
-                selections.append(AllSamples(own))
-                continue
-            chosen = self._count_per_shard(own, stream, seed, epoch, shuffled=shuffled)
-            selections.append(
-                self.sampler.select(own, chosen, seed=seed, epoch=epoch, stream=stream)
+        selected = starts[stream_shards[numbers[0]] : stream_shards[numbers[-1] + 1] + 1]
+        if all(
+            self.choose[number] == own[-1] - own[0]
+            for number, own in zip(numbers, starts_of_stream)
+        ):
+            return AllSamples(selected)
+        chosen = [
+            self.sampler.count_per_shard(
+                np.diff(own),
+                self.choose[number],
+                self.granularity,
+                seed=seed,
+                epoch=epoch,
+                stream=number,
+                shuffled=shuffled,
             )
-        return selections
-
-    def _count_per_shard(
-        self, starts: Int64, stream: int, seed: int, epoch: int, *, shuffled: bool
-    ) -> Int64:
-        return self.sampler.count_per_shard(
-            np.diff(starts),
-            self.choose[stream],
-            self.granularity,
-            seed=seed,
-            epoch=epoch,
-            stream=stream,
-            shuffled=shuffled,
+            for number, own in zip(numbers, starts_of_stream)
+        ]
+        return self.sampler.select(
+            selected, np.concatenate(chosen), seed=seed, epoch=epoch, stream=stream or 0
         )

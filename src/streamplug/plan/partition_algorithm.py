@@ -11,7 +11,7 @@ from streamplug.errors import ConfigError
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import ElasticPartition, Partition
-from streamplug.plan.selection import HashSampler, ShardSampler
+from streamplug.plan.selection import ShardSampler
 from streamplug.types import World
 
 
@@ -52,7 +52,7 @@ class PartitionAlgorithm(ABC):
 
     api_version: ClassVar[int] = 1
     elastic: ClassVar[bool] = False
-    sampler: ClassVar[ShardSampler] = HashSampler()
+    sampler: ClassVar[ShardSampler] = ShardSampler()
 
     @classmethod
     def from_spec(cls, argument: str | None) -> PartitionAlgorithm:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -48,55 +49,34 @@ class EpochConfig:
         return Parallelism(self.canonical_nodes, world, batch, self.initial_nodes)
 
 
+@dataclass
 class Planner:
     """Planner of the epochs of a run over some streams.
 
-    `starts` has the first sample id of each shard over all streams and the total, shape ``[shards + 1]``;
-    `streams` has the first shard of each stream and the total.
+    `starts` has the first sample id of each shard over all streams and the total, shape ``[shards + 1]``,
+    and may be memory-mapped; `stream_shards` has the first shard of each stream and the total.
     """
 
-    def __init__(
-        self,
-        starts: Int64,
-        streams: Sequence[int],
-        mixture: Mixture | Curriculum,
-        algorithm: ShuffleAlgorithm,
-        partition_algorithm: PartitionAlgorithm,
-        *,
-        shuffled: bool,
-    ) -> None:
-        self.mixture, self.algorithm = mixture, algorithm
-        self.partition_algorithm = partition_algorithm
-        self._mapped, self._streams, self._shuffled = starts, streams, shuffled
-        self._first_ids = [int(starts[shard]) for shard in streams]
+    starts: Int64
+    stream_shards: Sequence[int]
+    mixture: Mixture | Curriculum
+    algorithm: ShuffleAlgorithm
+    partition_algorithm: PartitionAlgorithm
+    _: KW_ONLY
+    shuffled: bool
 
-    def with_algorithms(
-        self,
-        algorithm: ShuffleAlgorithm,
-        partition_algorithm: PartitionAlgorithm,
-        *,
-        shuffled: bool,
-    ) -> Planner:
-        return Planner(
-            self._mapped,
-            self._streams,
-            self.mixture,
-            algorithm,
-            partition_algorithm,
-            shuffled=shuffled,
-        )
-
-    @property
-    def _starts(self) -> Int64:
-        return np.asarray(self._mapped)  # a plain ndarray, also of a MappedArray
+    @cached_property
+    def first_ids(self) -> list[int]:
+        """First sample id of each stream, and the total."""
+        return [int(self.starts[shard]) for shard in self.stream_shards]
 
     @property
     def samples(self) -> int:
-        return self._first_ids[-1]
+        return self.first_ids[-1]
 
     @property
     def shards(self) -> int:
-        return self._streams[-1]
+        return self.stream_shards[-1]
 
     @property
     def size(self) -> int:
@@ -106,68 +86,50 @@ class Planner:
     @property
     def streams(self) -> list[int]:
         """Number of samples of each stream."""
-        return [last - first for first, last in pairwise(self._first_ids)]
+        return [last - first for first, last in pairwise(self.first_ids)]
 
     def selection(self, epoch: int, seed: int, stream: int | None = None) -> Selection:
         """Return the samples of an epoch in stored order, of one stream or of all; not with a curriculum."""
-        mixture, shuffled = self.mixture, self._shuffled
-        if isinstance(mixture, Curriculum):
+        if isinstance(self.mixture, Curriculum):
             raise ConfigError(
                 "curriculum= reads streams pass after pass: no epoch is taken of them"
             )
-        if stream is None:
-            return mixture.select(self._starts, self._streams, seed, epoch, shuffled=shuffled)
-        return mixture.select_streams(self._starts, self._streams, seed, epoch, shuffled=shuffled)[
-            stream
-        ]
+        starts = np.asarray(self.starts)
+        return self.mixture.select(
+            starts, self.stream_shards, seed, epoch, stream, shuffled=self.shuffled
+        )
 
     def epoch(self, number: int, world: World, batch: int, config: EpochConfig) -> Epoch:
         """Return an epoch; `batch` is the number of samples per batch of one rank."""
-        global_batch = batch * world.ranks
+        parallelism = config.parallelism(world, batch)
         if isinstance(self.mixture, Curriculum):
-            return self._curriculum_epoch(self.mixture, number, global_batch, config)
+            return self._curriculum_epoch(self.mixture, number, batch * world.ranks, config)
         if config.batching_method == "random":
-            selection = self.selection(number, config.seed)
-            partition = self.partition_algorithm.partition(
-                self.size, config.parallelism(world, batch)
-            )
-            return PartitionedEpoch(self._order(selection, number, config), partition)
-        if not self.partition_algorithm.elastic:
-            return self._combined_epoch(
-                self.mixture, number, config.parallelism(world, batch), config
-            )
-        return self._scheduled_epoch(self.mixture, number, global_batch, config)
+            ordered = self._order(self.selection(number, config.seed), number, config)
+            partition = self.partition_algorithm.partition(self.size, parallelism)
+            return PartitionedEpoch(ordered, partition)
+        if self.partition_algorithm.elastic:
+            return self._scheduled_epoch(number, batch * world.ranks, config)
+        return self._combined_epoch(self.mixture, number, parallelism, config)
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
+        """Return the number of samples of a rank in an epoch."""
+        parallelism = config.parallelism(world, batch)
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
             return -(-self.size // global_batch) * batch
         if config.batching_method == "random":
-            parallelism = config.parallelism(world, batch)
             return self.partition_algorithm.partition(self.size, parallelism).per_rank
         if not self.partition_algorithm.elastic:
-            parallelism = config.parallelism(world, batch)
             return self._combined_epoch(self.mixture, 0, parallelism, config).length(world, batch)
         unit = self._samples_per_slot(global_batch, config)
         slots = sum(-(-taken // unit) for taken in self.mixture.choose)
         return -(-slots // (global_batch // unit)) * batch
 
-    def _order(self, selection: Selection, epoch: int, config: EpochConfig) -> OrderedSamples:
-        order = self.algorithm.order(
-            selection.starts,
-            canonical_nodes=config.canonical_nodes,
-            seed=config.seed,
-            epoch=epoch,
-            block_size=config.block_size,
-        )
-        return OrderedSamples(selection, order, config.canonical_nodes)
-
-    def _scheduled_epoch(
-        self, mixture: Mixture, number: int, global_batch: int, config: EpochConfig
-    ) -> Epoch:
+    def _scheduled_epoch(self, number: int, global_batch: int, config: EpochConfig) -> Epoch:
         unit = self._samples_per_slot(global_batch, config)
         unit_of_node = 1 if config.batching_method == "per_stream" else unit
-        selections = self._select_streams(mixture, number, config)
+        selections = self._select_streams(number, config)
         samples = [
             SinglePass(
                 self._order_stream(selection, number, config, stream),
@@ -190,32 +152,13 @@ class Planner:
         return self._combine(schedule, samples, global_batch, config, slots_of_epoch)
 
     def _repeated_passes(self, stream: int, config: EpochConfig) -> StreamSamples:
-        first, last = self._streams[stream], self._streams[stream + 1]
-        selection = AllSamples(self._starts[first : last + 1])
+        first, last = self.stream_shards[stream], self.stream_shards[stream + 1]
+        selection = AllSamples(np.asarray(self.starts)[first : last + 1])
         return RepeatedPasses(
             lambda number: self._order_stream(selection, number, config, stream),
             selection.size,
             self._canonical_nodes(selection.size, config),
         )
-
-    def _order_stream(
-        self, selection: Selection, epoch: int, config: EpochConfig, stream: int
-    ) -> OrderedSamples:
-        """Order the samples of one stream, with a block size in proportion to its size."""
-        total = self.samples if isinstance(self.mixture, Curriculum) else self.size
-        canonical_nodes = self._canonical_nodes(selection.size, config)
-        order = self.algorithm.order(
-            selection.starts,
-            canonical_nodes=canonical_nodes,
-            seed=config.seed + (stream << 40),  # streams of equal size need different orders
-            epoch=epoch,
-            block_size=max(config.block_size * selection.size // max(total, 1), 1),
-        )
-        return OrderedSamples(selection, order, canonical_nodes)
-
-    def _canonical_nodes(self, size: int, config: EpochConfig) -> int:
-        # A small stream has too few shards for many canonical nodes, and is ordered faster with fewer.
-        return max(min(config.canonical_nodes, size // MIN_SAMPLES_PER_CANONICAL_NODE), 1)
 
     def _combine(
         self,
@@ -229,7 +172,7 @@ class Planner:
         return epoch_class(
             schedule,
             samples,
-            self._first_ids,
+            self.first_ids,
             unit=self._samples_per_slot(global_batch, config),
             global_batch=global_batch,
             slots=slots,
@@ -249,25 +192,42 @@ class Planner:
         self, mixture: Mixture, number: int, parallelism: Parallelism, config: EpochConfig
     ) -> Epoch:
         streams = []
-        for selection, share in zip(self._select_streams(mixture, number, config), mixture.shares):
-            order = self.algorithm.order(
-                selection.starts,
-                canonical_nodes=config.canonical_nodes,
-                seed=config.seed,
-                epoch=number,
-                block_size=max(int(config.block_size * share), 1),
-            )
-            ordered = OrderedSamples(selection, order, config.canonical_nodes)
+        for selection, share in zip(self._select_streams(number, config), mixture.shares):
+            block_size = max(int(config.block_size * share), 1)
+            ordered = self._order(selection, number, replace(config, block_size=block_size))
             streams.append(WeightedStream(ordered, share))
         # The sequence of streams changes with the epoch if they are shuffled and resampled.
-        offset = number if self._shuffled and mixture.method == "balanced" else 0
+        offset = number if self.shuffled and mixture.method == "balanced" else 0
         return self.partition_algorithm.combine_streams(
             config.batching_method, streams, parallelism, config.seed + offset
         )
 
-    def _select_streams(
-        self, mixture: Mixture, number: int, config: EpochConfig
-    ) -> list[Selection]:
-        return mixture.select_streams(
-            self._starts, self._streams, config.seed, number, shuffled=self._shuffled
+    def _select_streams(self, number: int, config: EpochConfig) -> list[Selection]:
+        return [self.selection(number, config.seed, stream) for stream in range(len(self.streams))]
+
+    def _order_stream(
+        self, selection: Selection, epoch: int, config: EpochConfig, stream: int
+    ) -> OrderedSamples:
+        """Order the samples of one stream, with a block size in proportion to its size."""
+        total = self.samples if isinstance(self.mixture, Curriculum) else self.size
+        of_stream = replace(
+            config,
+            seed=config.seed + (stream << 40),  # streams of equal size need different orders
+            canonical_nodes=self._canonical_nodes(selection.size, config),
+            block_size=max(config.block_size * selection.size // max(total, 1), 1),
         )
+        return self._order(selection, epoch, of_stream)
+
+    def _canonical_nodes(self, size: int, config: EpochConfig) -> int:
+        # A small stream has too few shards for many canonical nodes, and is ordered faster with fewer.
+        return max(min(config.canonical_nodes, size // MIN_SAMPLES_PER_CANONICAL_NODE), 1)
+
+    def _order(self, selection: Selection, epoch: int, config: EpochConfig) -> OrderedSamples:
+        order = self.algorithm.order(
+            selection.starts,
+            canonical_nodes=config.canonical_nodes,
+            seed=config.seed,
+            epoch=epoch,
+            block_size=config.block_size,
+        )
+        return OrderedSamples(selection, order, config.canonical_nodes)

@@ -147,10 +147,12 @@ def _scale_below(bits: NDArray[np.uint64], limits: Int64) -> Int64:
     return scaled
 
 
-class ShardSampler(ABC):
-    """Sampler of a part of a stream; a pure function of its arguments."""
+class ShardSampler:
+    """Sampler of a part of a stream; a pure function of its arguments.
 
-    @abstractmethod
+    Its memory depends only on the number of shards. Subclasses sample in another way.
+    """
+
     def count_per_shard(
         self,
         sizes: Int64,
@@ -173,8 +175,8 @@ class ShardSampler(ABC):
             stream: Number of the stream.
             shuffled: Whether the epoch is shuffled.
         """
+        return spread_over_shards(sizes, choose, granularity, (seed, epoch, stream))
 
-    @abstractmethod
     def select(
         self, starts: Int64, chosen: Int64, *, seed: int, epoch: int, stream: int
     ) -> Selection:
@@ -182,27 +184,6 @@ class ShardSampler(ABC):
 
         `starts` has the first sample id of each shard and the end; `stream` is 0 for all streams together.
         """
-
-
-class HashSampler(ShardSampler):
-    """Built-in sampler, whose memory depends only on the number of shards."""
-
-    def count_per_shard(
-        self,
-        sizes: Int64,
-        choose: int,
-        granularity: int,
-        *,
-        seed: int,
-        epoch: int,
-        stream: int,
-        shuffled: bool,
-    ) -> Int64:
-        return spread_over_shards(sizes, choose, granularity, (seed, epoch, stream))
-
-    def select(
-        self, starts: Int64, chosen: Int64, *, seed: int, epoch: int, stream: int
-    ) -> Selection:
         return HashSampledShards(starts, chosen, seed, epoch, stream)
 
 

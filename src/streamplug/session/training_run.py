@@ -66,8 +66,11 @@ class TrainingRun:
     def with_options(self, **changes: Any) -> TrainingRun:
         """Return a new run over the same streams with changed `OrderOptions`."""
         options = replace(self.options, **changes)
-        planner = self._planner.with_algorithms(
-            options.shuffle_algorithm(), options.partition_algorithm(), shuffled=options.shuffle
+        planner = replace(
+            self._planner,
+            algorithm=options.shuffle_algorithm(),
+            partition_algorithm=options.partition_algorithm(),
+            shuffled=options.shuffle,
         )
         return TrainingRun(planner, self._fingerprint, options)
 
