@@ -14,7 +14,7 @@ import pytest
 from tenacity import wait_none
 
 from streamplug import MDSWriter, Stream, StreamingDataset, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,

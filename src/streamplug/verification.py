@@ -16,7 +16,7 @@ from streamplug.config import whole_number
 from streamplug.errors import StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
-from streamplug.read.mapped import MappedFiles
+from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import verify_file
 from streamplug.transfer.tempdir import TemporaryDirectory

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tenacity import wait_none
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cache.options import CacheOptions
 from streamplug.cache.staging import staging_path
 from streamplug.cache.store import ShardStore

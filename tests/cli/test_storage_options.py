@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from streamplug import MDSWriter, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
 from streamplug.cli.commands import command_names
 from streamplug.errors import AccessDenied

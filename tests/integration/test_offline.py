@@ -20,7 +20,7 @@ from streamplug import (
     register_format,
     register_storage,
 )
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,

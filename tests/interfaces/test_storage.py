@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import NotFound
 from streamplug.interfaces.storage import Storage, public_url

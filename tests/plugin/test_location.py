@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from streamplug_testing.isolation import isolated_plugins
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import UnknownNameError
 from streamplug.plugin import Provider, open_storage

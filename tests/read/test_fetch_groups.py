@@ -10,7 +10,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import Stream
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import StorageError, Transient
 from streamplug.read import RangeShards, Reader
 from streamplug.read.range_fetcher import _PREPARED_GROUPS

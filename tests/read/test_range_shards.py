@@ -15,7 +15,7 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats import mds_guess
 from streamplug.builtin.formats.mds import MDS
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import (

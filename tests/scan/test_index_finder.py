@@ -10,7 +10,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import CacheConflictError, StorageError
 from streamplug.index import INDEX_NAME
 from streamplug.scan import index_finder as indexes

@@ -17,7 +17,7 @@ from streamplug_testing.callback import EVENTS, CallbackTests
 from tenacity import wait_none
 
 from streamplug import Callback, MDSWriter, World, register_callback
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
 from streamplug.interfaces import (
@@ -269,7 +269,7 @@ def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):
 def test_a_download_that_fails_for_good_is_not_counted(make, noted, monkeypatch):
     dataset = make(download_retry=0)
     monkeypatch.setattr(
-        "streamplug.builtin.storages.any.AnyFsspec.download",
+        "streamplug.builtin.storages.fsspec.AnyFsspec.download",
         lambda self, key, path: (_ for _ in ()).throw(Transient(f"{self.url_of(key)}: no")),
     )
     with pytest.raises(StorageError):

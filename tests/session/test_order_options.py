@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from streamplug import MDSWriter, Stream, World, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
 from streamplug.plugin.catalog import CATALOG

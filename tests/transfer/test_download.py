@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tenacity import wait_none
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import HashMismatchError, NotFound, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, current
 from streamplug.transfer import ranges as ranged

@@ -11,7 +11,7 @@ import pytest
 from tenacity import wait_none
 
 from streamplug import MDSWriter, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister

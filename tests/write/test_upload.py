@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tenacity import wait_none
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import StorageError, Transient
 from streamplug.write.upload import Uploader
 

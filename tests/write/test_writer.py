@@ -12,7 +12,7 @@ import xxhash
 from tenacity import wait_none
 
 from streamplug import MDSWriter, StreamingDataset, Writer, register_storage
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import (
     ConfigError,
     EncodeError,

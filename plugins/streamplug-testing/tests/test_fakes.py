@@ -8,7 +8,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import AccessDenied, NotFound, Transient
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages.any import AnyFsspec
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import NotFound
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.interfaces import Column, GatherBuffer
 from streamplug.read.assemble import ShardGroups
-from streamplug.read.memory import spanned
+from streamplug.read.memory_map import spanned
 from streamplug.read.open_shards import OpenShard
 from streamplug.types import Int64
 

@@ -17,7 +17,7 @@ from streamplug.cache.store import ShardStore
 from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
-from streamplug.read.mapped import MappedFiles
+from streamplug.read.memory_map import MappedFiles
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Sample
 
@@ -318,5 +318,4 @@ def _free_all_in_child() -> None:
         shards.free_in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_all_in_child)
+os.register_at_fork(after_in_child=_free_all_in_child)

@@ -22,7 +22,7 @@ from streamplug.interfaces import (
     ShardReader,
 )
 from streamplug.plugin_kit.cancellation import Cancelled, check
-from streamplug.read.mapped import MappedFiles
+from streamplug.read.memory_map import MappedFiles
 from streamplug.read.open_shards import ColumnSelection, OpenShard
 from streamplug.read.sample_range import FetchGroup, SampleRange
 from streamplug.read.shard_headers import (

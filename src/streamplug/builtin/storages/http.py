@@ -16,6 +16,8 @@ from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import Buffer, ObjectInfo
 
+_MAX_CHUNK_BYTES = 5 << 20
+
 
 class _RangeIgnoredError(Exception):
     """The server returned the whole object for a range request."""
@@ -65,8 +67,7 @@ class Http(FsspecStorage):
             raise StorageError(f"{self.url}: this needs aiohttp: pip install aiohttp") from None
 
         client: dict[str, Any] = {
-            # By default aiohttp aborts any request after 5 minutes; instead, time out if no data
-            # arrives.
+            # By default aiohttp aborts any request after 5 minutes; here only if no data arrives.
             "timeout": ClientTimeout(total=None, sock_connect=30, sock_read=60),
             "trust_env": True,
             # Many servers send .gz files with Content-Encoding: gzip; keep their bytes.
@@ -84,7 +85,7 @@ class Http(FsspecStorage):
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
-            self.store(partial(_get, self.filesystem(), self.path(key)), path)
+            self.store(partial(_receive, self.filesystem(), self.path(key)), path)
 
     def serves_ranges(self, key: str) -> bool:
         if self._serves_ranges is None:
@@ -127,19 +128,11 @@ class Http(FsspecStorage):
                 yield self.stat(unquote(found.key))
 
 
-async def _get(filesystem: Any, remote: str, file: IncomingFile) -> None:
-    """Write an object to a file."""
-    await filesystem._get_file(remote, file, callback=_Told(file))  # noqa: SLF001 - the public method would deadlock on this loop
-
-
-class _Told:
-    """The part of `fsspec.callbacks.Callback` that a download calls."""
-
-    def __init__(self, file: IncomingFile) -> None:
-        self._file = file
-
-    def set_size(self, size: int | None) -> None:
-        self._file.expected = size
-
-    def relative_update(self, inc: int = 1) -> None:
-        pass
+async def _receive(filesystem: Any, remote: str, file: IncomingFile) -> None:
+    session = await filesystem.set_session()
+    url = filesystem.encode_url(remote)
+    async with session.get(url, **filesystem.kwargs) as response:
+        response.raise_for_status()
+        file.expected = response.content_length
+        while chunk := await response.content.read(_MAX_CHUNK_BYTES):
+            file.write(chunk)

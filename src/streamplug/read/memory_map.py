@@ -1,26 +1,26 @@
-"""Memory maps of the files of a shard."""
+"""Memory maps of the files of shards, and one buffer over several of them."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from streamplug.read.memory import Span
-from streamplug.types import Bytes1D
+from streamplug.interfaces import GatherBuffer
+from streamplug.types import Bytes1D, Int64
 
-_PAGE, _AROUND = 1 << 12, 1 << 16
-"""Page size, and size of the region that Linux maps around a page fault, in bytes."""
+_PAGE_BYTES = 1 << 12
+_FAULT_AROUND_BYTES = 1 << 16
+"""Size of the region that Linux maps around a page fault."""
 
-_TOUCHES = 512
-"""Minimum number of bytes touched per file with as many pages: NumPy releases the GIL above 500."""
+_MIN_TOUCHED_PAGES = 512
+"""Pages touched of a file that has as many: NumPy releases the GIL above 500."""
 
 
 class MappedFiles:
@@ -35,7 +35,7 @@ class MappedFiles:
             with opened[role] if role in opened else path.open("rb") as stream:
                 status = os.fstat(stream.fileno())
                 self.inodes[path] = self.inode_of[role] = status.st_ino
-                self.data[role] = _mapped(stream.fileno(), status.st_size)
+                self.data[role] = _map_file(stream.fileno(), status.st_size)
 
     def populate(self) -> None:
         """Map all pages at once, which is cheaper than a page fault at each sample.
@@ -44,10 +44,23 @@ class MappedFiles:
         releases the GIL, so that other threads run even if the disk is slow.
         """
         for data in self.data.values():
-            np.bitwise_or.reduce(data[:: min(_AROUND, max(len(data) // _TOUCHES, _PAGE))])
+            step = min(_FAULT_AROUND_BYTES, max(len(data) // _MIN_TOUCHED_PAGES, _PAGE_BYTES))
+            np.bitwise_or.reduce(data[::step])
 
 
-class _Region(Span):
+class _Span:
+    """Range of addresses of this process, which NumPy sees as a read-only array."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "data": (start, True),
+            "shape": (stop - start,),
+            "typestr": "|u1",
+        }
+
+
+class _Region(_Span):
     """Read-only memory map of a file, unmapped when it is collected.
 
     Unlike `mmap.mmap` it holds no file descriptor, of which a process with many open shards would run out.
@@ -79,9 +92,20 @@ def _functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
     return map_, unmap
 
 
-def _mapped(descriptor: int, size: int) -> Bytes1D:
+def _map_file(descriptor: int, size: int) -> Bytes1D:
     if size == 0:
         return np.empty(0, np.uint8)
-    if sys.platform == "win32":  # mmap.mmap holds no file descriptor there
-        return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
     return np.asarray(_Region(descriptor, size))
+
+
+def spanned(buffers: Sequence[Bytes1D]) -> tuple[GatherBuffer, Int64]:
+    """Return one buffer that spans several others without a copy, and the offset of each in it.
+
+    It lets one call gather rows of all of them. The bytes between them must not be accessed: they may not be
+    mapped. The caller keeps `buffers` alive, and checks that rows lie inside them. At least one buffer is
+    needed; all are uint8, contiguous and not empty.
+    """
+    starts = [buffer.__array_interface__["data"][0] for buffer in buffers]
+    first = min(starts)
+    end = max(start + len(buffer) for start, buffer in zip(starts, buffers))
+    return GatherBuffer(np.asarray(_Span(first, end))), np.array(starts, np.int64) - first
