@@ -24,8 +24,8 @@ MAX_SLOTS = 1 << 42
 def multiply_divide(x: Int64, factor: Int64, divisor: Int64, offset: Int64) -> Int64:
     """Return ``(x * factor + offset) // divisor`` exactly, for equal shapes and values below `MAX_SLOTS`."""
     # The estimate is off by one at most. Products that overflow cancel out: int64 wraps around.
-    quotient = (x * (factor / divisor)).astype(np.int64)
-    remainder = x * factor + offset - quotient * divisor
+    quotient: Int64 = (x * (factor / divisor)).astype(np.int64)
+    remainder: Int64 = x * factor + offset - quotient * divisor
     exact: Int64 = quotient + remainder // divisor
     return exact
 
