@@ -155,28 +155,31 @@ class Mixture:
         first shard of each stream and the total.
         """
         epoch = epoch if self.method == "balanced" else 0
-        numbers = range(len(self.choose)) if stream is None else range(stream, stream + 1)
-        starts_of_stream = [
-            starts[stream_shards[number] : stream_shards[number + 1] + 1] for number in numbers
-        ]
-        selected = starts[stream_shards[numbers[0]] : stream_shards[numbers[-1] + 1] + 1]
+        streams = range(len(self.choose)) if stream is None else range(stream, stream + 1)
+        bounds = {number: stream_shards[number : number + 2] for number in streams}
+        selected = starts[bounds[streams[0]][0] : bounds[streams[-1]][1] + 1]
         if all(
-            self.choose[number] == own[-1] - own[0]
-            for number, own in zip(numbers, starts_of_stream)
+            self.choose[number] == starts[last] - starts[first]
+            for number, (first, last) in bounds.items()
         ):
             return AllSamples(selected)
         chosen = [
-            self.sampler.count_per_shard(
-                np.diff(own),
-                self.choose[number],
-                self.granularity,
-                seed=seed,
-                epoch=epoch,
-                stream=number,
-                shuffled=shuffled,
-            )
-            for number, own in zip(numbers, starts_of_stream)
+            self._count_per_shard(starts[first : last + 1], number, seed, epoch, shuffled=shuffled)
+            for number, (first, last) in bounds.items()
         ]
         return self.sampler.select(
             selected, np.concatenate(chosen), seed=seed, epoch=epoch, stream=stream or 0
+        )
+
+    def _count_per_shard(
+        self, starts: Int64, stream: int, seed: int, epoch: int, *, shuffled: bool
+    ) -> Int64:
+        return self.sampler.count_per_shard(
+            np.diff(starts),
+            self.choose[stream],
+            self.granularity,
+            seed=seed,
+            epoch=epoch,
+            stream=stream,
+            shuffled=shuffled,
         )
