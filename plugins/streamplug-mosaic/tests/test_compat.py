@@ -150,14 +150,6 @@ def test_get_item_may_be_overridden(streaming, place):
     assert streaming.StreamingDataset(local=place)[4:6] == [{"n": 4}, {"n": 5}]
 
 
-def test_registries_of_streams_are_refused(streaming, place):
-    with pytest.raises(ConfigError, match="stream_name='mine': there is no registry"):
-        streaming.StreamingDataset(local=place, stream_name="mine")
-    assert streaming.StreamingDataset(stream_config={"local": place}).size == 20
-    with pytest.raises(ConfigError, match=r"local=.*, but stream_config says 'b'"):
-        streaming.StreamingDataset(local="a", stream_config={"local": "b"})
-
-
 def test_what_has_no_meaning_is_refused(streaming, place):
     with pytest.raises(TypeError, match="samples_in_epoch"):
         streaming.StreamingDataset(local=place, samples_in_epoch=5)

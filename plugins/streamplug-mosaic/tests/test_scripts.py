@@ -30,11 +30,9 @@ def many(streaming, tmp_path):
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
-        ("import streaming.base.storage", r"streamplug\.plugin\.open_storage"),
-        ("from streaming.base.storage import CloudDownloader", r"streamplug\.plugin\.open_storage"),
-        ("import streaming.base.storage.download", r"streamplug\.plugin\.open_storage"),
-        ("from streaming.base.registry_utils import create_registry", "streams="),
-        ("from streaming.base.stream import streams_registry", "streams="),
+        ("from streaming.base.storage import S3Uploader", r"streamplug\.plugin\.open_storage"),
+        ("import streaming.base.storage.extra", r"streamplug\.plugin\.open_storage"),
+        ("from streaming.base.registry_utils import create_registry", "TypedRegistry"),
         ("from streaming.base.shared import SharedArray", "nothing"),
         ("import streaming.base.spanner", "nothing"),
         ("from streaming.base.compression import Zstandard", "`compress` and `decompress`"),

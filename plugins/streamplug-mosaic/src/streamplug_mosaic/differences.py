@@ -26,16 +26,6 @@ ALWAYS = (
     Difference("`download_retry=2`", "Two attempts", "Tried again twice"),
     Difference("`predownload=None`", "8 batches", "Adapts to the size and speed of shards"),
     Difference(
-        "`local=None`",
-        "A directory that must not be there yet",
-        "A directory for temporary files that is used again",
-    ),
-    Difference(
-        "`remote=` a local path",
-        "Copied into `local`",
-        "Read in place unless `local=` is another directory",
-    ),
-    Difference(
         "`validate_hash=None`",
         "Checks nothing",
         "Checks what is downloaded, by a fast digest of the index",
@@ -86,19 +76,9 @@ ALWAYS = (
         "The samples that a rank gets: also those that are repeated, none that are left out",
     ),
     Difference(
-        "`stream_name=`, `stream_config=`",
-        "Look a class of streams up in a registry",
-        "There is none: a name is refused, a config is taken as arguments",
-    ),
-    Difference(
         "Samples above `size_limit`",
         "A shard each; an empty one before, if it is the first sample",
         "A shard each, none empty, and a warning",
-    ),
-    Difference(
-        "`size_limit` below what a shard takes without samples",
-        "A shard for each sample",
-        "An error",
     ),
     Difference(
         "`predownload` of a data set, where it was not given",
@@ -175,6 +155,31 @@ ALWAYS = (
         "Also where the weight of a prediction is 0",
         "Only where it is above",
     ),
+    Difference(
+        "`cache_limit` of a data set with several streams",
+        "Of all streams together",
+        "Of each directory",
+    ),
+    Difference(
+        "`merge_index(…, keep_local=False)`",
+        "Removes the local directory of `out`, with all data",
+        "Leaves no merged index there, and all else as it is",
+    ),
+    Difference(
+        "Two data sets at once with the same `local=`, and a remote",
+        "An error",
+        "They share the files",
+    ),
+    Difference(
+        "A complete copy in `local=`, and no index in the remote",
+        "Read without asking the remote",
+        "An error; leave `remote=` out",
+    ),
+    Difference(
+        "`progress_bar=True` of `CloudUploader`",
+        "Shows a bar for each file",
+        "An error",
+    ),
 )
 """Both with ``import streaming`` as the alias gives it, and with the names of streamplug itself."""
 
@@ -250,6 +255,26 @@ BY_DEFAULT = (
         "A `UserWarning`",
         "A message of the logger `streamplug`, or none",
     ),
+    Difference(
+        "`local=None`",
+        "A directory that must not be there yet",
+        "A directory for temporary files that is used again",
+    ),
+    Difference(
+        "`remote=` a local path",
+        "Copied into `local`",
+        "Read in place unless `local=` is another directory",
+    ),
+    Difference(
+        "`size_limit` below what a shard takes without samples",
+        "A shard for each sample",
+        "An error",
+    ),
+    Difference(
+        "`cache_limit`",
+        "Of shards and indexes",
+        "Of shards",
+    ),
 )
 """Only with the names of streamplug itself: the alias has the defaults of mosaicml-streaming."""
 
@@ -262,11 +287,14 @@ MISSING = {
         "`LocalDataset`; `mds_encode` and `mds_decode` in `streaming.base.format.mds.encodings`"
     ),
     "`streaming.base.partition.*`": "`get_partitions` in `streaming.base.partition`",
-    "`streaming.base.registry_utils`, `streaming.base.stream.streams_registry`": (
-        "streams made by the program, `streams=`"
+    "`streaming.base.registry_utils.create_registry`, `.import_file`, `.save_registry`": (
+        "`TypedRegistry`; `importlib`"
     ),
+    "`TypedRegistry.get_entry_point`, `.get_entry_points`, `.register_class`": "`get`, `get_all`, `register`",
     "`streaming.base.shuffle.*`": "`get_shuffle` in `streaming.base.shuffle`",
-    "`streaming.base.storage`: downloaders and uploaders": "a storage, `streamplug.plugin.open_storage`",
+    "`streaming.base.storage.*`: classes of single providers": (
+        "`CloudDownloader`, `CloudUploader`, or a storage, `streamplug.plugin.open_storage`"
+    ),
     "`streaming.base.util.get_import_exception_message`": "nothing: errors say what to install",
     "`streaming.*.convert`: scripts": "`streamplug-datasets`",
     "`streaming.vision.base`": "a `StreamingDataset` whose `get_item` transforms",

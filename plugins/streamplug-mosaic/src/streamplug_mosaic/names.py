@@ -20,11 +20,10 @@ _RANKS = (
     *("all_gather", "all_gather_object", "barrier", "broadcast", "get_local_rank"),
     *("get_local_world_size", "get_rank", "get_world_size", "maybe_init_dist"),
 )
-_PARSERS = ("bytes_to_int", "number_abbrev_to_int")
-_HELPERS = (
-    *("clean_stale_shared_memory", "get_list_arg", "merge_index", "retry"),
-    "wait_for_file_to_exist",
-)
+_PARSERS = ("bytes_to_int", "get_list_arg", "number_abbrev_to_int")
+_RETRIES = ("retry", "wait_for_file_to_exist")
+_REGISTRY = ("TypedRegistry", "construct_from_registry")
+_TRANSFERS = ("CloudDownloader", "CloudUploader")
 _TEXT = ("StreamingC4", "StreamingEnWiki", "StreamingPile")
 _VISION = ("StreamingADE20K", "StreamingCIFAR10", "StreamingCOCO", "StreamingImageNet")
 _VIDEO = ("StreamingInsideWebVid", "StreamingOutsideDTWebVid", "StreamingOutsideGIWebVid")
@@ -50,10 +49,14 @@ MODULES = {
     "streaming.base.hashing": _HASHES,
     "streaming.base.local": ("LocalDataset",),
     "streaming.base.partition": ("get_partitions",),
+    "streaming.base.registry_utils": _REGISTRY,
     "streaming.base.sampling": ("get_sampling",),
     "streaming.base.shuffle": _SHUFFLE_FUNCTIONS,
-    "streaming.base.stream": ("Stream",),
-    "streaming.base.util": (*_PARSERS, *_HELPERS),
+    "streaming.base.storage": _TRANSFERS,
+    "streaming.base.storage.download": ("CloudDownloader",),
+    "streaming.base.storage.upload": ("CloudUploader",),
+    "streaming.base.stream": ("Stream", "streams_registry"),
+    "streaming.base.util": ("clean_stale_shared_memory", "merge_index", *_PARSERS, *_RETRIES),
     "streaming.base.world": ("World",),
     "streaming.multimodal": _VIDEO,
     "streaming.multimodal.webvid": _VIDEO,
@@ -74,11 +77,14 @@ HOMES = {
     "dataset": ("LocalDataset", "StreamingDataset"),
     "distributed": _RANKS,
     "loader": ("StreamingDataLoader",),
+    "merge": ("merge_index",),
     "ordering": ("generate_work", "get_partitions", "get_sampling", *_SHUFFLE_FUNCTIONS),
-    "sizes": _PARSERS,
+    "parser": _PARSERS,
+    "registry": (*_REGISTRY, "streams_registry"),
+    "retry": _RETRIES,
     "streams": ("Stream",),
-    "util": _HELPERS,
-    "world": ("World",),
+    "transfers": _TRANSFERS,
+    "world": ("World", "clean_stale_shared_memory"),
     "writers": ("MDSWriter", *_TEXT_WRITERS),
 }
 """Names of each module of `streamplug_mosaic.compat`; other names are those of other distributions."""

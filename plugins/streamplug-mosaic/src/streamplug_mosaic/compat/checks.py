@@ -6,12 +6,9 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamplug.errors import ConfigError, EncodeTypeError, InvalidIndexError, NotFound
-
-if TYPE_CHECKING:
-    from streamplug_mosaic.compat.shards import Shard
 
 MIN_SHARDS_PER_CACHE = 4
 """Minimum cache limit, in shards of the largest size."""
@@ -59,29 +56,26 @@ def index_errors(url: str, *, is_local: bool) -> Iterator[None]:
         raise DamagedIndexError(f"Index file at {url} is empty or corrupted: {error}") from error
 
 
-def check_cache_limit(limit: int | None, index_sizes: int, shards: list[Shard]) -> None:
-    """Refuse a cache limit below a few shards.
+def check_cache_limit(limit: int, index_size: int, largest_size: int) -> None:
+    """Refuse a cache limit below an index and a few shards.
 
     Args:
-        limit: In bytes; None or 0 for none.
-        index_sizes: Bytes of the indexes.
-        shards: All shards.
+        limit: In bytes.
+        index_size: Bytes of the index.
+        largest_size: Bytes of the largest shard.
 
     Raises:
         ConfigError: If it is too low.
     """
-    if not limit:
-        return
-    if limit <= index_sizes:
+    if limit <= index_size:
         raise ConfigError(
-            f"Minimum cache usage, {index_sizes} bytes for indexes, is larger than the cache limit: "
+            f"Minimum cache usage, {index_size} bytes for the index, is larger than the cache limit: "
             f"cache_limit={limit}"
         )
-    largest = max((shard.get_max_size() for shard in shards), default=0)
-    if limit < MIN_SHARDS_PER_CACHE * largest:
+    if limit < MIN_SHARDS_PER_CACHE * largest_size:
         raise ConfigError(
             f"Cache limit of {limit} bytes is too low. Increase the `cache_limit` to at least "
-            f"{MIN_SHARDS_PER_CACHE * largest} bytes, {MIN_SHARDS_PER_CACHE} times the largest shard"
+            f"{MIN_SHARDS_PER_CACHE * largest_size} bytes, {MIN_SHARDS_PER_CACHE} times the largest shard"
         )
 
 

@@ -13,12 +13,12 @@ from streamplug.types import Int64
 from streamplug_mosaic.compat.checks import (
     check_batch_size,
     check_block_size,
-    check_cache_limit,
     warn,
 )
 from streamplug_mosaic.compat.ordering import select
+from streamplug_mosaic.compat.parser import bytes_to_int, number_abbrev_to_int
+from streamplug_mosaic.compat.registry import construct_from_registry, streams_registry
 from streamplug_mosaic.compat.shards import Shard, get_many
-from streamplug_mosaic.compat.sizes import bytes_to_int, number_abbrev_to_int
 from streamplug_mosaic.compat.streams import Stream, shards_of
 
 
@@ -32,15 +32,16 @@ class StreamingDataset(streamplug.StreamingDataset):
         remote: As for `streamplug.StreamingDataset`.
         local: Likewise.
         split: Likewise.
-        stream_name: Refused; there is no registry of streams.
-        stream_config: Arguments of the single stream.
+        stream_name: Name of the class of the single stream in the registry of streams.
+        stream_config: More arguments of the single stream.
         partition_algo: As for `streamplug.StreamingDataset`.
         shuffle_algo: Likewise.
         samples_per_epoch: Another name of `epoch_size`.
         **kwargs: Other arguments of `streamplug.StreamingDataset`.
 
     Raises:
-        ConfigError: If a stream is named, an epoch has two sizes, or as for `streamplug.StreamingDataset`.
+        ConfigError: If `stream_name` is not registered, an epoch has two sizes, or as for
+            `streamplug.StreamingDataset`.
     """
 
     def __init__(
@@ -57,18 +58,11 @@ class StreamingDataset(streamplug.StreamingDataset):
         samples_per_epoch: float | str | None = None,
         **kwargs: Any,
     ) -> None:
-        if stream_name != "stream":
-            raise ConfigError(
-                f"stream_name={stream_name!r}: there is no registry of streams; create the streams and "
-                "pass streams="
-            )
-        of_stream: dict[str, Any] = {"remote": remote, "local": local, "split": split}
-        for name, value in (stream_config or {}).items():
-            group = of_stream if name in of_stream else kwargs
-            if group.get(name) is None:
-                group[name] = value
-            elif group[name] != value:
-                raise ConfigError(f"{name}={group[name]!r}, but stream_config says {value!r}")
+        place: dict[str, Any] = {"remote": remote, "local": local, "split": split}
+        if not streams and (remote or local or stream_config):
+            place["format"] = kwargs.get("format")
+            streams = [_make_stream(stream_name, stream_config or {}, place)]
+            place = {}
         if samples_per_epoch is not None:
             if kwargs.get("epoch_size") is not None:
                 raise ConfigError(
@@ -81,14 +75,11 @@ class StreamingDataset(streamplug.StreamingDataset):
         cache_limit = kwargs.get("cache_limit")
         if isinstance(cache_limit, str) and not cache_limit.strip().endswith("%"):
             kwargs["cache_limit"] = bytes_to_int(cache_limit)
-        if not streams and (of_stream["remote"] or of_stream["local"]):
-            streams = [Stream(**of_stream, format=kwargs.get("format"))]
-            of_stream = {}
         super().__init__(
             streams=streams or None,
             partition_algo=partition_algo,
             shuffle_algo=shuffle_algo,
-            **of_stream,
+            **place,
             **kwargs,
         )
         self.allow_unsafe_types: bool = kwargs.get("allow_unsafe_types", False)
@@ -96,18 +87,11 @@ class StreamingDataset(streamplug.StreamingDataset):
         self._cache_limit_argument = kwargs.get("cache_limit")
         self._derive_weights(streams or ())
         self._shuffle_block_size: int | None = kwargs.get("shuffle_block_size")
-        self._check_settings(kwargs.get("predownload"))
-
-    def _check_settings(self, predownload: int | None) -> None:
-        """Check what mosaicml-streaming checks of a new data set."""
-        streams = [stream for stream in self.streams if isinstance(stream, Stream)]
-        if self.cache_limit and len(streams) == len(self.streams):
-            indexes = sum(stream.get_index_size() for stream in streams)
-            check_cache_limit(self.cache_limit, indexes, self.shards)
+        predownload = kwargs.get("predownload")
         if predownload is not None and self.batch_size and predownload < self.batch_size:
             warn(
-                f"predownload < batch_size: {predownload} < {self.batch_size}; the samples of a batch are "
-                f"downloaded while it is waited for; give at least predownload={self.batch_size}"
+                f"predownload < batch_size: {predownload} < {self.batch_size}. This may result in slower "
+                f"batch time. Recommendation is to set at least predownload={self.batch_size}"
             )
 
     def check_epoch(self) -> None:
@@ -183,7 +167,9 @@ class StreamingDataset(streamplug.StreamingDataset):
     def cache_limit(self) -> int | None:
         """Cache limit in bytes; None is unlimited."""
         limit = self._cache_limit_argument
-        return limit if limit is None or isinstance(limit, int) else super().cache_limit
+        if isinstance(limit, str):  # a percentage
+            return super().cache_limit
+        return None if limit is None else int(limit)
 
     @property
     def epoch_seed_change(self) -> bool:
@@ -278,6 +264,22 @@ class StreamingDataset(streamplug.StreamingDataset):
         """
         selection = select(self.session.run, epoch, stream_id)
         return np.diff(selection.starts), selection.samples(np.arange(selection.size))
+
+
+def _make_stream(name: str, config: Mapping[str, Any], place: Mapping[str, Any]) -> Stream:
+    """Return a stream of the registry; `place` are arguments of the data set.
+
+    Raises:
+        ConfigError: If there is no such stream, or the arguments of both differ.
+    """
+    arguments = {argument: value for argument, value in place.items() if value is not None}
+    for argument, value in config.items():
+        if arguments.setdefault(argument, value) != value:
+            raise ConfigError(
+                f"{argument}={arguments[argument]!r}, but stream_config says {value!r}"
+            )
+    stream: Stream = construct_from_registry(name, streams_registry, False, kwargs=arguments)
+    return stream
 
 
 def _before(counts: Int64) -> Int64:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from copy import copy
 from dataclasses import fields
+from hashlib import blake2s
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
+import numpy as np
+
 import streamplug
+from streamplug.cache.limit import parse_cache_limit
+from streamplug.errors import OutputExistsError
+from streamplug.index import Index
+from streamplug.interfaces import Storage
 from streamplug.plan import Weight
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.file_lock import make_sibling_state
 from streamplug.transfer.observer import Observer
-from streamplug_mosaic.compat.checks import EmptyStreamError, index_errors
+from streamplug_mosaic.compat.checks import EmptyStreamError, check_cache_limit, index_errors
 from streamplug_mosaic.compat.shards import Shard
 
 _DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")
@@ -22,11 +33,18 @@ class Stream(streamplug.Stream):
 
     _arguments: dict[str, Any]
 
+    __setattr__ = object.__setattr__  # subclasses set attributes of their own
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "split", self.split or "")
-        arguments = {field.name: getattr(self, field.name) for field in fields(self)}
-        object.__setattr__(self, "_arguments", arguments)
+        is_temporary = self.local is None
+        vars(self)["split"] = self.split or ""
+        if is_temporary:
+            vars(self)["local"] = temporary_directory(self.remote, self.split)
+        # A data set changes attributes.
+        vars(self)["_arguments"] = {field.name: getattr(self, field.name) for field in fields(self)}
         super().__post_init__()
+        if is_temporary:
+            create_directory(str(self.local))
 
     @property
     def weight(self) -> Weight:
@@ -44,8 +62,13 @@ class Stream(streamplug.Stream):
         return super(Stream, self._without_defaults()).shown_share
 
     def with_defaults(self, **defaults: Any) -> streamplug.Stream:
-        """Return this stream with defaults for arguments that are None."""
-        return super(Stream, self._without_defaults()).with_defaults(**defaults)
+        """Return this stream with defaults for arguments that are None; an empty split counts as None."""
+        stream = self._without_defaults()
+        for name, value in defaults.items():
+            if getattr(stream, name) is None or (name == "split" and not stream.split):
+                vars(stream)[name] = value
+        stream.__post_init__()
+        return stream
 
     def open(self, observer: Observer | None = None) -> OpenStream:
         """Open this stream as `streamplug.Stream` does.
@@ -62,6 +85,21 @@ class Stream(streamplug.Stream):
             if not sum(opened.index.shard(number).samples for number in range(len(opened.index))):
                 raise EmptyStreamError(f"Stream contains no samples: {self.url}")
             return opened
+
+    def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+        """Read the index as `streamplug.Stream` does, and subtract its size from the cache limit.
+
+        Raises:
+            StreamplugError: As there, or if the cache limit is too low.
+        """
+        index, derived = super().find_index(asked, retries)
+        limit = self._arguments["cache_limit"]
+        if limit is not None and self.cache is not None and derived is None:
+            limit, index_size = parse_cache_limit(limit, self.location.root), self.get_index_size()
+            shard_sizes = sum(table.bytes for table in index.tables.values())
+            check_cache_limit(limit, index_size, int(np.max(shard_sizes, initial=0)))
+            vars(self)["cache_limit"] = limit - index_size
+        return index, derived
 
     def get_shards(self, world: Any = None, allow_unsafe_types: bool = False) -> list[Shard]:
         """Read the index of this stream, and return its shards.
@@ -92,18 +130,40 @@ class Stream(streamplug.Stream):
             used: This stream with the defaults of the data set.
             weights: `proportion`, `repeat` and `choose`.
         """
-        for name in _DEFAULTS:
-            object.__setattr__(self, name, getattr(used, name))
-        for name, value in weights.items():
-            object.__setattr__(self, name, value)
-        self.__dict__.pop("location", None)  # it depends on the split
+        vars(self).update({name: getattr(used, name) for name in _DEFAULTS}, **weights)
+        vars(self).pop("location", None)  # cached, and depends on the split
 
     def _without_defaults(self) -> Stream:
         stream = copy(self)
-        stream.__dict__.pop("location", None)
-        for name, value in self._arguments.items():
-            object.__setattr__(stream, name, value)
+        vars(stream).update(self._arguments)
+        vars(stream).pop("location", None)
         return stream
+
+
+def temporary_directory(remote: Any, split: str | None) -> str:
+    """Return the directory of a stream without `local`; it depends on its remote and split alone."""
+    digest = "" if remote is None else blake2s(str(remote).encode(), digest_size=16).hexdigest()
+    return "/".join([gettempdir(), digest, split or ""])
+
+
+def create_directory(path: str) -> None:
+    """Create a directory once for all ranks of a node, which wait for it.
+
+    Raises:
+        OutputExistsError: If it exists.
+    """
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        try:
+            Path(path).mkdir(parents=True)
+        except FileExistsError:
+            raise OutputExistsError(
+                f"Could not create a temporary local directory {path}: it exists. Give local= to use it "
+                "again, or remove it"
+            ) from None
+    if "torch" in sys.modules:  # otherwise there is no process group
+        from streamplug_mosaic.compat.distributed import barrier
+
+        barrier()
 
 
 def shards_of(opened: list[OpenStream], read: Any) -> list[Shard]:

@@ -1,13 +1,16 @@
-"""`World`: the place of a process among nodes, ranks and loader workers."""
+"""Processes of a node: `World`, and what they share."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
 from streamplug.types import World as ProcessPlace
+
+_LOG = logging.getLogger("streamplug")
 
 
 class World:
@@ -90,6 +93,13 @@ class World:
     def to_json(self) -> dict[str, Any]:
         """Return the attributes by name."""
         return dict(self.__dict__)
+
+
+def clean_stale_shared_memory() -> None:
+    """Do nothing but log so: streamplug has no shared memory to clean up."""
+    _LOG.warning(
+        "clean_stale_shared_memory() does nothing: streamplug leaves no shared memory behind"
+    )
 
 
 def _loader_worker() -> tuple[int, int]:

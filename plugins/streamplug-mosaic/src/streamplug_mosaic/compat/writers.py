@@ -10,7 +10,7 @@ import streamplug
 from streamplug.config.parameters import parameters
 from streamplug.config.validation import suggest_name
 from streamplug.errors import ConfigError, WriterError
-from streamplug_mosaic.compat.sizes import bytes_to_int
+from streamplug_mosaic.compat.parser import bytes_to_int
 
 if TYPE_CHECKING:
     _Base = streamplug.Writer
@@ -51,6 +51,9 @@ class MosaicWriter(_Base):
         for name in ("separator", "newline"):  # of text
             if name not in dir(type(self)) and name in self.get_config():
                 setattr(self, name, self.get_config()[name])
+
+    def _check_size_limit(self, size_limit: float | str | None) -> None:
+        """Take any: a sample above the limit has a shard of its own."""
 
     @property
     def local(self) -> str:

@@ -1,47 +1,15 @@
-"""Functions of `streaming.base.util`."""
+"""Repeated calls, and waiting for files."""
 
 from __future__ import annotations
 
 import functools
-import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import streamplug
-
 F = TypeVar("F", bound=Callable[..., Any])
-
-_LOG = logging.getLogger("streamplug")
-
-
-def merge_index(*args: Any, **kwargs: Any) -> None:
-    """Write the index of a data set of parts: ``merge_index(parts, out, …)`` or ``merge_index(out, …)``.
-
-    Args:
-        *args: ``index_file_urls`` if there are some, ``out``, ``keep_local``, ``download_timeout``.
-        **kwargs: The same by name.
-    """
-    names = ["index_file_urls", "out", "keep_local", "download_timeout"]
-    if not (args and isinstance(args[0], list)):
-        del names[0]
-    arguments = {**dict(zip(names, args)), **kwargs}
-    urls = [arguments.pop(name) for name in ("index_file_urls", "out") if name in arguments]
-    streamplug.merge_index(*urls, **arguments)
-
-
-def clean_stale_shared_memory() -> None:
-    """Do nothing but log so: streamplug has no shared memory to clean up."""
-    _LOG.warning(
-        "clean_stale_shared_memory() does nothing: streamplug leaves no shared memory behind"
-    )
-
-
-def get_list_arg(text: str) -> list[str]:
-    """Split a text at commas; an empty text has no parts."""
-    return text.split(",") if text else []
 
 
 def wait_for_file_to_exist(

@@ -1,4 +1,4 @@
-"""Parsers of numbers of bytes and samples."""
+"""Parsers of numbers of bytes and samples, and of lists."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def number_abbrev_to_int(abbrev_str: float | str) -> int:
         ConfigError: If the text is no number of samples.
     """
     return _parse_number(abbrev_str, _COUNTS)
+
+
+def get_list_arg(text: str) -> list[str]:
+    """Split a text at commas; an empty text has no parts."""
+    return text.split(",") if text else []
 
 
 def _parse_number(value: float | str, units: Mapping[str, int], *, plain_unit: str = "") -> int:

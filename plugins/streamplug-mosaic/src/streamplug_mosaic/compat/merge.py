@@ -1,0 +1,51 @@
+"""`merge_index` of `streaming.base.util`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamplug
+from streamplug.errors import NotFound
+from streamplug.plugin.location import local_path
+from streamplug_mosaic.compat.checks import MissingIndexError
+
+
+def merge_index(*args: Any, **kwargs: Any) -> None:
+    """Write the index of a data set of parts: ``merge_index(parts, out, …)`` or ``merge_index(out, …)``.
+
+    Args:
+        *args: ``index_file_urls`` if there are some, ``out``, ``keep_local``, ``download_timeout``.
+        **kwargs: The same by name. Without ``keep_local``, no merged index stays on this machine.
+
+    Raises:
+        MissingIndexError: If a part has no index.
+        ConfigError: As for `streamplug.merge_index`.
+    """
+    names = ["index_file_urls", "out", "keep_local", "download_timeout"]
+    if not (args and isinstance(args[0], list)):
+        del names[0]
+    arguments = {**dict(zip(names, args)), **kwargs}
+    if "index_file_urls" in arguments:
+        arguments["index_file_urls"] = [_locate(part) for part in arguments["index_file_urls"]]
+    places = [arguments.pop(name) for name in ("index_file_urls", "out") if name in arguments]
+    try:
+        streamplug.merge_index(*places, **arguments)
+    except NotFound as error:
+        raise MissingIndexError(f"Failed to download index.json: {error}") from error
+    if not arguments.get("keep_local", True) and isinstance(places[-1], str):
+        folder = local_path(places[-1])
+        if folder is not None:
+            (folder / "index.json").unlink()
+
+
+def _locate(part: str | tuple[str, str]) -> str:
+    """Return the index of a part: of a pair the local one, if it exists."""
+    local, remote = (part, "") if isinstance(part, str) else part
+    path = local_path(local)
+    if path is None or path.exists():
+        return local
+    if remote:
+        return remote
+    raise MissingIndexError(
+        f"Failed to download index.json: {path} does not exist. Check data availability!"
+    )
