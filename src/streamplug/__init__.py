@@ -11,93 +11,53 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug_tokens import TokenBlocks, TokenDataset, TokenPacks
+    from streamplug_tokens import TokenBlocks as TokenBlocks
+    from streamplug_tokens import TokenDataset as TokenDataset
+    from streamplug_tokens import TokenPacks as TokenPacks
 
-    from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
-    from streamplug.errors import StreamplugError
-    from streamplug.interfaces import (
-        Callback,
-        Compression,
-        Encoding,
-        Engine,
-        Format,
-        ShuffleAlgorithm,
-        Storage,
-    )
-    from streamplug.plugin.registration import (
-        register_callback,
-        register_compression,
-        register_encoding,
-        register_engine,
-        register_format,
-        register_shuffle,
-        register_storage,
-    )
-    from streamplug.stream import Stream
-    from streamplug.types import World
-    from streamplug.write import MDSWriter, Writer, merge_index, write_from, write_parts
+    from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
+    from streamplug.adapters.torch import StreamingDataset as StreamingDataset
+    from streamplug.errors import StreamplugError as StreamplugError
+    from streamplug.interfaces import Callback as Callback
+    from streamplug.interfaces import Compression as Compression
+    from streamplug.interfaces import Encoding as Encoding
+    from streamplug.interfaces import Engine as Engine
+    from streamplug.interfaces import Format as Format
+    from streamplug.interfaces import ShuffleAlgorithm as ShuffleAlgorithm
+    from streamplug.interfaces import Storage as Storage
+    from streamplug.plugin.registration import register_callback as register_callback
+    from streamplug.plugin.registration import register_compression as register_compression
+    from streamplug.plugin.registration import register_encoding as register_encoding
+    from streamplug.plugin.registration import register_engine as register_engine
+    from streamplug.plugin.registration import register_format as register_format
+    from streamplug.plugin.registration import register_shuffle as register_shuffle
+    from streamplug.plugin.registration import register_storage as register_storage
+    from streamplug.stream import Stream as Stream
+    from streamplug.types import World as World
+    from streamplug.write import MDSWriter as MDSWriter
+    from streamplug.write import Writer as Writer
+    from streamplug.write import merge_index as merge_index
+    from streamplug.write import write_from as write_from
+    from streamplug.write import write_parts as write_parts
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Callback": "interfaces",
-    "Compression": "interfaces",
-    "Encoding": "interfaces",
-    "Engine": "interfaces",
-    "Format": "interfaces",
-    "MDSWriter": "write",
-    "ShuffleAlgorithm": "interfaces",
-    "Storage": "interfaces",
-    "Stream": "stream",
-    "StreamingDataLoader": "adapters.torch",
-    "StreamingDataset": "adapters.torch",
-    "StreamplugError": "errors",
-    "TokenBlocks": "streamplug_tokens",
-    "TokenDataset": "streamplug_tokens",
-    "TokenPacks": "streamplug_tokens",
-    "World": "types",
-    "Writer": "write",
-    "merge_index": "write",
-    "register_callback": "plugin.registration",
-    "register_compression": "plugin.registration",
-    "register_encoding": "plugin.registration",
-    "register_engine": "plugin.registration",
-    "register_format": "plugin.registration",
-    "register_shuffle": "plugin.registration",
-    "register_storage": "plugin.registration",
-    "write_from": "write",
-    "write_parts": "write",
+_NAMES = {
+    "streamplug_tokens": "TokenBlocks TokenDataset TokenPacks",
+    "adapters.torch": "StreamingDataLoader StreamingDataset",
+    "errors": "StreamplugError",
+    "interfaces": "Callback Compression Encoding Engine Format ShuffleAlgorithm Storage",
+    "plugin.registration": "register_callback register_compression register_encoding register_engine "
+    "register_format register_shuffle register_storage",
+    "stream": "Stream",
+    "types": "World",
+    "write": "MDSWriter Writer merge_index write_from write_parts",
 }
+"""Public names by the module that defines them."""
 
-__all__ = [
-    "Callback",
-    "Compression",
-    "Encoding",
-    "Engine",
-    "Format",
-    "MDSWriter",
-    "ShuffleAlgorithm",
-    "Storage",
-    "Stream",
-    "StreamingDataLoader",
-    "StreamingDataset",
-    "StreamplugError",
-    "TokenBlocks",
-    "TokenDataset",
-    "TokenPacks",
-    "World",
-    "Writer",
-    "merge_index",
-    "register_callback",
-    "register_compression",
-    "register_encoding",
-    "register_engine",
-    "register_format",
-    "register_shuffle",
-    "register_storage",
-    "write_from",
-    "write_parts",
-]
+_HOME = dict(sorted((name, module) for module in _NAMES for name in _NAMES[module].split()))
+
+__all__ = list(_HOME)
 
 if not TYPE_CHECKING:  # else any name would be one of the package
     # `import *` gives what is installed.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from streamplug.config.config_file import Source, load
-from streamplug.config.keywords import check_keywords, has_fixed_keywords, suggest_keywords
-from streamplug.config.parameters import parameters
+from streamplug.config.keywords import suggest_keywords
+from streamplug.config.parameters import has_any_keywords, parameters
 from streamplug.config.validation import check_required, suggest_name, validate_arguments
 from streamplug.errors import ConfigError
 
@@ -28,16 +28,9 @@ class Configurable:
         if section is not None:
             cls.config_section = section
         # Other constructors may remove keywords of their own from **kwargs, so they are not checked.
-        if "__init__" in cls.__dict__ and (section is not None or has_fixed_keywords(cls)):
+        init = cls.__dict__.get("__init__")
+        if init and (section is not None or not has_any_keywords(inspect.signature(init))):
             suggest_keywords(cls)
-
-    if not TYPE_CHECKING:  # for types, the arguments are those of the constructor
-
-        def __new__(cls, *_: Any, **kwargs: Any) -> Any:
-            """Check keywords of dataclasses, whose constructors are created after `__init_subclass__`."""
-            if kwargs and is_dataclass(cls):
-                check_keywords(cls, kwargs)
-            return super().__new__(cls)
 
     @classmethod
     def from_config(cls: type[C], config: Source, **more: Any) -> C:  # noqa: PYI019 - Python 3.10
@@ -52,7 +45,7 @@ class Configurable:
         Raises:
             ConfigError: If a key is unknown, a value has the wrong type, or as for the constructor.
         """
-        return _made(cls, load(config), more)
+        return _construct(cls, load(config), more)
 
     @classmethod
     def check_config(cls, config: Source) -> None:
@@ -65,42 +58,40 @@ class Configurable:
             ConfigError: If a key is unknown, or a value has the wrong type.
         """
         whole = load(config)
-        given, key = _about(cls, whole)
-        needed = {name for name in parameters(cls) if _of_section(cls, name, whole) is not None}
-        check_required(cls, {*validate_arguments(cls, given, key), *needed}, key)
+        section, key = _section(cls, whole)
+        names = {*validate_arguments(cls, section, key), *_nested_sections(cls, whole)}
+        check_required(cls, names, key)
 
 
-def _made(cls: type[C], whole: dict[str, Any], more: Mapping[str, Any]) -> C:
-    given, key = _about(cls, whole)
-    arguments = {
-        **validate_arguments(cls, {k: v for k, v in given.items() if k not in more}, key),
-        **more,
-    }
-    for name in parameters(cls):
-        other = _of_section(cls, name, whole)
-        if other is not None and name not in arguments:
-            arguments[name] = _made(other, whole, {})
+def _construct(cls: type[C], whole: dict[str, Any], overrides: Mapping[str, Any]) -> C:
+    section, key = _section(cls, whole)
+    values = {name: value for name, value in section.items() if name not in overrides}
+    arguments = {**validate_arguments(cls, values, key), **overrides}
+    for name, nested in _nested_sections(cls, whole).items():
+        if name not in arguments:
+            arguments[name] = _construct(nested, whole, {})
     check_required(cls, arguments, key)
     return cls(**arguments)
 
 
-def _of_section(cls: type, name: str, whole: Mapping[str, Any]) -> type[Configurable] | None:
-    """Return the class of a parameter that another section configures, or None."""
-    hint = parameters(cls)[name].hint
-    other = (
-        isinstance(hint, type) and issubclass(hint, Configurable) and hint.config_section == name
-    )
-    return hint if other and name in whole else None
+def _nested_sections(cls: type, whole: Mapping[str, Any]) -> dict[str, type[Configurable]]:
+    """Return the classes of the parameters that other sections configure, by name."""
+    hints = {name: parameters(cls)[name].hint for name in parameters(cls) if name in whole}
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and issubclass(hint, Configurable) and hint.config_section == name
+    }
 
 
-def _about(cls: type[Configurable], whole: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _section(cls: type[Configurable], whole: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the section of a class, and its key."""
     if not cls.config_section or not any(name in whole for name in SECTIONS):
         return whole, ""
     for name in whole:
         if name not in (*SECTIONS, "$schema"):
             raise ConfigError(f"{name}: no such section{suggest_name(str(name), SECTIONS)}")
-    given = whole.get(cls.config_section, {})
-    if not isinstance(given, dict):
-        raise ConfigError(f"{cls.config_section}={given!r:.80}: expected a mapping")
-    return given, cls.config_section
+    section = whole.get(cls.config_section, {})
+    if not isinstance(section, dict):
+        raise ConfigError(f"{cls.config_section}={section!r:.80}: expected a mapping")
+    return section, cls.config_section

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -40,26 +40,33 @@ def parameters(cls: type) -> dict[str, Parameter]:
 
 @cache
 def _parameters(cls: type) -> dict[str, Parameter]:
-    found: dict[str, Parameter] = {}
     texts: dict[str, str] = {}
-    for name, text in (pair for base in cls.__mro__ for pair in _described_parameters(base)):
-        texts.setdefault(name, text)
-    for init, owner in _constructors(cls):
-        signature = inspect.signature(init)
+    for base in reversed(cls.__mro__):
+        texts.update(_described_parameters(base))
+    found: dict[str, Parameter] = {}
+    for owner, signature in constructors(cls.__mro__):
         names = sys.modules[owner.__module__].__dict__
-        for name, given in list(signature.parameters.items())[1:]:
-            if given.kind in (given.POSITIONAL_OR_KEYWORD, given.KEYWORD_ONLY):
-                hint = _resolve_hint(given.annotation, names)
-                found.setdefault(name, Parameter(hint, given.default, texts.get(name, "")))
-        if not any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values()):
-            break
+        for name, parameter in list(signature.parameters.items())[1:]:
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                hint = _resolve_hint(parameter.annotation, names)
+                text = texts.get(name, "")
+                found.setdefault(name, Parameter(hint, parameter.default, text))
     return found
 
 
-def _constructors(cls: type) -> Iterator[tuple[Any, type]]:
-    for base in cls.__mro__:
-        if "__init__" in base.__dict__ and base is not object:
-            yield base.__dict__["__init__"], base
+def constructors(classes: Sequence[type]) -> Iterator[tuple[type, inspect.Signature]]:
+    """Yield the classes that have constructors, up to the first that passes no ``**kwargs`` on."""
+    for cls in classes:
+        if "__init__" in cls.__dict__ and cls is not object:
+            signature = inspect.signature(cls.__dict__["__init__"])
+            yield cls, signature
+            if not has_any_keywords(signature):
+                return
+
+
+def has_any_keywords(signature: inspect.Signature) -> bool:
+    """Return whether a signature has ``**kwargs``."""
+    return any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
 
 
 def _resolve_hint(hint: Any, names: dict[str, Any]) -> Any:

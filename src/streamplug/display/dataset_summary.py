@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamplug.display.object_summary import ObjectSummary, SummaryRepr
@@ -26,9 +27,10 @@ class DatasetRepr(SummaryRepr):
             return object.__repr__(self)
         first = self.streams[0].shown_url
         rest = f" and {len(self.streams) - 1} more" if len(self.streams) > 1 else ""
+        session = self._session
         return (
-            f"<{type(self).__name__} of {first!r}{rest}: {self._session.size:,} samples, "
-            f"{len(self._session.reader.starts) - 1:,} shards, batch_size={self._session.run.batch_size}>"
+            f"<{type(self).__name__} of {first!r}{rest}: {session.size:,} samples, "
+            f"{session.reader.stream_shards[-1]:,} shards, batch_size={session.run.batch_size}>"
         )
 
     def object_summary(self) -> ObjectSummary:
@@ -36,36 +38,33 @@ class DatasetRepr(SummaryRepr):
         name = type(self).__name__
         if "_session" not in self.__dict__:
             return ObjectSummary(name, [("state", "not made yet")])
+        session = self._session
+        starts, shards = session.reader.starts, session.reader.stream_shards
         try:
-            order = _order(self._session.run, self._session.world)
-            world = _place(self._session.placement.rank(), self._session.world)
+            order = _describe_order(session.run, session.world)
+            world = _describe_world(session.placement.rank(), session.world)
         except StreamplugError as error:  # the options do not support this world
             order, world = [], f"{error}"
         facts = [
-            ("samples", f"{self._session.size:,}"),
-            ("shards", f"{len(self._session.reader.starts) - 1:,}"),
+            ("samples", f"{session.size:,}"),
+            ("shards", f"{shards[-1]:,}"),
             *order,
             ("world", world),
         ]
-        return ObjectSummary(
-            name, facts, ("stream", "share", "samples", "shards", "kept in"), self._parts()
-        )
-
-    def _parts(self) -> list[tuple[str, ...]]:
-        starts, shards = self._session.reader.starts, self._session.reader.stream_shards
-        return [
+        rows = [
             (
                 stream.shown_url,
                 stream.shown_share,
-                f"{int(starts[end] - starts[begin]):,}",
-                f"{end - begin:,}",
+                f"{int(starts[last] - starts[first]):,}",
+                f"{last - first:,}",
                 stream.shown_cache,
             )
-            for stream, begin, end in zip(self.streams, shards, shards[1:])
+            for stream, (first, last) in zip(self.streams, pairwise(shards))
         ]
+        return ObjectSummary(name, facts, ("stream", "share", "samples", "shards", "kept in"), rows)
 
 
-def _order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
+def _describe_order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
     order = run.identity(world)
     epoch, step = run.clock.current()
     shuffle = "as stored"
@@ -81,13 +80,13 @@ def _order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
     ]
 
 
-def _place(found: World, counted: World) -> str:
-    told = (
-        f"rank {found.rank:,} of {found.ranks:,}, on {found.nodes:,} node{'s'[: found.nodes - 1]}"
+def _describe_world(own: World, planned: World) -> str:
+    text = (
+        f"rank {own.rank:,} of {own.ranks:,}, on {own.nodes:,} node{'s' if own.nodes > 1 else ''}"
     )
-    if counted.ranks != found.ranks:
-        told += f"; {found.ranks // counted.ranks:,} ranks in a row get the same samples"
-    return told
+    if planned.ranks != own.ranks:
+        text += f"; {own.ranks // planned.ranks:,} ranks in a row get the same samples"
+    return text
 
 
 class _Loader(Protocol):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
-
-from streamplug.display.html import Html, element, html
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_ROWS = 20
-_CELL = 200
+_MAX_ROWS = 20
+_MAX_CELL_CHARACTERS = 200
+_STYLE = "text-align: left; vertical-align: top"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ObjectSummary:
     @property
     def left_out(self) -> str:
         """Number of parts that are not shown, in words; empty if none."""
-        rest = len(self.rows) - _ROWS
+        rest = len(self.rows) - _MAX_ROWS
         return f"{rest:,} more" if rest > 0 else ""
 
 
@@ -40,51 +40,41 @@ class SummaryRepr(ABC):
         """Return the summary of this object."""
 
     def _repr_html_(self) -> str:
-        told = self.object_summary()
-        facts = [
-            element("tr", element("th", fact, scope="row", style=_LEFT), _cell(value))
-            for fact, value in told.facts
-        ]
-        return element(
-            "div",
-            element("b", told.name),
-            element("table", *facts),
-            _parts(told),
-            class_="streamplug",
-        )
+        summary = self.object_summary()
+        facts = "".join(_html_row(fact[:1], fact[1:]) for fact in summary.facts)
+        parts = ""
+        if summary.rows:
+            rows = "".join(_html_row((), row) for row in summary.rows[:_MAX_ROWS])
+            heads = _html_row(summary.heads, ())
+            parts = f"<table><thead>{heads}</thead><tbody>{rows}</tbody></table>{summary.left_out}"
+        name = _html_text(summary.name)
+        return f'<div class="streamplug"><b>{name}</b><table>{facts}</table>{parts}</div>'
 
     def __rich__(self) -> RenderableType:
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        told = self.object_summary()
-        facts = Table(show_header=False, box=None, pad_edge=False)
-        for pair in told.facts:
-            facts.add_row(*map(Text, pair))
-        shown: list[RenderableType] = [Text(told.name, "bold"), facts]
-        if told.rows:
-            parts = Table(box=None, pad_edge=False)
-            for head in told.heads:
-                parts.add_column(Text(head))
-            for row in told.rows[:_ROWS]:
-                parts.add_row(*map(Text, row))
-            shown += [parts, Text(told.left_out)]
+        from streamplug.display.tables import pairs_table, rows_table
+
+        summary = self.object_summary()
+        shown: list[RenderableType] = [Text(summary.name, "bold"), pairs_table(summary.facts)]
+        if summary.rows:
+            parts = rows_table(summary.heads, summary.rows[:_MAX_ROWS])
+            shown += [parts, Text(summary.left_out)]
         return Group(*shown)
 
 
-_LEFT = "text-align: left; vertical-align: top"
+def _html_row(heads: Sequence[str], cells: Sequence[str]) -> str:
+    """Return a table row of heads, then cells."""
+    columns = [f'<th style="{_STYLE}">{_html_text(head)}</th>' for head in heads]
+    for cell in cells:
+        text = cell
+        if len(cell) > _MAX_CELL_CHARACTERS:
+            text = f"{cell[: _MAX_CELL_CHARACTERS - 1]}…"
+        columns.append(f'<td style="{_STYLE}; overflow-wrap: anywhere">{_html_text(text)}</td>')
+    return f"<tr>{''.join(columns)}</tr>"
 
 
-def _cell(value: str) -> Html:
-    text = value if len(value) <= _CELL else f"{value[: _CELL - 1]}…"
-    return element("td", text, style=f"{_LEFT}; overflow-wrap: anywhere")
-
-
-def _parts(told: ObjectSummary) -> Html:
-    if not told.rows:
-        return html()
-    heads = (element("th", head, style=_LEFT) for head in told.heads)
-    rows = (element("tr", *map(_cell, row)) for row in told.rows[:_ROWS])
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
-    return html(table, element("p", told.left_out) if told.left_out else "")
+def _html_text(text: str) -> str:
+    # A str may contain a lone surrogate, which cannot be encoded.
+    return escape(text.encode("utf-8", "backslashreplace").decode())

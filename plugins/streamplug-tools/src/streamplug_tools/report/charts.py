@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streamplug.display.html import Html, element, html
 from streamplug_tools.histogram import Histogram
+from streamplug_tools.report.html import Html, element, html
 from streamplug_tools.report.text_format import cut, many, number, percent, size
 from streamplug_tools.statistics import ShardGroup
 

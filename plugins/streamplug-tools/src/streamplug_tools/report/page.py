@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from hashlib import sha256
 from importlib.resources import files
 
-from streamplug.display.html import Html, element, html
 from streamplug_tools.column_sampling import ColumnStatistics
 from streamplug_tools.inspection import ShardKind
 from streamplug_tools.previews import Preview, Thumbnail
 from streamplug_tools.report.charts import charts, histogram, shard_map
+from streamplug_tools.report.html import Html, element, html
 from streamplug_tools.report.text_format import cut, many, number, size
 from streamplug_tools.statistics import DatasetStatistics
 

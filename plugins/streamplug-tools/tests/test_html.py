@@ -3,8 +3,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
-
-from streamplug.display.html import Html, element, html
+from streamplug_tools.report.html import Html, element, html
 
 HOSTILE = ["<script>", "</p>", "\"'><b>", "a & b", "&lt;", "' onclick='x", "]]>", "<!--"]
 
