@@ -20,11 +20,10 @@ from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import verify_file
 from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug.types import FileInfo
 
-_ROWS = 1024  # samples decoded at once
-_MAX_PROBLEMS = 20  # maximum number of damaged samples reported per shard
-_WINDOW = 16  # shards submitted per thread at a time
+_MAX_ROWS_PER_READ = 1024
+_MAX_PROBLEMS_PER_SHARD = 20
+_SHARDS_PER_THREAD = 16  # submitted at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Verified:
 class _Checked:
     bytes: int
     problems: list[Problem]
-    digests: frozenset[str]
+    digests: set[str]
     has_all_digests: bool
 
 
@@ -127,8 +126,8 @@ def verify(
         digests: set[str] = set()
         with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
             shards = _first_of_each_file(index)
-            for start in range(0, len(shards), _WINDOW * threads):
-                some = shards[start : start + _WINDOW * threads]
+            for start in range(0, len(shards), _SHARDS_PER_THREAD * threads):
+                some = shards[start : start + _SHARDS_PER_THREAD * threads]
                 for done, found in enumerate(pool.map(check, some), start + 1):
                     stored += found.bytes
                     problems += found.problems
@@ -174,41 +173,44 @@ class _Check:
         ]
 
     def __call__(self, shard: int) -> _Checked:
-        name, size, there = "", 0, dict[Path, FileInfo]()
-        digests, all_digests = frozenset[str](), True
+        info = self._index.shard(shard)
+        files = info.files.values()
+        name = next(iter(files)).raw.basename
+        downloaded = {self._folder / file.zip.basename: file.zip for file in files if file.zip}
         try:
-            info = self._index.shard(shard)
-            name = next(iter(info.files.values())).raw.basename
-            size = sum((file.zip or file.raw).bytes for file in info.files.values())
-            both = [(file.raw, file.zip) for file in info.files.values()]
-            digests = frozenset(n for pair in both for file in pair if file for n in file.hashes)
-            all_digests = all(raw.hashes or (zip_ and zip_.hashes) for raw, zip_ in both)
-            packed = [file.zip for file in info.files.values() if file.zip is not None]
-            there = {self._folder / file.basename: file for file in packed}
             paths = self._store.ensure(shard)
-            there |= {paths[role]: file.raw for role, file in info.files.items()}
-            for path, file in there.items():
+            downloaded |= {paths[role]: file.raw for role, file in info.files.items()}
+            for path, file in downloaded.items():
                 for algorithm in file.hashes or (None,):
                     verify_file(path, file, algorithm, path.name)
-            mapped = MappedFiles(paths, {})
-            reader = self._index.schema(shard).format.open(
-                info, mapped.data, self._index.schema(shard).columns
-            )
-            found = self._samples(reader, self._columns[self._index.schema_of[shard]])
-            problems = [Problem(shard, name, index, error) for index, error in found]
+            schema = self._index.schema(shard)
+            reader = schema.format.open(info, MappedFiles(paths, {}).data, schema.columns)
+            damaged = self._samples(reader, self._columns[self._index.schema_of[shard]])
+            problems = [Problem(shard, name, index, error) for index, error in damaged]
         except (StreamplugError, OSError) as error:
             problems = [Problem(shard, name, None, str(error).removeprefix(f"shard {shard}: "))]
         finally:
-            for path in there:
+            for path in downloaded:
                 with suppress(OSError):
                     path.unlink()
-        return _Checked(size, problems, digests, all_digests)
+        return _Checked(
+            sum((file.zip or file.raw).bytes for file in files),
+            problems,
+            {
+                hash_
+                for each in files
+                for file in (each.raw, each.zip)
+                if file
+                for hash_ in file.hashes
+            },
+            all(each.raw.hashes or (each.zip and each.zip.hashes) for each in files),
+        )
 
     def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
         """Decode all samples; yield the positions of damaged ones and the error messages."""
         found = 0
-        for start in range(0, len(reader), _ROWS):
-            rows = np.arange(start, min(start + _ROWS, len(reader)))
+        for start in range(0, len(reader), _MAX_ROWS_PER_READ):
+            rows = np.arange(start, min(start + _MAX_ROWS_PER_READ, len(reader)))
             try:
                 reader.take(rows, columns)
                 continue
@@ -220,5 +222,5 @@ class _Check:
                 except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
                     yield row, str(error)
                     found += 1
-                    if found == _MAX_PROBLEMS:
+                    if found == _MAX_PROBLEMS_PER_SHARD:
                         return
