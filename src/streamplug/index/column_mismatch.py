@@ -10,7 +10,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.index.model import Index, Schema
-from streamplug.interfaces import Column, Encoding
+from streamplug.interfaces import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,8 @@ def _agree(one: Column, two: Column) -> bool:
         return a.dtype.base == b.dtype.base and bool(a.dtype.shape) == bool(b.dtype.shape)
     if a.dtype is not None or b.dtype is not None:
         return False
-    return _decoder(a) is _decoder(b) and pickle.dumps(vars(a)) == pickle.dumps(vars(b))
-
-
-def _decoder(encoding: Encoding) -> object:
-    return type(encoding).decode
+    has_same_decoder = type(a).decode is type(b).decode
+    return has_same_decoder and pickle.dumps(vars(a)) == pickle.dumps(vars(b))
 
 
 def find_shard_mismatches(
