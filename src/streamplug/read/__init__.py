@@ -1,7 +1,6 @@
 """Reading of samples from local shards, or by range requests."""
 
 from streamplug.read.decoders import apply_decoders
-from streamplug.read.encoded_values import EncodedValues
 from streamplug.read.indexing import resolve_index, resolve_indices
 from streamplug.read.open_shards import OpenShards
 from streamplug.read.range_shards import RangeShards
@@ -9,7 +8,6 @@ from streamplug.read.reader import Reader
 from streamplug.read.sample_reader import SampleReader
 
 __all__ = [
-    "EncodedValues",
     "OpenShards",
     "RangeShards",
     "Reader",

@@ -14,7 +14,6 @@ import numpy as np
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
 from streamplug.read.assemble import ShardGroups, make_samples, merge_values
-from streamplug.read.encoded_values import EncodedValues
 from streamplug.read.gather import (
     Batch,
     GatheredValues,
@@ -73,6 +72,18 @@ class Reader:
         """Return an open shard; `shard` counts the shards of all streams."""
         shards, number = self._find(shard)
         return shards.get(number)
+
+    def open_uniform(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
+        """Return the open shard ``numbers[first]``, and those after it that can be read together with it."""
+        shards = [self.open(numbers[first])]
+        kind = shards[0].kind
+        for number in numbers[first + 1 :] if kind is not None else ():
+            # With a limit, nothing is downloaded while other shards are held.
+            shard = self.open(number) if self.cache_limit is None else self._if_open(number)
+            if shard is None or (shard.kind is not kind and shard.kind != kind):
+                break
+            shards.append(shard)
+        return shards
 
     def _find(self, shard: int) -> tuple[OpenShards | RangeShards, int]:
         stream = bisect_right(self.stream_shards, shard) - 1
@@ -231,31 +242,15 @@ class Reader:
         if not (self.decodes_lazily and len(ids)):
             return slice_columns(self.batch(ids), parts)
         groups = ShardGroups(np.asarray(self.starts), ids)
-        shards = self._open_uniform(groups.shards, 0)
+        shards = self.open_uniform(groups.shards, 0)
         return gather_batches(shards, groups, parts, lambda part: self.batch(ids[part]))
-
-    def encoded(self, ids: Int64, name: str) -> Iterator[EncodedValues]:
-        """Yield the locations in memory of the values of one column, in parts.
-
-        Samples whose format does not support this are left out. Any exception may be raised if a shard cannot
-        be fetched or a sample is damaged; `batch` names it.
-        """
-        groups = ShardGroups(np.asarray(self.starts), ids)
-        stop = 0
-        while stop < len(groups.shards):
-            shards = self._open_uniform(groups.shards, stop)
-            part = slice(stop, stop + len(shards))
-            stop = part.stop
-            encoded = EncodedValues.of(shards, groups, part, name)
-            if encoded is not None:
-                yield encoded
 
     def _gather(self, ids: Int64) -> Iterator[GatheredValues]:
         groups = ShardGroups(np.asarray(self.starts), ids)
         with self._fetching(groups) as fetcher:
             stop = 0
             while stop < len(groups.shards):
-                shards = self._open_uniform(groups.shards, stop)
+                shards = self.open_uniform(groups.shards, stop)
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
                 with fetcher.hold(groups.shards[part.start]):  # range shards are not uniform
@@ -264,18 +259,6 @@ class Reader:
                     except Exception:  # noqa: BLE001 - reading shard by shard finds the damaged one
                         gathered = self._gather_one_by_one(shards, groups, part)
                     yield from gathered
-
-    def _open_uniform(self, numbers: Sequence[int], first: int) -> list[OpenShard]:
-        """Open a shard and those after it that can be read together with it."""
-        shards = [self.open(numbers[first])]
-        kind = shards[0].kind
-        for number in numbers[first + 1 :] if kind is not None else ():
-            # With a limit, nothing is downloaded while other shards are held.
-            shard = self.open(number) if self.cache_limit is None else self._if_open(number)
-            if shard is None or (shard.kind is not kind and shard.kind != kind):
-                break
-            shards.append(shard)
-        return shards
 
     def _if_open(self, number: int) -> OpenShard | None:
         shards, shard = self._find(number)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from streamplug.errors import DataError
 from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import gather, slices
-from streamplug.read import EncodedValues, Reader
+from streamplug.read import Reader
 from streamplug.types import Int64
+from streamplug_tokens.encoded_values import EncodedValues, iter_encoded_values
 from streamplug_tokens.lengths import as_tokens
 
 
@@ -68,7 +69,8 @@ class TokenCopier:
         filled = np.flatnonzero(spans.size)
         buffers = []
         try:
-            for buffer in self._documents.encoded(spans.document[filled], self._column):
+            documents = spans.document[filled]
+            for buffer in iter_encoded_values(self._documents, documents, self._column):
                 places = filled[buffer.places]
                 if self._has_lengths(buffer, spans.document_length[places]):
                     bytes_behind = (spans.document_length - spans.begin)[
