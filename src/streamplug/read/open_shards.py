@@ -49,23 +49,6 @@ class ColumnSelection:
 class OpenShard:
     """A memory-mapped shard."""
 
-    __slots__ = (
-        "_files",
-        "bytes",
-        "columns",
-        "data",
-        "inode_of",
-        "kind",
-        "layout",
-        "paths",
-        "populated",
-        "reader",
-        "recent",
-        "row",
-        "used",
-        "where",
-    )
-
     def __init__(
         self, reader: ShardReader, selection: ColumnSelection, where: str, files: MappedFiles
     ) -> None:
@@ -109,8 +92,7 @@ class OpenShards:
 
     def __init__(self, index: Index, store: ShardStore, columns: Sequence[str] | None) -> None:
         """Create an empty cache of the shards of `index`; `columns` None selects all."""
-        self._index = index
-        self._store = store
+        self._index, self._store, self._names = index, store, columns
         self._open: dict[int, OpenShard] = {}
         # Without a limit, callers that mark a shard as recent may look it up here without the lock.
         self.lock_free: Mapping[int, OpenShard] = self._open if store.limit is None else {}
@@ -124,22 +106,13 @@ class OpenShards:
         self.selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         _all.add(self)
 
-    def __getstate__(self) -> dict[str, Any]:
-        none: dict[int, OpenShard] = {}
-        empty = {"_open": none, "lock_free": none if self._limit is None else {}}
-        no_locks = {"_lock": None, "_repair_lock": None}
-        return {**self.__dict__, **empty, "_claims": Counter(), "_bytes": 0, **no_locks}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenShards, (self._index, self._store, self._names)
 
     def _new_locks(self) -> None:
         # Reentrant: garbage collection may end a loop, which releases shards, while this thread holds it.
         self._lock = RLock()
         self._repair_lock = Lock()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._new_locks()
-        self._store.on_disk_full = WeakMethod(self._close_all_evicted)
-        _all.add(self)
 
     def free_in_child(self) -> None:
         """Drop what another thread was changing at the fork, and make new locks."""
