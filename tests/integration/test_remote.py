@@ -56,7 +56,7 @@ def test_a_few_samples_of_a_big_set_transfer_little(server, written):
     index = server.bytes_sent
     assert [s["n"] for s in dataset[[3, 150, 77]]] == [3, 150, 77]
     assert dataset[42]["b"] == near(written)[42]["b"]
-    assert server.bytes_sent - index < 4 * (SIZE + 10_000)  # some come with a guess around them
+    assert server.bytes_sent - index < 4 * (SIZE + 10_000)
     assert not any(request[0] == "HEAD" for request in server.requests)
 
 

@@ -8,7 +8,7 @@ from streamplug import MDSWriter
 
 @pytest.fixture
 def many(tmp_path):
-    """Shards of samples of such sizes that where they lie cannot be guessed."""
+    """Shards of samples of many sizes."""
     draws = np.random.default_rng(0)
     with MDSWriter(out=tmp_path, columns={"b": "bytes"}, size_limit=100_000) as out:
         for n in range(1600):

@@ -45,9 +45,8 @@ class Joining(AnyFsspec):
 
 
 @pytest.fixture(autouse=True)
-def neither_pauses_nor_guesses(monkeypatch):
+def no_pauses(monkeypatch):
     monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
-    monkeypatch.setattr("streamplug.read.shard_headers._MAX_WRONG_GUESSES", 0)
 
 
 def opened(folder, storage=None, retries=0, observer=None):
@@ -269,17 +268,6 @@ def test_the_head_of_another_is_not_waited_for(many, monkeypatch):
     over.set()
     thread.join(30)
     assert not reader._streams[0]._process_state.headers._in_flight
-
-
-def test_guesses_that_did_not_come_cost_nothing(many, monkeypatch):
-    monkeypatch.setattr("streamplug.read.shard_headers._MAX_WRONG_GUESSES", 16)
-    reader, _ = opened(many, Joining(str(many), ("shard.00001.mds",), 5))
-    headers = reader._streams[0]._process_state.headers
-    for _ in range(5):
-        with pytest.raises(Transient):
-            reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
-        assert headers._num_wrong == 0
-    reader.ensure(reader.needs(np.asarray(reader.starts)[1:2])[0])
 
 
 def test_not_more_is_asked_at_once_for_being_together(many):

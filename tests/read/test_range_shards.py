@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.formats import mds_guess
 from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
@@ -81,14 +80,12 @@ def same(one, other):
     st.integers(600, 3000),
     st.sampled_from([COLUMNS, FIXED, {"text": "str"}]),
     st.sampled_from([0, 10, range_shards.MAX_GAP_BYTES]),
-    st.sampled_from([0, 20, 300, mds_guess._SLACK]),
-    st.sampled_from([0, mds_guess._WHOLE]),
     st.sampled_from([AnyFsspec, Joining]),
     st.integers(1, 20),
     st.data(),
 )
 def test_values_are_those_of_whole_shards(
-    tmp_path_factory, count, limit, columns, gap, slack, small, kind, together, data
+    tmp_path_factory, count, limit, columns, gap, kind, together, data
 ):
     folder = write(tmp_path_factory.mktemp("set"), count, columns, limit)
     wanted = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=40)), np.int64)
@@ -96,8 +93,6 @@ def test_values_are_those_of_whole_shards(
     whole = Reader([stream.index.starts], [OpenShards(stream.index, stream.store, None)])
     with pytest.MonkeyPatch.context() as patch:
         set_gap(patch, gap)
-        patch.setattr(mds_guess, "_SLACK", slack)
-        patch.setattr(mds_guess, "_WHOLE", small)
         patch.setattr(sample_range, "MAX_GROUP_SAMPLES", together)
         parts, _ = opened(folder, kind(str(folder)))
         assert same(parts.rows(wanted), whole.rows(wanted))
@@ -241,29 +236,6 @@ def test_samples_of_one_size_come_with_the_head(tmp_path, monkeypatch):
     assert counting.bytes_read == 4 * 1002 + 3 * 12
 
 
-def test_a_small_shard_comes_with_its_head(tmp_path, monkeypatch):
-    monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
-    reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
-    assert reader.row(50)["id"] == 50
-    assert counting.counts["read_ranges"] == 1
-    assert reader.row(51)["id"] == 51
-    assert counting.counts["read_ranges"] == 2  # nothing but the head is kept
-
-
-def test_samples_of_nearly_one_size_come_with_the_head(tmp_path):
-    with MDSWriter(columns={"text": "str"}, out=tmp_path, size_limit=1 << 24) as writer:
-        for number in range(3000):
-            writer.write({"text": f"{number:04}" * (200 + number % 7)})
-    reader, counting = opened(tmp_path)
-    for number in (0, 1700, 2999):
-        copy = pickle.loads(pickle.dumps(reader))  # knows no head
-        shards = copy._streams[0]
-        assert copy.row(number)["text"].startswith(f"{number:04}")
-        assert shards._store.storage.counts["read_ranges"] == 1
-        assert shards._store.storage.bytes_read < 100_000
-    assert counting.counts["read_ranges"] == 0
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-50, 5000), st.integers(-9, 5000)), min_size=12, max_size=12),
@@ -283,68 +255,7 @@ def test_any_guess_gives_the_same_values(tmp_path_factory, guess, wanted):
         assert reader.row(wanted[0])["id"] == wanted[0]
 
 
-def guessing(monkeypatch, guess):
-    """Have the place of a sample's bytes be guessed; returns a list of where that was asked for."""
-    asked = []
-
-    def estimate_ranges(self, info, rows, columns):
-        asked.append(info.number)
-        return np.array([guess(info, row) for row in rows.tolist()]).reshape(-1, 2)
-
-    monkeypatch.setattr(MDS, "estimate_ranges", estimate_ranges)
-    return asked
-
-
-def first_of_each(reader):
-    """Read the first sample of each shard, and return how many bytes came."""
-    counting = reader._streams[0]._store.storage
-    before = counting.bytes_read
-    assert [reader.row(first)["id"] for first in reader.starts[:-1].tolist()] == list(
-        reader.starts[:-1]
-    )
-    return counting.bytes_read - before
-
-
-def test_guesses_end_where_they_do_not_help(tmp_path, monkeypatch):
-    reader, _ = opened(write(tmp_path, 100, COLUMNS, 600))
-    shards = len(reader.starts) - 1
-    assert shards > 8
-    guessing(monkeypatch, lambda info, row: (0, 0))
-    needed = first_of_each(reader)
-    monkeypatch.setattr(shard_headers, "_MAX_WRONG_GUESSES", 3)
-    set_gap(monkeypatch, 0)
-    guessing(monkeypatch, lambda info, row: (400, 401))
-    reader = opened(tmp_path)[0]
-    assert first_of_each(reader) == needed + 3  # bytes in vain
-    assert reader._streams[0]._process_state.headers._num_wrong == 3
-
-
-def test_guesses_go_on_where_they_help(tmp_path, monkeypatch):
-    reader, _ = opened(write(tmp_path, 100, COLUMNS, 600))
-    shards = len(reader.starts) - 1
-    monkeypatch.setattr(shard_headers, "_MAX_WRONG_GUESSES", 3)
-    guessing(monkeypatch, lambda info, row: (0, info.files["data"].raw.bytes))
-    reader = opened(tmp_path)[0]
-    first_of_each(reader)
-    assert reader._streams[0]._store.storage.counts["read_ranges"] == shards
-    assert reader._streams[0]._process_state.headers._num_wrong == 0
-
-
-def test_much_is_not_guessed_at_once(tmp_path):
-    with MDSWriter(columns={"data": "bytes"}, out=tmp_path, size_limit=1 << 24) as writer:
-        for number in range(100):
-            writer.write({"data": bytes(40_000 + number * 997 % 60_000)})
-    wanted = np.arange(0, 100, 3)
-    reader, counting = opened(tmp_path)
-    values = reader.rows(wanted)
-    assert [len(row["data"]) for row in values] == [40_000 + n * 997 % 60_000 for n in wanted]
-    assert counting.bytes_read < sum(4 + len(row["data"]) for row in values) + 1000
-    reader, counting = opened(tmp_path)
-    reader.ensure(*reader.needs(wanted[:1]))  # of a few it is
-    assert counting.bytes_read > 60_000 + 1000
-
-
-def test_large_samples_are_not_guessed(tmp_path):
+def test_of_a_large_sample_nothing_else_is_read(tmp_path):
     with MDSWriter(columns={"data": "bytes"}, out=tmp_path, size_limit=1 << 26) as writer:
         for number in range(9):
             writer.write({"data": bytes((1 << 20) + number)})
@@ -353,9 +264,8 @@ def test_large_samples_are_not_guessed(tmp_path):
     assert counting.bytes_read < (1 << 20) + 1000
 
 
-def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
-    monkeypatch.setattr(mds_guess, "_WHOLE", 1 << 20)
-    reader, counting = opened(write(tmp_path, 1000, COLUMNS, 1 << 20))
+def test_a_piece_keeps_little_besides_its_samples(tmp_path):
+    reader, counting = opened(write(tmp_path, 1000, FIXED, 1 << 20))
     ((piece,),) = reader.needs(np.array([700, 20, 21]))
     reader.ensure((piece,))
     assert counting.counts["read_ranges"] == 1
@@ -365,7 +275,7 @@ def test_a_piece_keeps_little_besides_its_samples(tmp_path, monkeypatch):
 
 
 def test_a_head_keeps_nothing_else_in_memory(tmp_path):
-    reader, counting = opened(write(tmp_path, 100, COLUMNS, 1 << 20))
+    reader, counting = opened(write(tmp_path, 100, FIXED, 1 << 20))
     reader.row(50)
     offsets = reader._streams[0]._process_state.headers._cached[0][0].offsets
     while offsets.base is not None:

@@ -30,7 +30,6 @@ from streamplug.read.shard_headers import (
     NO_ROWS,
     ErrorContext,
     ShardHeaders,
-    SpeculativeRead,
 )
 from streamplug.transfer.disk_errors import prefix_data_errors
 from streamplug.transfer.range_reader import RangeReader
@@ -55,20 +54,15 @@ class RangeShards:
 
     def __init__(self, index: Index, store: RangeReader, columns: Sequence[str] | None) -> None:
         """Check that the shards of `index` support range access; `columns` None selects all."""
-        self._index = index
-        self._store = store
+        self._index, self._store, self._names = index, store, columns
         self.supports_read_many = store.supports_read_many  # one request for several shards
         self._process_state = self._new_state()
         self._selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
             self._check(number)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_process_state": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._process_state = self._new_state()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RangeShards, (self._index, self._store, self._names)
 
     def _new_state(self) -> _ProcessState:
         return _ProcessState(ShardHeaders(self._index, self._store))
@@ -198,35 +192,35 @@ class RangeShards:
         missing = []
         for (info, each), (header, read) in zip(requests, headers):
             with error_context(info):
-                rest = self._add_speculative(info, each, header, read)
-            if rest.spans.size:
-                missing.append((info, each, rest))
-        files = [(info.files["data"].raw, rest.spans) for info, _, rest in missing]
+                request = self._request(info, each, header)
+                if not len(request.ranges):
+                    continue
+                if read is not None and read.contains(request.ranges).all():
+                    spans = coalesce_ranges(request.ranges, 0)
+                    each.set_bytes(
+                        request.is_stored, request.ranges, spans, read.copy_ranges(spans)
+                    )
+                else:
+                    missing.append((info, each, request))
+        files = [(info.files["data"].raw, request.spans) for info, _, request in missing]
         for place, read_parts in self._store.read_many(files):
-            info, each, rest = missing[place]
+            info, each, request = missing[place]
             with error_context(info):
-                each.add(rest.is_missing, rest.ranges, rest.spans, _read(read_parts, each, rest))
+                parts = _read(read_parts, each, request)
+                each.set_bytes(request.is_stored, request.ranges, request.spans, parts)
 
-    def _add_speculative(
-        self, info: ShardInfo, added: SampleRange, header: ShardHeader, read: SpeculativeRead
-    ) -> _Rest:
-        """Add the samples that were read with the header; return the ranges still to read."""
-        ranges = header.byte_ranges(added.rows)
-        _check_bounds(added, ranges, info.files["data"].raw.bytes)
-        is_missing = ranges[:, 0] < ranges[:, 1]  # empty samples need no request
-        if len(read.spans):
-            came = read.contains(ranges)
-            self._state().headers.record_guess(read, float(came.mean()))
-            if (taken := came & is_missing).any():
-                spans = coalesce_ranges(ranges[taken], 0)
-                added.add(taken, ranges[taken], spans, read.copy_ranges(spans))
-            is_missing &= ~came
-        is_multifile = isinstance(self._index.schema(added.shard).format, MultiFileFormat)
-        ranges = ranges[is_missing]
-        spans = (
-            coalesce_ranges(ranges, 0 if is_multifile else MAX_GAP_BYTES) if len(ranges) else ranges
+    def _request(
+        self, info: ShardInfo, sample_range: SampleRange, header: ShardHeader
+    ) -> _SampleRequest:
+        ranges = header.byte_ranges(sample_range.rows)
+        _check_bounds(sample_range, ranges, info.files["data"].raw.bytes)
+        is_stored = ranges[:, 0] < ranges[:, 1]
+        ranges = ranges[is_stored]
+        is_multifile = isinstance(self._index.schema(info.number).format, MultiFileFormat)
+        gap = 0 if is_multifile else MAX_GAP_BYTES
+        return _SampleRequest(
+            is_stored, ranges, coalesce_ranges(ranges, gap) if len(ranges) else ranges
         )
-        return _Rest(is_missing, ranges, spans)
 
     def _state(self) -> _ProcessState:
         # In a forked copy, another thread may have held one of the locks.
@@ -235,10 +229,10 @@ class RangeShards:
         return self._process_state
 
 
-class _Rest(NamedTuple):
-    """The part of a sample range that was not read with the header of its shard."""
+class _SampleRequest(NamedTuple):
+    """The bytes to read for a sample range."""
 
-    is_missing: NDArray[np.bool_]  # mask of its rows, shape [rows]
+    is_stored: NDArray[np.bool_]  # mask of its rows with any bytes, shape [rows]
     ranges: Int64  # byte ranges of these rows in the file, shape [n, 2]
     spans: Int64  # byte ranges to read, shape [m, 2]
 
@@ -254,12 +248,12 @@ def _check_bounds(checked: SampleRange, ranges: Int64, size: int) -> None:
 
 
 def _read(
-    read_parts: Callable[[], list[Bytes1D]], sample_range: SampleRange, rest: _Rest
+    read_parts: Callable[[], list[Bytes1D]], sample_range: SampleRange, request: _SampleRequest
 ) -> list[Bytes1D]:
     try:
         return read_parts()
     except TruncatedFileError as error:
-        row = int(sample_range.rows[rest.is_missing][(rest.ranges[:, 1] > error.at).argmax()])
+        row = int(sample_range.rows[request.is_stored][(request.ranges[:, 1] > error.at).argmax()])
         raise CorruptShardError(f"sample {row}: {error}") from error
 
 

@@ -21,15 +21,6 @@ MAX_GROUP_BYTES = 4 << 20
 class SampleRange:
     """Some samples of one shard, fetched together."""
 
-    __slots__ = (
-        "data",
-        "number",
-        "rows",
-        "shard",
-        "starts",
-        "weight",
-    )
-
     def __init__(self, number: int, shard: int, rows: Int64, weight: int) -> None:
         # Number of the shard over all streams, its number in its stream, and approximate bytes.
         self.number, self.shard, self.weight = number, shard, weight
@@ -37,22 +28,21 @@ class SampleRange:
         self.data: Bytes1D = np.empty(0, np.uint8)
         self.starts: Int64 = np.zeros(len(self.rows), np.int64)  # offset of each row in `data`
 
-    def add(
-        self, is_added: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]
+    def set_bytes(
+        self, is_stored: NDArray[np.bool_], ranges: Int64, spans: Int64, parts: Sequence[Bytes1D]
     ) -> None:
-        """Add the bytes of some of the samples.
+        """Set the bytes of the samples.
 
         Args:
-            is_added: Mask of the rows, shape ``[rows]``.
+            is_stored: Mask of the rows with any bytes, shape ``[rows]``.
             ranges: Byte ranges of these rows in the file, shape ``[n, 2]``.
             spans: Byte ranges of the file that contain them, shape ``[m, 2]``; ascending, none empty.
             parts: The bytes of the spans.
         """
         part, places = locate_ranges(ranges, spans)
-        ends = np.cumsum([len(self.data), *map(len, parts)])
-        self.starts[is_added] = ends[part] + places
-        held = [self.data, *parts] if len(self.data) else parts
-        self.data = held[0] if len(held) == 1 else np.concatenate(held)
+        part_starts = np.cumsum([0, *map(len, parts)])
+        self.starts[is_stored] = part_starts[part] + places
+        self.data = parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def find(self, rows: Int64) -> Int64 | None:
         """Return the positions of `rows` in this range; None if one is not in it."""

@@ -22,20 +22,9 @@ from streamplug.types import Bytes1D, Int64
 MAX_GAP_BYTES = 32 << 10  # maximum gap between ranges that are coalesced into one request
 MAX_CACHED_HEADER_BYTES = 64 << 20
 
-_MAX_WRONG_GUESSES = 16
-"""Excess of wrong over right guesses of ranges from which on none are made.
-
-In ``tests/benchmarks/bench_remote.py`` reading by ranges takes over 10 % more processor time without the
-limit, and over 30 % more without guesses.
-"""
-
-_MAX_GUESSED_BYTES = 1 << 20
-"""Maximum bytes of a guess: about what arrives during the round trip that a right guess saves."""
-
 _CANCEL_POLL_SECONDS = 1.0
 
 NO_ROWS = np.empty(0, np.int64)
-_NO_SPANS = np.empty((0, 2), np.int64)
 
 ErrorContext: TypeAlias = Callable[[ShardInfo], AbstractContextManager[Any]]
 """Context manager that names a shard in errors."""
@@ -43,21 +32,16 @@ ErrorContext: TypeAlias = Callable[[ShardInfo], AbstractContextManager[Any]]
 _Request: TypeAlias = "tuple[ShardInfo, Int64]"
 
 
-class SpeculativeRead:
+class SpeculativeRead(NamedTuple):
     """Bytes of a shard that were read in the same request as its header.
 
     Attributes:
         spans: Byte ranges in the file, shape ``[n, 2]``; ascending and disjoint.
         parts: The bytes of each span.
-        num_guessed: Number of spans that were requested only because samples may lie there.
     """
 
-    __slots__ = ("num_guessed", "parts", "spans")
-
-    def __init__(
-        self, spans: Int64 = _NO_SPANS, parts: Sequence[Bytes1D] = (), num_guessed: int = 0
-    ) -> None:
-        self.spans, self.parts, self.num_guessed = spans, parts, num_guessed
+    spans: Int64
+    parts: Sequence[Bytes1D]
 
     def contains(self, ranges: Int64) -> NDArray[np.bool_]:
         """Return whether each range of the file, shape ``[n, 2]``, was read."""
@@ -83,7 +67,6 @@ class _HeaderRequest(NamedTuple):
     role: str  # role of the file that contains the header
     header: Int64  # byte range of the header, shape [1, 2]
     spans: Int64  # byte ranges to read, shape [n, 2]
-    num_guessed: int  # number of spans that are guessed
 
 
 class ShardHeaders:
@@ -96,13 +79,12 @@ class ShardHeaders:
         self._cached: OrderedDict[int, tuple[ShardHeader, int]] = OrderedDict()
         self._cached_bytes = 0
         self._in_flight: dict[int, Event] = {}
-        self._num_wrong = 0
 
     def get_many(
         self, requests: Sequence[_Request], error_context: ErrorContext = nullcontext
-    ) -> list[tuple[ShardHeader, SpeculativeRead]]:
+    ) -> list[tuple[ShardHeader, SpeculativeRead | None]]:
         """Return headers of distinct shards, each with the bytes of the given rows that were read with it."""
-        results: dict[int, tuple[ShardHeader, SpeculativeRead]] = {}
+        results: dict[int, tuple[ShardHeader, SpeculativeRead | None]] = {}
         while len(results) < len(requests):
             missing: list[_Request] = []
             try:
@@ -117,19 +99,13 @@ class ShardHeaders:
         return [results[info.number] for info, _ in requests]
 
     def comes_with_samples(self, info: ShardInfo, rows: Int64) -> bool:
-        """Return whether the header is best read together with these samples."""
-        return self._guess(info, rows) is not None
-
-    def record_guess(self, read: SpeculativeRead, hit_ratio: float) -> None:
-        """Count guessed ranges as right or wrong."""
-        wrong = round(read.num_guessed * (1 - 2 * hit_ratio))
-        with self._lock:
-            self._num_wrong = max(self._num_wrong + wrong, 0)
+        """Return whether these samples are read together with the header."""
+        return self._estimate(info, rows) is not None
 
     def _claim(
         self,
         requests: Sequence[_Request],
-        results: dict[int, tuple[ShardHeader, SpeculativeRead]],
+        results: dict[int, tuple[ShardHeader, SpeculativeRead | None]],
         missing: list[_Request],
     ) -> list[Event]:
         """Take cached headers, claim those that no thread fetches, and return the events of the others."""
@@ -141,7 +117,7 @@ class ShardHeaders:
                     continue
                 if number in self._cached:
                     self._cached.move_to_end(number)
-                    results[number] = self._cached[number][0], SpeculativeRead()
+                    results[number] = self._cached[number][0], None
                 elif number in self._in_flight:
                     others.append(self._in_flight[number])
                 else:
@@ -158,7 +134,7 @@ class ShardHeaders:
     def _fetch(
         self,
         missing: Sequence[_Request],
-        results: dict[int, tuple[ShardHeader, SpeculativeRead]],
+        results: dict[int, tuple[ShardHeader, SpeculativeRead | None]],
         error_context: ErrorContext,
     ) -> None:
         requests = []
@@ -172,7 +148,7 @@ class ShardHeaders:
             with error_context(request.info):
                 read = self._receive(request, read_parts)
                 header = self._open(request.info, read, request)
-            results[number] = header, read if request.role == "data" else SpeculativeRead()
+            results[number] = header, read if request.role == "data" else None
             self._unclaim([number])
 
     def _request(self, info: ShardInfo, rows: Int64) -> _HeaderRequest:
@@ -181,17 +157,17 @@ class ShardHeaders:
         if header_range is None:
             raise CorruptShardError("its format needs the whole file; pass access='shard'")
         header = np.array([header_range], np.int64)
-        guess = self._guess(info, rows) if format_.header_role == "data" else None
-        if guess is None:
-            return _HeaderRequest(info, format_.header_role, header, header, 0)
-        spans = coalesce_ranges(np.concatenate([header, guess[0]]), MAX_GAP_BYTES)
-        return _HeaderRequest(info, format_.header_role, header, spans, guess[1])
+        estimate = self._estimate(info, rows)
+        if estimate is None:
+            return _HeaderRequest(info, format_.header_role, header, header)
+        spans = coalesce_ranges(np.concatenate([header, estimate]), MAX_GAP_BYTES)
+        return _HeaderRequest(info, format_.header_role, header, spans)
 
     def _receive(
         self, request: _HeaderRequest, read_parts: Callable[[], list[Bytes1D]]
     ) -> SpeculativeRead:
         try:
-            return SpeculativeRead(request.spans, read_parts(), request.num_guessed)
+            return SpeculativeRead(request.spans, read_parts())
         except TruncatedFileError:
             if request.spans is request.header:
                 raise
@@ -219,21 +195,14 @@ class ShardHeaders:
             raise CorruptShardError("its format needs the whole file; pass access='shard'")
         return format_
 
-    def _guess(self, info: ShardInfo, rows: Int64) -> tuple[Int64, int] | None:
-        """Return the likely byte ranges of samples, shape ``[n, 2]``, and how many are guessed.
-
-        None if a guess does not pay: the bytes of a wrong one are read in vain.
-        """
-        schema = self._index.schema(info.number)
+    def _estimate(self, info: ShardInfo, rows: Int64) -> Int64 | None:
+        """Return the estimated byte ranges of samples, shape ``[n, 2]``; None without an estimate."""
         format_ = self._format(info)
-        likely = format_.estimate_ranges(info, rows, schema.columns) if len(rows) else None
-        if likely is None:
+        if format_.header_role != "data" or not len(rows):
             return None
-        likely = np.clip(likely, 0, info.files["data"].raw.bytes)
-        likely = likely[likely[:, 0] < likely[:, 1]]  # an estimate may be empty
-        if all(column.encoding.size is not None for column in schema.columns):
-            return likely, 0  # not a guess
-        spans = coalesce_ranges(likely, MAX_GAP_BYTES) if len(likely) else likely
-        is_small = (spans[:, 1] - spans[:, 0]).sum() <= _MAX_GUESSED_BYTES
-        is_likely = self._num_wrong + len(spans) <= _MAX_WRONG_GUESSES
-        return (spans, len(spans)) if is_small and is_likely else None
+        columns = self._index.schema(info.number).columns
+        estimate = format_.estimate_ranges(info, rows, columns)
+        if estimate is None:
+            return None
+        estimate = np.clip(estimate, 0, info.files["data"].raw.bytes)
+        return estimate[estimate[:, 0] < estimate[:, 1]]

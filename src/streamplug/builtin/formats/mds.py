@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.builtin.formats.mds_guess import estimate_ranges
 from streamplug.builtin.formats.mds_layout import MDSLayout
 from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader, head_size
 from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError
@@ -87,8 +86,16 @@ class MDS(WritableFormat, RangeReadableFormat):
     def header_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)
 
-    def estimate_ranges(self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]) -> Int64:
-        return estimate_ranges(shard.samples, shard.files["data"].raw.bytes, rows, columns)
+    def estimate_ranges(
+        self, shard: ShardInfo, rows: Int64, columns: Sequence[Column]
+    ) -> Int64 | None:
+        sizes = [column.encoding.size for column in columns]
+        if None in sizes:
+            return None
+        # From the end of the file, as the length of the schema in front of the samples is unknown.
+        size = sum(each or 0 for each in sizes)
+        starts = shard.files["data"].raw.bytes - (shard.samples - rows) * size
+        return np.stack([starts, starts + size], axis=1)
 
     def open_header(
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
