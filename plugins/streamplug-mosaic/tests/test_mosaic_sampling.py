@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streamplug_mosaic.sampling import MosaicSampledShards, MosaicSampler, choose_per_shard
-
-from streamplug.plan import AllSamples, Mixture
+from streamplug_mosaic.sampling import MosaicSampledShards, choose_per_shard
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_sampling.json").read_text())
 """What mosaicml-streaming 0.13 takes of each shard."""
@@ -39,39 +35,6 @@ def test_what_is_chosen_adds_up_and_no_shard_gives_a_sample_twice(sizes, choose,
     assert chosen.sum() == choose
     assert (chosen >= passes * sizes).all()
     assert (chosen <= (passes + 1) * sizes).all()
-
-
-@settings(deadline=None)
-@given(
-    st.lists(shards, min_size=1, max_size=4),
-    st.data(),
-    st.sampled_from(["balanced", "fixed"]),
-)
-def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, method):
-    sizes = [sum(stream) for stream in streams]
-    choose = tuple(data.draw(st.integers(0, 3 * size)) for size in sizes)
-    starts = np.cumsum([0, *(n for stream in streams for n in stream)], dtype=np.int64)
-    first = np.cumsum([0, *map(len, streams)]).tolist()
-    mixture = Mixture(choose, method, 1, MosaicSampler())
-    selections = [mixture.select(starts, first, 7, epoch, shuffled=True) for epoch in (0, 0, 1)]
-    taken = [s.samples(np.arange(s.size)).tolist() for s in selections]
-    assert taken[0] == taken[1]
-    assert method == "balanced" or taken[0] == taken[2]
-    counts = Counter(taken[0])
-    for number, (low, high) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
-        own = [counts[sample] for sample in range(low, high)]
-        assert sum(own) == choose[number]
-        assert max(own) - min(own) <= 1  # a sample comes again once all have come
-    entries = selections[0]
-    for sample in range(sum(sizes)):
-        places = [entry for entry, found in enumerate(taken[0]) if found == sample]
-        assert sorted(entries.entries(sample)) == places
-
-
-def test_what_is_taken_whole_takes_no_memory():
-    starts = np.arange(0, 101, 10)
-    mixture = Mixture((40, 60), "balanced", 1, MosaicSampler())
-    assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), AllSamples)
 
 
 def select(given_, seed=3):
