@@ -10,7 +10,8 @@ import numpy as np
 
 from streamplug.config import Configurable, check_flags, whole_number
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Callback, Decoder, Stats
+from streamplug.interfaces import Callback, Stats
+from streamplug.interfaces.encoding import Decoder
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import make_uninitialized, registrations, restore
 from streamplug.read import SampleReader, resolve_index, resolve_indices

@@ -20,7 +20,8 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import Index
 from streamplug.index.hashes import hash_names
-from streamplug.interfaces import Decoder, Storage
+from streamplug.interfaces import Storage
+from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight
 from streamplug.session.open_stream import OpenStream

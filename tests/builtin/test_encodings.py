@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streamplug_testing.encoding import EncodingTests
 
 from streamplug.errors import DecodeError, EncodeError, EncodeTypeError
+from streamplug.interfaces import GatherBuffer
 from streamplug.plugin import make
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -54,7 +55,7 @@ class TestStr(EncodingTests):
             encoding.decode(memoryview(data))
         with pytest.raises(DecodeError, match="not UTF-8"):
             encoding.decode_batch(
-                np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)])
+                GatherBuffer(np.frombuffer(data, np.uint8)), np.array([0]), np.array([len(data)])
             )
 
     @pytest.mark.parametrize(
@@ -71,12 +72,12 @@ class TestStr(EncodingTests):
     def test_texts_are_decoded_together_as_one_by_one(self, texts):
         stored = [text.encode() for text in texts]
         sizes = np.array([len(each) for each in stored], np.int64)
-        buffer = np.frombuffer(b"".join(stored), np.uint8)
+        buffer = GatherBuffer(np.frombuffer(b"".join(stored), np.uint8))
         decode = make("encoding", "str").decode_batch
         assert decode(buffer, np.cumsum(sizes) - sizes, sizes) == texts
 
     def test_texts_cut_inside_of_a_character_are_refused_together(self):
-        buffer = np.frombuffer("€€".encode(), np.uint8)
+        buffer = GatherBuffer(np.frombuffer("€€".encode(), np.uint8))
         with pytest.raises(DecodeError, match="not UTF-8"):
             make("encoding", "str").decode_batch(buffer, np.array([0, 2]), np.array([2, 4]))
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from streamplug_testing.shuffle import ShuffleTests
 
-from streamplug.interfaces import ArrayOrder, ShuffleAlgorithm
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plugin_kit.orders import ArrayOrder
 
 
 class TestNone(ShuffleTests):

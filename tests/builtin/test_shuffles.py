@@ -17,9 +17,9 @@ from streamplug_testing.memory import takes_less
 
 from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
-from streamplug.interfaces import ArrayOrder, Order
-from streamplug.interfaces.shuffle import canonical_node_bounds
+from streamplug.interfaces import Order
 from streamplug.plugin import make
+from streamplug.plugin_kit.orders import ArrayOrder, canonical_node_bounds
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shuffles.json").read_text())
 

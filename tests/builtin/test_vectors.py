@@ -32,7 +32,7 @@ def test_the_size_of_an_array_tells_its_length(dtype, bare):
     assert encoding.item == (None if bare else item)
     buffer, starts, sizes = stored(encoding, [np.zeros(n, dtype) for n in LENGTHS])
     assert encoding.lengths(sizes, item).tolist() == LENGTHS
-    assert encoding.are_vectors(buffer, starts, np.array(LENGTHS), item).all()
+    assert encoding.are_vectors(GatherBuffer(buffer), starts, np.array(LENGTHS), item).all()
 
 
 @given(size=st.integers(0, 140_000), dtype=st.sampled_from(DTYPES))
@@ -52,10 +52,14 @@ def test_other_arrays_of_the_same_size_are_told_apart():
     buffer, starts, sizes = stored(encoding, values)
     lengths = encoding.lengths(sizes, item)
     assert lengths.tolist() == [4, 4, 4]
-    assert encoding.are_vectors(buffer, starts, lengths, item).tolist() == [True, False, False]
+    assert encoding.are_vectors(GatherBuffer(buffer), starts, lengths, item).tolist() == [
+        True,
+        False,
+        False,
+    ]
     damaged = buffer.copy()
     damaged[starts[0] + 2] = 3  # the dimension
-    assert not encoding.are_vectors(damaged, starts, lengths, item)[0]
+    assert not encoding.are_vectors(GatherBuffer(damaged), starts, lengths, item)[0]
 
 
 def test_arrays_of_a_fixed_shape_are_vectors_if_they_have_one_dimension():

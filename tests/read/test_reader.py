@@ -11,6 +11,7 @@ import pytest
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
+from streamplug.interfaces import GatherBuffer
 from streamplug.read import OpenShards, Reader
 from streamplug.read import gather as gathered_module
 from streamplug.read import open_shards as shards_module
@@ -214,10 +215,14 @@ def test_what_lies_between_mapped_files_is_never_read(tmp_path):
     twice = np.concatenate([data, opened.data])
     with pytest.raises(Exception, match=r"^0$"):
         opened.layout.take(
-            twice, np.zeros(1, np.int64), np.array([size]), np.array([3]), opened.columns
+            GatherBuffer(twice),
+            np.zeros(1, np.int64),
+            np.array([size]),
+            np.array([3]),
+            opened.columns,
         )
     sound = opened.layout.take(
-        twice, np.array([size]), np.array([size]), np.array([3]), opened.columns
+        GatherBuffer(twice), np.array([size]), np.array([size]), np.array([3]), opened.columns
     )
     assert sound == [["sample 3"]]
     assert twice[size + start : size + end].tobytes().endswith(b"sample 3")

@@ -20,6 +20,7 @@ from streamplug_testing.encoding import EncodingTests
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
+from streamplug.interfaces import GatherBuffer
 from streamplug.plugin import make
 
 # Other builds of libjpeg round otherwise.
@@ -47,7 +48,7 @@ def read(data, spec="jpeg", **options):
 
 def laid_out(values):
     sizes = np.array([len(value) for value in values])
-    return np.frombuffer(b"".join(values), np.uint8), np.cumsum(sizes) - sizes, sizes
+    return GatherBuffer(np.frombuffer(b"".join(values), np.uint8)), np.cumsum(sizes) - sizes, sizes
 
 
 def differ(array, image):

@@ -12,7 +12,7 @@ from streamplug_testing.compression import CompressionTests
 
 from streamplug.builtin.compressions.gzip import Gzip
 from streamplug.errors import DecompressError
-from streamplug.interfaces.compression import damaged, too_large_error
+from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
 
 FAILURES = (AssertionError, pytest.fail.Exception)
 
@@ -96,7 +96,7 @@ class DisguisesFileErrors(Gzip):
         try:
             return super().decompress_stream(source, target, max_size=max_size)
         except OSError as error:
-            raise damaged(self.suffix, error) from error
+            raise damaged_error(self.suffix, error) from error
 
 
 def test_disguised_errors_of_files_are_found():

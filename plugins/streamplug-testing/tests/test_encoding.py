@@ -15,7 +15,8 @@ from streamplug_testing.encoding import EncodingTests
 from streamplug_testing.equality import same
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type_error
+from streamplug.interfaces.encoding import Encoding
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 
 class Text(Encoding):
@@ -128,12 +129,13 @@ class KeepsViewOfBatch(Pairs):
     def decode_batch(self, buffer, starts, sizes):
         if len(starts) != 1:
             return super().decode_batch(buffer, starts, sizes)
-        return np.ndarray((1, 2), "<i2", buffer, int(starts[0]))
+        return np.frombuffer(buffer.slices(starts, sizes)[0], "<i2").reshape(1, 2)
 
 
 class WritesToBuffer(Pairs):
     def decode_batch(self, buffer, starts, sizes):
-        buffer[0] = 0
+        for data in buffer.slices(starts, sizes):
+            data[0] = 0
         return super().decode_batch(buffer, starts, sizes)
 
 
@@ -145,7 +147,7 @@ class SortsBatch(Text):
 
 class FailsOnEmptyBatch(Pairs):
     def decode_batch(self, buffer, starts, sizes):
-        return np.stack([self.decode(memoryview(buffer)[s : s + 4]) for s in starts])
+        return np.stack([self.decode(data) for data in buffer.slices(starts, sizes)])
 
 
 class SplitsIntoLists(Pairs):

@@ -1,4 +1,4 @@
-"""The interfaces of the seven kinds of plugins."""
+"""The interfaces of plugins."""
 
 from streamplug.interfaces.callback import (
     CacheHit,
@@ -15,8 +15,8 @@ from streamplug.interfaces.callback import (
     Stats,
 )
 from streamplug.interfaces.compression import Compression
-from streamplug.interfaces.encoding import Decoder, EncodedBytes, Encoding, GatherBuffer
-from streamplug.interfaces.engine import Engine
+from streamplug.interfaces.encoding import Encoding, GatherBuffer
+from streamplug.interfaces.engine import Engine, Task
 from streamplug.interfaces.format import (
     FileListFormat,
     Format,
@@ -36,20 +36,17 @@ from streamplug.interfaces.scan import (
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
 from streamplug.interfaces.shard_writer import ColumnarRows, EncodedRows, RowPiece, ShardWriter
-from streamplug.interfaces.shuffle import ArrayOrder, Order, ShuffleAlgorithm
+from streamplug.interfaces.shuffle import Order, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 from streamplug.interfaces.vector_column import VectorColumn
 
 __all__ = [
-    "ArrayOrder",
     "CacheHit",
     "Callback",
     "Column",
     "ColumnarRows",
     "Compression",
     "DatasetFiles",
-    "Decoder",
-    "EncodedBytes",
     "EncodedRows",
     "Encoding",
     "Engine",
@@ -84,6 +81,7 @@ __all__ = [
     "Stalled",
     "Stats",
     "Storage",
+    "Task",
     "VectorColumn",
     "WritableFormat",
     "WriteSettings",

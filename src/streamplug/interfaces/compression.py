@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import BinaryIO, ClassVar
 
-from streamplug.errors import ConfigError, DecompressError
+from streamplug.errors import ConfigError
 from streamplug.types import Buffer
 
 
@@ -78,13 +78,3 @@ class Compression(ABC):
             DecompressError: As for `decompress`; `target` may then hold a part.
         """
         return target.write(self.decompress(source.read(), max_size=max_size))
-
-
-def too_large_error(suffix: str, max_size: int) -> DecompressError:
-    """Return the error for data that decompresses to more than `max_size` bytes."""
-    return DecompressError(f"'{suffix}' data expands beyond the {max_size} bytes announced for it")
-
-
-def damaged(suffix: str, reason: object) -> DecompressError:
-    """Return the error for damaged or truncated data."""
-    return DecompressError(f"'{suffix}' data is damaged: {reason}")

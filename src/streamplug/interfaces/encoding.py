@@ -9,25 +9,34 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import ConfigError, DecodeError, EncodeTypeError
+from streamplug.errors import ConfigError, DecodeError
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 
 class GatherBuffer:
-    """Read-only bytes in several places of memory, such as the files of several shards.
+    """Read-only bytes of encoded values, which may be in the files of several shards.
 
-    They are addressed like one buffer; only the values that are read need to be mapped.
+    Only the values that are read need to be mapped into memory. Offsets count from the start of the buffer;
+    all methods raise `DecodeError` if a value is outside of it.
     """
 
     def __init__(self, data: Bytes1D) -> None:
-        """Take ownership of an array that spans all places."""
+        """Take an array that spans all values."""
         self._data = data
 
     def __len__(self) -> int:
         return len(self._data)
 
     def gather(self, starts: Int64, size: int) -> Bytes1D:
-        """Copy rows of equal size; see the function `gather`."""
+        """Copy values of equal size back to back.
+
+        Args:
+            starts: Offset of each value, shape ``[n]``, in any order.
+            size: Bytes per value.
+
+        Returns:
+            uint8, shape ``[n * size]``.
+        """
         if size == 0 or len(starts) == 0:
             return np.empty(0, np.uint8)
         data = self._data
@@ -42,12 +51,22 @@ class GatherBuffer:
         copied: Bytes1D = rows[starts].view(np.uint8)
         return copied
 
+    def array(self, starts: Int64, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Copy values of a dtype, possibly a subarray dtype, to an array of shape ``[n, *dtype.shape]``."""
+        rows = self.gather(starts, dtype.itemsize)
+        return rows.view(dtype.base).reshape((len(starts), *dtype.shape))
+
     def join(self, starts: Int64, sizes: Int64) -> Bytes1D:
-        """Copy values back to back; see the function `joined`."""
+        """Copy short values back to back, each followed by a zero byte.
+
+        Args:
+            starts: Offset of each value, shape ``[n]``, in any order.
+            sizes: Bytes of each value, shape ``[n]``.
+        """
         self._check_inside(starts, starts + sizes)
-        wide = sizes + 1
-        ends = np.cumsum(wide)
-        places = np.repeat(starts - (ends - wide), wide)
+        padded_sizes = sizes + 1
+        ends = np.cumsum(padded_sizes)
+        places = np.repeat(starts - (ends - padded_sizes), padded_sizes)
         places += np.arange(len(places))
         places[ends - 1] = 0  # the byte behind a value may be out of bounds
         copied: Bytes1D = self._data[places] if len(self._data) else np.empty(len(places), np.uint8)
@@ -55,7 +74,12 @@ class GatherBuffer:
         return copied
 
     def slices(self, starts: Int64, sizes: Int64) -> list[memoryview]:
-        """Return views of the values; see the function `slices`."""
+        """Return views of values.
+
+        Args:
+            starts: Offset of each value, shape ``[n]``, in any order.
+            sizes: Bytes of each value, shape ``[n]``.
+        """
         ends = starts + sizes
         self._check_inside(starts, ends)
         data = memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
@@ -66,75 +90,6 @@ class GatherBuffer:
             starts.min() < 0 or ends.max() > len(self._data) or (ends < starts).any()
         ):
             raise DecodeError(f"a value lies outside the {len(self._data)} bytes of its shard")
-
-
-EncodedBytes: TypeAlias = "Bytes1D | GatherBuffer"
-"""Bytes of encoded values, for `gather`, `joined` and `slices`."""
-
-
-def _gather_buffer(buffer: EncodedBytes) -> GatherBuffer:
-    return buffer if isinstance(buffer, GatherBuffer) else GatherBuffer(buffer)
-
-
-def gather(buffer: EncodedBytes, starts: Int64, size: int) -> Bytes1D:
-    """Copy rows of equal size out of a buffer.
-
-    Args:
-        buffer: Buffer of the rows.
-        starts: Offset of each row, shape ``[n]``, in any order.
-        size: Bytes per row.
-
-    Returns:
-        The rows back to back, uint8, shape ``[n * size]``.
-
-    Raises:
-        DecodeError: If a row is outside the buffer.
-    """
-    return _gather_buffer(buffer).gather(starts, size)
-
-
-def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a view of the items of `dtype` that start at each byte of a buffer.
-
-    Args:
-        buffer: uint8, shape ``[total]``.
-        dtype: Dtype of the items, possibly a subarray dtype.
-
-    Returns:
-        The items, shape ``[total - itemsize + 1, *dtype.shape]``.
-    """
-    count = max(len(buffer) - dtype.itemsize + 1, 0)
-    item = np.dtype([("item", dtype)]) if dtype.shape else dtype  # NumPy then computes the strides
-    items: NDArray[Any] = np.ndarray((count,), item, buffer, strides=(1,))
-    return items["item"] if dtype.shape else items
-
-
-def joined(buffer: EncodedBytes, starts: Int64, sizes: Int64) -> Bytes1D:
-    """Copy short values of a buffer back to back, each followed by a zero byte.
-
-    Args:
-        buffer: Buffer of the values.
-        starts: Offset of each value, shape ``[n]``, in any order.
-        sizes: Bytes of each value, shape ``[n]``.
-
-    Raises:
-        DecodeError: If a value is outside the buffer.
-    """
-    return _gather_buffer(buffer).join(starts, sizes)
-
-
-def slices(buffer: EncodedBytes, starts: Int64, sizes: Int64) -> list[memoryview]:
-    """Return views of the values in a buffer.
-
-    Args:
-        buffer: Buffer of the values.
-        starts: Offset of each value, shape ``[n]``, in any order.
-        sizes: Bytes of each value, shape ``[n]``.
-
-    Raises:
-        DecodeError: If a value is outside the buffer.
-    """
-    return _gather_buffer(buffer).slices(starts, sizes)
 
 
 class Encoding(ABC):
@@ -219,12 +174,11 @@ class Encoding(ABC):
         """
         return [self.encode(value) for value in values]
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         """Decode many values of one buffer.
 
         Args:
-            buffer: Buffer of the values, to be read with `gather` and `slices` only: it is no array if
-                the values come from several shards.
+            buffer: Buffer of the values.
             starts: Offset of each value, shape ``[n]``.
             sizes: Bytes of each value, shape ``[n]``.
 
@@ -235,8 +189,8 @@ class Encoding(ABC):
             DecodeError: As for `decode`.
         """
         if self.dtype is not None:
-            return unpack(gather(buffer, starts, self.dtype.itemsize), self.dtype, len(starts))
-        return [self.decode(data) for data in slices(buffer, starts, sizes)]
+            return buffer.array(starts, self.dtype)
+        return [self.decode(data) for data in buffer.slices(starts, sizes)]
 
     def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` returns it."""
@@ -249,15 +203,3 @@ Decoder: TypeAlias = Callable[[Encoding], Encoding]
 The result decodes values of the same size. Decoders pickle (with cloudpickle if need be); equal decoders
 decode alike.
 """
-
-
-def unpack(rows: Bytes1D, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """Return a view of back-to-back rows as an array of `dtype`, shape ``[count, *dtype.shape]``."""
-    return rows.view(dtype.base).reshape((count, *dtype.shape))
-
-
-def wrong_type_error(encoding: str, expected: str, value: object) -> EncodeTypeError:
-    """Return the error for a value of a type that an encoding does not accept."""
-    return EncodeTypeError(
-        f"{encoding} takes {expected}, got {type(value).__name__}: {value!r:.80}"
-    )

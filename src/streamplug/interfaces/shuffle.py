@@ -11,22 +11,6 @@ from streamplug.errors import ConfigError
 from streamplug.types import Int64
 
 
-def canonical_node_bounds(total: int, canonical_nodes: int) -> Int64:
-    """Split ``[0, total)`` evenly into C canonical nodes: ``total * c // C``, shape ``[C + 1]``."""
-    return np.array([total * c // canonical_nodes for c in range(canonical_nodes + 1)], np.int64)
-
-
-def locate_entry(bounds: Int64, entry: int) -> tuple[int, int]:
-    """Return the canonical node of a position, and the offset in it.
-
-    Args:
-        bounds: Bounds of the canonical nodes, as returned by `canonical_node_bounds`.
-        entry: A position in the concatenation of the canonical nodes.
-    """
-    canonical_node = int(np.searchsorted(bounds, entry, side="right")) - 1
-    return canonical_node, entry - int(bounds[canonical_node])
-
-
 class Order(ABC):
     """The order of one epoch: a sequence of ids for each of C canonical nodes.
 
@@ -96,24 +80,3 @@ class ShuffleAlgorithm(ABC):
             epoch: Number of the epoch, from 0.
             block_size: Distance in samples over which samples are mixed, at least 1.
         """
-
-
-class ArrayOrder(Order):
-    """An order held as an array of all ids, for algorithms that compute an epoch at once.
-
-    It takes 8 bytes per sample, and 16 after the first `find`.
-    """
-
-    def __init__(self, ids: Int64, canonical_nodes: int) -> None:
-        self._ids = ids
-        self._positions: Int64 | None = None
-        self._bounds = canonical_node_bounds(len(ids), canonical_nodes)
-
-    def at(self, canonical_node: int, positions: Int64) -> Int64:
-        ids: Int64 = self._ids[positions + self._bounds[canonical_node]]
-        return ids
-
-    def find(self, sample: int) -> tuple[int, int]:
-        if self._positions is None:
-            self._positions = np.argsort(self._ids)
-        return locate_entry(self._bounds, int(self._positions[sample]))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.interfaces.encoding import EncodedBytes
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.types import Int64
 
 
@@ -36,7 +36,7 @@ class VectorColumn(ABC):
         """
 
     def are_vectors(
-        self, buffer: EncodedBytes, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
+        self, buffer: GatherBuffer, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
     ) -> NDArray[np.bool_]:
         """Return whether each value is a vector of the given length; the default is True for all.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamplug.interfaces import Order
-from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plan.selection import Selection
+from streamplug.plugin_kit.orders import canonical_node_bounds
 from streamplug.types import Int64
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.shard import Column
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
@@ -35,7 +40,7 @@ def decoded(
     try:
         if encoding.size is not None and (sizes != encoding.size).any():
             raise DecodeError(f"values have {encoding.size} bytes each")
-        return encoding.decode_batch(data, starts, sizes)
+        return encoding.decode_batch(GatherBuffer(data), starts, sizes)
     except Exception as error:
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         ends = (starts + sizes).tolist()
@@ -76,3 +81,19 @@ def undecodable_error(where: str, error: Exception) -> DecodeError:
     """Return the error for a value that cannot be decoded; `where` names its sample and column."""
     reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
     return DecodeError(f"{where}: {reason}")
+
+
+def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a view of the items of `dtype` that start at each byte of a buffer.
+
+    Args:
+        buffer: uint8, shape ``[total]``.
+        dtype: Dtype of the items, possibly a subarray dtype.
+
+    Returns:
+        The items, shape ``[total - itemsize + 1, *dtype.shape]``.
+    """
+    count = max(len(buffer) - dtype.itemsize + 1, 0)
+    item = np.dtype([("item", dtype)]) if dtype.shape else dtype  # NumPy then computes the strides
+    items: NDArray[Any] = np.ndarray((count,), item, buffer, strides=(1,))
+    return items["item"] if dtype.shape else items

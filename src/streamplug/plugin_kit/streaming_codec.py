@@ -6,7 +6,8 @@ import io
 from abc import abstractmethod
 from typing import BinaryIO, ClassVar, Protocol
 
-from streamplug.interfaces.compression import Compression, damaged, too_large_error
+from streamplug.interfaces.compression import Compression
+from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
 from streamplug.types import Buffer
 
 READ_BYTES = 1 << 16
@@ -72,7 +73,7 @@ class StreamingCompression(Compression):
             elif decoder.needs_input:
                 data = source.read(READ_BYTES)
                 if not data:
-                    raise damaged(self.suffix, "it ends early")
+                    raise damaged_error(self.suffix, "it ends early")
             else:
                 data = b""
 
@@ -80,9 +81,9 @@ class StreamingCompression(Compression):
         try:
             return decoder.decompress(data, max_length=max_length)
         except self.errors as error:
-            raise damaged(self.suffix, error) from error
+            raise damaged_error(self.suffix, error) from error
 
     def _next_decoder(self) -> FrameDecoder:
         if not self.concatenated:
-            raise damaged(self.suffix, "bytes follow its end")
+            raise damaged_error(self.suffix, "bytes follow its end")
         return self.make_decoder()

@@ -9,7 +9,8 @@ from dataclasses import replace
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
 from streamplug.index import Index
-from streamplug.interfaces import Column, Decoder, Encoding
+from streamplug.interfaces import Column, Encoding
+from streamplug.interfaces.encoding import Decoder
 
 
 def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:

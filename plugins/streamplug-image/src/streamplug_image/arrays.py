@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.encoding import EncodedBytes, Encoding, slices
+from streamplug.interfaces.encoding import Encoding, GatherBuffer
 from streamplug.plugin import resolve
 from streamplug.types import ColumnValues, Int64
 from streamplug_image.files import File, open_file
@@ -104,8 +104,8 @@ class _Arrays(Encoding):
     def decode(self, data: memoryview) -> Any:
         return self._laid_out(self._decoder.decode(data, self._opened, None))
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
-        return self._decoded(slices(buffer, starts, sizes))
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
+        return self._decoded(buffer.slices(starts, sizes))
 
     def _decoded(self, values: Sequence[memoryview]) -> ColumnValues:
         """Decode images to one array if `size` is fixed, else to a list of arrays."""
@@ -134,8 +134,8 @@ class _ListsOfArrays(_Arrays):
     def decode(self, data: memoryview) -> Any:
         return self._decoded(self._stored.parts(data))
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
-        lists = [self._stored.parts(data) for data in slices(buffer, starts, sizes)]
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
+        lists = [self._stored.parts(data) for data in buffer.slices(starts, sizes)]
         images = self._decoded([image for images in lists for image in images])
         ends = accumulate(map(len, lists), initial=0)
         return [images[start:end] for start, end in pairwise(ends)]

@@ -11,7 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type_error
+from streamplug.interfaces.encoding import Encoding
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 _READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Formats that are read: other writers store any bytes, whatever the name of the encoding."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column, ShardHeader, ShardReader
-from streamplug.interfaces.encoding import windows
 from streamplug.plugin_kit import decoding
+from streamplug.plugin_kit.decoding import windows
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.specs import Spec, leaves
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import wrong_type_error
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 _TEXT_FROM = 0x21
 """The lowest first byte of JSON text; lower ones are type tags of the binary form."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardHeader, ShardReader
-from streamplug.interfaces.encoding import EncodedBytes
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import U32, ItemsHead, decoded, head_size
 from streamplug_litdata.values import Vector
@@ -40,7 +40,7 @@ class Block(Vector):
         self.dtype = np.dtype((dtype, (length,)))
         self.size = self.dtype.itemsize
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         return Encoding.decode_batch(self, buffer, starts, sizes)
 
 

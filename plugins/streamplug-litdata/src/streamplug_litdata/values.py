@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
 from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import EncodedBytes, gather, slices, wrong_type_error
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.vector_column import VectorColumn
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 from streamplug.types import ColumnValues, Int64
 
 NUMPY = dict(
@@ -65,8 +66,8 @@ class Bool(Encoding):
             raise DecodeError(f"a bool has 1 byte, got {len(data)}")
         return data[0] != 0
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
-        values: NDArray[Any] = gather(buffer, starts, 1) != 0
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
+        values: NDArray[Any] = buffer.gather(starts, 1) != 0
         return values
 
     def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
@@ -90,11 +91,11 @@ class Vector(Encoding, VectorColumn):
     def decode(self, data: memoryview) -> NDArray[Any]:
         return self._array(data, len(data))
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         if len(sizes) and (sizes == sizes[0]).all() and not int(sizes[0]) % self.item.itemsize:
-            rows = gather(buffer, starts, int(sizes[0])).view(self.item)
+            rows = buffer.gather(starts, int(sizes[0])).view(self.item)
             return list(rows.reshape(len(starts), -1))
-        return [self._array(data, len(data)) for data in slices(buffer, starts, sizes)]
+        return [self._array(data, len(data)) for data in buffer.slices(starts, sizes)]
 
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
         counts, rest = np.divmod(sizes, dtype.itemsize)

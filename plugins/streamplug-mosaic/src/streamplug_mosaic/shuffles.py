@@ -7,7 +7,8 @@ from abc import abstractmethod
 
 import numpy as np
 
-from streamplug.interfaces import ArrayOrder, Order, ShuffleAlgorithm
+from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.plugin_kit.orders import ArrayOrder
 from streamplug.types import Int64
 from streamplug_mosaic.spans import Spans, cut, deal
 

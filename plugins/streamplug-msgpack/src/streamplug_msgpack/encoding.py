@@ -8,7 +8,8 @@ import msgpack
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type_error
+from streamplug.interfaces.encoding import Encoding
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
 _ARRAY, _SCALAR, _INTEGER = 1, 2, 3

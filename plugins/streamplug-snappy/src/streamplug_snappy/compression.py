@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from cramjam import DecompressionError, snappy
 
-from streamplug.interfaces.compression import Compression, damaged, too_large_error
+from streamplug.interfaces.compression import Compression
+from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
 from streamplug.types import Buffer
 
 
@@ -25,4 +26,4 @@ class Snappy(Compression):
                 raise too_large_error(self.suffix, max_size)
             return bytes(snappy.decompress_raw(data))
         except DecompressionError as error:
-            raise damaged(self.suffix, error) from error
+            raise damaged_error(self.suffix, error) from error

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces.encoding import Encoding, GatherBuffer
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, Int64
 from streamplug_testing.deviations import ConformanceBase
@@ -158,9 +158,9 @@ class EncodingTests(ConformanceBase):
             buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
             rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=9))
             # The buffer is read-only for the encoding, and overwritten afterwards.
-            shown = buffer.view()
-            shown.flags.writeable = False
-            batch = encoding.decode_batch(shown, starts[rows], sizes[rows])
+            read_only = buffer.view()
+            read_only.flags.writeable = False
+            batch = encoding.decode_batch(GatherBuffer(read_only), starts[rows], sizes[rows])
             buffer[:] = 0xAA
             assert len(batch) == len(rows)
             if encoding.dtype is not None:
@@ -181,7 +181,7 @@ class EncodingTests(ConformanceBase):
         @given(self.values().map(encoding.encode).filter(len))
         def check(stored: bytes) -> None:
             size = np.array([len(stored)])
-            buffer = np.frombuffer(stored, np.uint8)
+            buffer = GatherBuffer(np.frombuffer(stored, np.uint8))
             for start in (-1, 1, len(stored), 1 << 40):
                 with pytest.raises(Exception):  # noqa: B017, PT011 - any will do
                     encoding.decode_batch(buffer, np.array([start]), size)
@@ -197,7 +197,8 @@ class EncodingTests(ConformanceBase):
             stored = [encoding.encode(value) for value in values]
             assert _joined(encoding, encoding.encode_batch(values)) == stored
             if encoding.dtype is not None:
-                batch = encoding.decode_batch(*_lay_out(stored))
+                buffer, starts, sizes = _lay_out(stored)
+                batch = encoding.decode_batch(GatherBuffer(buffer), starts, sizes)
                 again = encoding.encode_batch(batch)
                 assert _joined(encoding, again) == stored
                 assert not np.shares_memory(np.asarray(batch), np.asarray(again))

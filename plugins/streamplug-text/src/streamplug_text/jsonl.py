@@ -15,11 +15,11 @@ from streamplug.errors import ConfigError, CorruptShardError, DecodeError, Inval
 from streamplug.interfaces import (
     Column,
     Encoding,
+    GatherBuffer,
     ScannableFormat,
     ShardWriter,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import JSON, Json
@@ -111,7 +111,7 @@ class JSONLines(Lines):
         self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
         plan = self._plan(columns)
-        found = list(map(plan.decode, slices(data, starts, sizes)))
+        found = list(map(plan.decode, GatherBuffer(data).slices(starts, sizes)))
         values = [list(map(get, found)) for get in plan.getters]
         for place in plan.raw:
             values[place] = list(map(_bytes, values[place]))

@@ -19,11 +19,11 @@ from streamplug.interfaces import (
     Column,
     Encoding,
     Format,
+    GatherBuffer,
     ScannableFormat,
     ShardWriter,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import slices
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import FIELDS, Field
@@ -269,7 +269,7 @@ class XSVLines(Lines):
     def many(
         self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
-        lines, width = b"".join(slices(data, starts, sizes)), len(self._place)
+        lines, width = b"".join(GatherBuffer(data).slices(starts, sizes)), len(self._place)
         fields = self._fields(lines, np.cumsum(sizes))
         return [
             fields[place::width] if parse is _text else list(map(parse, fields[place::width]))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DataError
 from streamplug.interfaces import VectorColumn
-from streamplug.interfaces.encoding import gather, slices
 from streamplug.read import Reader
 from streamplug.types import Int64
 from streamplug_tokens.encoded_values import EncodedValues, iter_encoded_values
@@ -50,13 +49,13 @@ class TokenCopier:
         starts, unlocated, buffers = self._locate(spans)
         item_bytes = self._dtype.itemsize
         if len(buffers) == 1 and len(starts) == count and (spans.size == width).all():
-            rows = gather(buffers[0].data, starts, width * item_bytes)  # each row is one span
+            rows = buffers[0].data.gather(starts, width * item_bytes)  # each row is one span
             return rows.view(self._dtype).reshape(count, width)
         tokens = np.full(count * width, self._padding, self._dtype)
         target = memoryview(tokens.view(np.uint8))  # type: ignore[arg-type]  # an array is a buffer
         for buffer in buffers:
             places = buffer.places
-            values = slices(buffer.data, starts[places], spans.size[places] * item_bytes)
+            values = buffer.data.slices(starts[places], spans.size[places] * item_bytes)
             for to, value in zip((spans.target[places] * item_bytes).tolist(), values):
                 target[to : to + len(value)] = value
         if len(unlocated):

@@ -17,7 +17,7 @@ from streamplug.interfaces import (
     WritableFormat,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import EncodedBytes, slices
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug.write.columns import format_of
 
@@ -40,8 +40,8 @@ class RawEncoding(Encoding):
     def decode(self, data: memoryview) -> bytes:
         return bytes(data)
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
-        return [data.tobytes() for data in slices(buffer, starts, sizes)]
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
+        return [data.tobytes() for data in buffer.slices(starts, sizes)]
 
 
 def keep_raw(encoding: Encoding) -> Encoding:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, wrong_type_error
+from streamplug.interfaces.encoding import Encoding
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 _MAGIC = b"\x93NUMPY"
 _NPY = ".npy"

@@ -8,7 +8,7 @@ from typing import BinaryIO, ClassVar
 import zstandard
 
 from streamplug.interfaces import Compression
-from streamplug.interfaces.compression import damaged, too_large_error
+from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
 from streamplug.types import Buffer
 from streamplug_zstandard.frames import check_frames
 
@@ -49,5 +49,5 @@ class Zstandard(Compression):
                     raise too_large_error(self.suffix, max_size)
                 target.write(chunk)
         except zstandard.ZstdError as error:
-            raise damaged(self.suffix, error) from error
+            raise damaged_error(self.suffix, error) from error
         return size

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from streamplug.errors import DecompressError
-from streamplug.interfaces.compression import damaged
+from streamplug.plugin_kit.codec_errors import damaged_error
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50
@@ -31,7 +31,7 @@ def check_frames(source: BinaryIO) -> None:
         elif magic == _MAGIC:
             _skip_frame(source)
         else:
-            raise damaged("zstd", f"no frame begins at byte {position}")
+            raise damaged_error("zstd", f"no frame begins at byte {position}")
         position = source.tell()
         if position > end:
             raise _cut()
@@ -49,7 +49,7 @@ def _skip_frame(source: BinaryIO) -> None:
         header = _number(source, 3)
         last, kind, size = header & 1, header >> 1 & 3, header >> 3
         if kind == _RESERVED:
-            raise damaged("zstd", "a block of a kind that does not exist")
+            raise damaged_error("zstd", "a block of a kind that does not exist")
         source.seek(1 if kind == _RLE else size, 1)
     source.seek(4 * checksum, 1)
 
@@ -65,4 +65,4 @@ def _number(source: BinaryIO, size: int) -> int:
 
 
 def _cut() -> DecompressError:
-    return damaged("zstd", "it ends early")
+    return damaged_error("zstd", "it ends early")

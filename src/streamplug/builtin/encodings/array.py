@@ -11,15 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import (
-    EncodedBytes,
-    Encoding,
-    gather,
-    slices,
-    windows,
-    wrong_type_error,
-)
+from streamplug.interfaces.encoding import Encoding, GatherBuffer
 from streamplug.interfaces.vector_column import VectorColumn
+from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit.decoding import windows
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {
@@ -135,16 +130,16 @@ class NDArrayEncoding(Encoding, VectorColumn):
         arrays = windows(data, self.dtype)
         return lambda start: arrays[start].copy()
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         vectors = self._vectors(buffer, starts, sizes) if self._shape is None else None
         return super().decode_batch(buffer, starts, sizes) if vectors is None else vectors
 
-    def _vectors(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> list[Any] | None:
+    def _vectors(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> list[Any] | None:
         """Decode vectors of one dtype at once; None if any value is another array or damaged."""
         lead = 2 if self._values is None else 1
         if not len(starts) or sizes.min() < lead:
             return None
-        head = gather(buffer, starts, lead).reshape(-1, lead)
+        head = buffer.gather(starts, lead).reshape(-1, lead)
         dtype = _DTYPES.get(int(head[0, 0])) if self._values is None else self._values
         kinds = head[:, -1]
         if dtype is None or (head[:, :-1] != head[0, :-1]).any() or (kinds >> 2 != 1).any():
@@ -154,11 +149,11 @@ class NDArrayEncoding(Encoding, VectorColumn):
             width, those = 1 << (kind & 3), np.flatnonzero(kinds == kind)
             if width > _MAX_WIDTH or sizes[those].min() < lead + width:
                 return None
-            lengths[those] = gather(buffer, begin[those], width).view(f"<u{width}")
+            lengths[those] = buffer.gather(begin[those], width).view(f"<u{width}")
             begin[those] += width
         if (begin + lengths * dtype.itemsize != starts + sizes).any():
             return None
-        values = slices(buffer, begin, lengths * dtype.itemsize)
+        values = buffer.slices(begin, lengths * dtype.itemsize)
         return [np.ndarray(n, dtype, v).copy() for n, v in zip(lengths.tolist(), values)]
 
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
@@ -174,18 +169,18 @@ class NDArrayEncoding(Encoding, VectorColumn):
         return counts
 
     def are_vectors(
-        self, buffer: EncodedBytes, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
+        self, buffer: GatherBuffer, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
     ) -> NDArray[np.bool_]:
         if self._shape is not None:
             return super().are_vectors(buffer, starts, lengths, dtype)
-        head = gather(buffer, starts, self._lead).reshape(-1, self._lead)
+        head = buffer.gather(starts, self._lead).reshape(-1, self._lead)
         kinds = np.searchsorted([least for least, _ in _HELD], lengths, side="right") - 1
         right: NDArray[np.bool_] = head[:, -1] == (1 << 2 | kinds)
         if self._values is None:
             right &= head[:, 0] == _CODE_OF.get(dtype, 0)
         for k in np.unique(kinds).tolist():
             those = np.flatnonzero(kinds == k)
-            said = gather(buffer, starts[those] + self._lead, 1 << k).view(f"<u{1 << k}")
+            said = buffer.gather(starts[those] + self._lead, 1 << k).view(f"<u{1 << k}")
             right[those] &= said == lengths[those]
         return right
 

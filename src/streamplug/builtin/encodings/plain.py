@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import EncodedBytes, Encoding, joined, slices, wrong_type_error
+from streamplug.interfaces.encoding import Encoding, GatherBuffer
 from streamplug.interfaces.vector_column import VectorColumn
+from streamplug.plugin_kit.codec_errors import wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _SHORT = 64
@@ -31,8 +32,8 @@ class Bytes(Encoding, VectorColumn):
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes()
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
-        return [data.tobytes() for data in slices(buffer, starts, sizes)]
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
+        return [data.tobytes() for data in buffer.slices(starts, sizes)]
 
     def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
         counts, rest = np.divmod(sizes, dtype.itemsize)
@@ -57,15 +58,15 @@ class Str(Encoding):
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         return lambda start, stop: view[start:stop].tobytes().decode()
 
-    def decode_batch(self, buffer: EncodedBytes, starts: Int64, sizes: Int64) -> ColumnValues:
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         if int(sizes.sum()) <= _SHORT * len(sizes):
             try:
-                *texts, _ = str(joined(buffer, starts, sizes).data, "utf-8").split("\0")
+                *texts, _ = str(buffer.join(starts, sizes).data, "utf-8").split("\0")
             except UnicodeDecodeError:
                 texts = []
             if len(texts) == len(sizes):  # else one is invalid or contains a NUL
                 return texts
-        return [decode_utf8(data) for data in slices(buffer, starts, sizes)]
+        return [decode_utf8(data) for data in buffer.slices(starts, sizes)]
 
 
 def decode_utf8(data: memoryview) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamplug.interfaces import Column, Encoding, MultiShardReader
-from streamplug.interfaces.encoding import EncodedBytes, gather, unpack
+from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.types import ColumnValues, Int64
 
 _U32 = np.dtype("<u4")
@@ -110,7 +110,7 @@ class MDSLayout(MultiShardReader):
 
     def take(
         self,
-        data: EncodedBytes,
+        data: GatherBuffer,
         shards: Int64,
         sizes: Int64,
         rows: Int64,
@@ -120,7 +120,7 @@ class MDSLayout(MultiShardReader):
 
     def take_parts(
         self,
-        data: EncodedBytes,
+        data: GatherBuffer,
         shards: Int64,
         sizes: Int64,
         rows: Int64,
@@ -142,12 +142,12 @@ class MDSLayout(MultiShardReader):
                 yield [each[part.start - start : part.stop - start] for each in values]
 
     def values(
-        self, data: EncodedBytes, shards: Int64, sizes: Int64, rows: Int64, column: Column
+        self, data: GatherBuffer, shards: Int64, sizes: Int64, rows: Int64, column: Column
     ) -> tuple[Int64, Int64]:
         return self.place(self._in_shards(data, shards, sizes, rows), column)
 
-    def _in_shards(self, data: EncodedBytes, shards: Int64, sizes: Int64, rows: Int64) -> Located:
-        bounds = gather(data, shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
+    def _in_shards(self, data: GatherBuffer, shards: Int64, sizes: Int64, rows: Int64) -> Located:
+        bounds = data.gather(shards + 4 * (rows + 1), 8).view(_U32).reshape(-1, 2).astype(np.int64)
         lengths = bounds[:, 1] - bounds[:, 0]
         # Checked when opened, but the file may change while it is mapped; stay within its bounds.
         wrong = (bounds[:, 1] > sizes) | (lengths < self.rest)
@@ -155,7 +155,7 @@ class MDSLayout(MultiShardReader):
             raise LengthError(int(wrong.argmax()))
         return self.located(data, shards + bounds[:, 0], lengths)
 
-    def located(self, data: EncodedBytes, starts: Int64, lengths: Int64) -> Located:
+    def located(self, data: GatherBuffer, starts: Int64, lengths: Int64) -> Located:
         """Locate the columns of samples; raise `LengthError` if a sample's size is wrong.
 
         Args:
@@ -164,7 +164,7 @@ class MDSLayout(MultiShardReader):
             lengths: Bytes of each sample, shape ``[n]``.
         """
         variable = self.lengths // _U32.itemsize
-        heads = gather(data, starts, self.lengths).view(_U32).reshape(len(starts), variable)
+        heads = data.gather(starts, self.lengths).view(_U32).reshape(len(starts), variable)
         sizes = heads.T.astype(np.int64, order="C")
         begins = np.empty((variable + 1, len(starts)), np.int64)
         begins[0] = starts + self.lengths
@@ -201,7 +201,7 @@ class MDSLayout(MultiShardReader):
         return stored + more * count
 
     def decoded(
-        self, data: EncodedBytes, located: Located, columns: Sequence[Column]
+        self, data: GatherBuffer, located: Located, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         """Return the values of each column; raise `ColumnError` if one cannot be decoded."""
         found: list[ColumnValues] = [[]] * len(columns)
@@ -210,7 +210,7 @@ class MDSLayout(MultiShardReader):
                 found[run.at[0]] = self._column(data, located, run.columns[0])
                 continue
             begins = located.begins[run.after] + run.offset
-            values = unpack(gather(data, begins, dtype.itemsize), dtype, len(begins))
+            values = data.array(begins, dtype)
             if len(run.at) == 1:
                 found[run.at[0]] = values
             else:
@@ -218,7 +218,7 @@ class MDSLayout(MultiShardReader):
                     found[at] = values[name].copy()
         return found
 
-    def _column(self, data: EncodedBytes, located: Located, column: Column) -> ColumnValues:
+    def _column(self, data: GatherBuffer, located: Located, column: Column) -> ColumnValues:
         try:
             return column.encoding.decode_batch(data, *self.place(located, column))
         except Exception as error:

@@ -11,8 +11,7 @@ import numpy as np
 from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSLayout
 from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError, DecodeError
-from streamplug.interfaces import Column, ShardHeader, ShardReader
-from streamplug.interfaces.encoding import slices
+from streamplug.interfaces import Column, GatherBuffer, ShardHeader, ShardReader
 from streamplug.plugin_kit.decoding import decode_error, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
@@ -64,16 +63,16 @@ class MDSHead(ShardHeader):
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         lengths = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
-        layout = self.layout
+        layout, buffer = self.layout, GatherBuffer(data)
         try:
-            located = layout.located(data, starts, lengths)
+            located = layout.located(buffer, starts, lengths)
         except LengthError as error:
             raise self.corrupt(int(rows[error.at])) from None
         try:
-            return layout.decoded(data, located, columns)
+            return layout.decoded(buffer, located, columns)
         except ColumnError as failed:
             begins, sizes = layout.place(located, failed.column)
-            values = slices(data, begins, sizes)
+            values = buffer.slices(begins, sizes)
             raise decode_error(failed.column, rows, values, failed.__cause__) from failed.__cause__
 
     def corrupt(self, index: int) -> CorruptShardError:
@@ -112,7 +111,9 @@ class MDSReader(ShardReader):
         layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
         start, stop = self._bounds[index], self._bounds[index + 1]
         try:
-            located = layout.located(self._data, np.array([start]), np.array([stop - start]))
+            located = layout.located(
+                GatherBuffer(self._data), np.array([start]), np.array([stop - start])
+            )
         except (LengthError, DecodeError):
             raise self._head.corrupt(index) from None
         names = {column.name for column in columns}
