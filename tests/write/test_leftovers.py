@@ -70,7 +70,7 @@ def test_files_of_the_user_among_the_leftovers_are_never_removed(source, tmp_pat
     (tmp_path / "out" / "notes.txt").write_text("mine")
     refused = convert(source, tmp_path / "out", "--columns", "id:int16")
     assert refused.exit_code == 1
-    assert "holds files that are not of the data set there: 'notes.txt'" in refused.stderr
+    assert "holds files that are not of its data set: 'notes.txt'" in refused.stderr
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 

@@ -66,7 +66,7 @@ def test_near_index_is_read_where_there_is_one(tmp_path):
 
 
 def test_what_cannot_be_merged_is_told(place, tmp_path):
-    with pytest.raises(ConfigError, match="does not lie below"):
+    with pytest.raises(ConfigError, match="is not below"):
         merge_index([place / "b"], place / "a")
     with pytest.raises(ConfigError, match="no parts"):
         merge_index(tmp_path / "nothing")

@@ -420,7 +420,7 @@ def test_only_what_is_of_a_set_is_removed(tmp_path):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).touch()
         before = content(out)
-        with pytest.raises(OutputExistsError, match=f"not of the data set there: '{name}'; it is"):
+        with pytest.raises(OutputExistsError, match=f"not of its data set: '{name}'; nothing was"):
             write_parts(samples, range(3), out=out, processes=0, exist_ok=True, **OPTIONS)
         assert content(out) == before
         (out / name).unlink()

@@ -165,7 +165,8 @@ class GivesOtherDtype(Pairs):
 
 class ReadsBeyondBuffer(Text):
     def decode_batch(self, buffer, starts, sizes):
-        return [str(buffer[s : s + n][4:].tobytes(), "utf-8") for s, n in zip(starts, sizes)]
+        begins, ends = np.clip([starts, starts + sizes], 0, len(buffer))
+        return [str(data[4:], "utf-8") for data in buffer.slices(begins, ends - begins)]
 
 
 class BatchIsBigEndian(Pairs):

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.syntax import Syntax
 from rich.table import Table
 
-from streamplug.cli.stdlib_corpus import COLUMNS, samples, sources
+import streamplug
+from streamplug.cli.stdlib_corpus import COLUMNS, read_sample, source_files
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import is_known
@@ -40,17 +40,16 @@ GLOBAL_BATCH = 32
 def quickstart(out: Path | None, *, as_json: bool) -> None:
     """Write, shuffle, stream and check a real data set; needs no network and no torch."""
     console = Console(stderr=as_json)
-    fresh = out is None
     home = out or Path(tempfile.gettempdir()) / f"streamplug-quickstart-{getpass.getuser()}"
-    results = write(home / "data", exist_ok=fresh, console=console)
-    cache = home / "cache"
-    if fresh:
+    folder, cache = home / "data", home / "cache"
+    results = write(folder, exist_ok=out is None, console=console)
+    if out is None:
         shutil.rmtree(cache, ignore_errors=True)  # of the replaced data set
-    results |= check_worlds(home / "data", cache, console)
-    results |= read_some(home / "data", cache)
+    results |= check_worlds(folder, cache, console)
+    results |= read_samples(folder, cache)
     if find_spec("torch") is not None:
         console.print("torch is installed: reading through a DataLoader as well")
-        results |= through_torch(home / "data", cache)
+        results |= read_with_torch(folder, cache)
     if as_json:
         click.echo(json.dumps(results, indent=2))
     else:
@@ -59,10 +58,10 @@ def quickstart(out: Path | None, *, as_json: bool) -> None:
 
 def write(folder: Path, *, exist_ok: bool, console: Console) -> dict[str, Any]:
     """Write the corpus as a compressed, hashed MDS set."""
-    paths = sources()
+    paths = source_files()
     compression = "zstd:3" if is_known("compression", "zstd") else "gz:6"
-    unreadable: list[Path] = []
     begin = time.perf_counter()
+    samples = 0
     with MDSWriter(
         columns=COLUMNS,
         out=folder,
@@ -71,18 +70,18 @@ def write(folder: Path, *, exist_ok: bool, console: Console) -> dict[str, Any]:
         size_limit="8mb",
         exist_ok=exist_ok,
     ) as writer:
-        for sample in track(
-            samples(paths, unreadable), "writing", len(paths), console=console, transient=True
-        ):
-            writer.write(sample)
-    stored = sum(path.stat().st_size for path in folder.glob("shard.*"))
+        for path in track(paths, "writing", console=console, transient=True):
+            if (sample := read_sample(path)) is not None:
+                writer.write(sample)
+                samples += 1
+    sizes = [path.stat().st_size for path in folder.glob("shard.*")]
     return {
         "data_set": str(folder),
         "files": len(paths),
-        "not_utf8": len(unreadable),
+        "not_utf8": len(paths) - samples,
         "compression": compression,
-        "shards": len(list(folder.glob("shard.*"))),
-        "stored_bytes": stored,
+        "shards": len(sizes),
+        "stored_bytes": sum(sizes),
         "write_seconds": round(time.perf_counter() - begin, 3),
     }
 
@@ -95,78 +94,61 @@ def check_worlds(folder: Path, cache: Path, console: Console) -> dict[str, Any]:
         first = first or batches
         if batches != first:
             raise StreamplugError(f"the order on {ranks} ranks differs from that on {WORLDS[0]}")
-    dataset = StreamingDataset(remote=str(folder), local=str(cache))
-    paths = [row["path"] for row in dataset[:]]
+    dataset = open_dataset(folder, cache)
+    paths = sorted(row["path"] for row in dataset[:])
     seen = Counter(path for batch in first for path in batch)
-    filled = len(first) * GLOBAL_BATCH - dataset.size
-    if (
-        set(seen) != set(paths)
-        or seen.total() - len(seen) != filled
-        or len(set(paths)) != len(paths)
-    ):
+    repeated = len(first) * GLOBAL_BATCH - dataset.size
+    if sorted(seen) != paths or seen.total() - len(seen) != repeated:
         raise StreamplugError("an epoch did not hold every sample exactly once")
     return {
         "samples": dataset.size,
         "raw_bytes": sum(path.stat().st_size for path in cache.glob("shard.*")),
         "worlds": list(WORLDS),
         "global_batches": len(first),
-        "repeated_to_fill_the_last_batch": filled,
+        "repeated_to_fill_the_last_batch": repeated,
         "same_order_on_all": True,
         "each_sample_once": True,
     }
 
 
+def open_dataset(folder: Path, cache: Path, **options: Any) -> StreamingDataset:
+    """Return the data set, shuffled."""
+    return StreamingDataset(remote=str(folder), local=str(cache), shuffle=True, **options)
+
+
 def epoch(folder: Path, cache: Path, ranks: int) -> list[list[str]]:
     """Return the sorted paths of each global batch of an epoch, read by all ranks in turn."""
-    loaders = [
-        StreamingDataset(
-            remote=str(folder),
-            local=str(cache),
-            shuffle=True,
-            batch_size=GLOBAL_BATCH // ranks,
-            columns=["path"],
-            world=World(ranks_per_node=ranks, rank=rank),
-        ).batches()
-        for rank in range(ranks)
-    ]
+    options: dict[str, Any] = {"batch_size": GLOBAL_BATCH // ranks, "columns": ["path"]}
+    worlds = [World(ranks_per_node=ranks, rank=rank) for rank in range(ranks)]
+    loaders = [open_dataset(folder, cache, world=world, **options).batches() for world in worlds]
     return [sorted(path for part in parts for path in part["path"]) for parts in zip(*loaders)]
 
 
-def read_some(folder: Path, cache: Path) -> dict[str, Any]:
+def read_samples(folder: Path, cache: Path) -> dict[str, Any]:
     """Time an epoch of complete samples, and read a few by index."""
-    dataset = StreamingDataset(remote=str(folder), local=str(cache), shuffle=True, batch_size=32)
+    dataset = open_dataset(folder, cache, batch_size=32)
     begin = time.perf_counter()
     tokens = sum(sample["tokens"].size for sample in dataset)
     seconds = time.perf_counter() - begin
-    picked = np.linspace(0, dataset.size - 1, 3).astype(int)
+    some_samples = []
+    for index in (0, (dataset.size - 1) // 2, dataset.size - 1):
+        sample = dataset[index]
+        row = {"index": index, "module": sample["module"], "size": sample["size"]}
+        some_samples.append({**row, "begins": sample["text"][:40]})
     return {
         "samples_per_second": round(len(dataset) / seconds),
         "megabytes_per_second": round(tokens * 3 / seconds / 1e6),  # 1 byte of text, 2 of token
-        "some_samples": [
-            {
-                "index": int(index),
-                "module": sample["module"],
-                "size": sample["size"],
-                "begins": str(sample["text"])[:40],
-            }
-            for index, sample in zip(picked, dataset[picked])
-        ],
+        "some_samples": some_samples,
     }
 
 
-def through_torch(folder: Path, cache: Path) -> dict[str, Any]:
+def read_with_torch(folder: Path, cache: Path) -> dict[str, Any]:
     """Read an epoch through a DataLoader with two workers."""
-    from streamplug import StreamingDataLoader
-    from streamplug import StreamingDataset as TorchDataset
-
-    dataset = TorchDataset(
-        remote=str(folder),
-        local=str(cache),
-        shuffle=True,
-        batch_size=GLOBAL_BATCH,
-        columns=["path", "size"],
+    options: dict[str, Any] = {"batch_size": GLOBAL_BATCH, "columns": ["path", "size"]}
+    dataset = streamplug.StreamingDataset(
+        remote=str(folder), local=str(cache), shuffle=True, **options
     )
-    loader = StreamingDataLoader(dataset, batch_size=GLOBAL_BATCH, num_workers=2)
+    loader = streamplug.StreamingDataLoader(dataset, batch_size=GLOBAL_BATCH, num_workers=2)
     seen = {path for batch in loader for path in batch["path"]}
     if len(seen) != dataset.size:
         raise StreamplugError(f"the DataLoader gave {len(seen)} of {dataset.size} samples")
@@ -175,19 +157,16 @@ def through_torch(folder: Path, cache: Path) -> dict[str, Any]:
 
 def show(results: dict[str, Any], console: Console) -> None:
     """Print the results and code for a next step."""
+    some_samples = results["some_samples"]
     table = Table(title="streamplug quickstart", show_header=False)
     for key, value in results.items():
-        if key != "some_samples":
-            text = (
-                f"{value:,}"
-                if isinstance(value, int) and not isinstance(value, bool)
-                else str(value)
-            )
-            table.add_row(key.replace("_", " "), text)
+        if value is not some_samples:
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            table.add_row(key.replace("_", " "), f"{value:,}" if is_count else str(value))
     console.print(table)
-    samples_table = Table("index", "module", "size", "begins", title="a few samples by index")
-    for sample in results["some_samples"]:
-        samples_table.add_row(*(str(value) for value in sample.values()))
+    samples_table = Table(*some_samples[0], title="a few samples by index")
+    for sample in some_samples:
+        samples_table.add_row(*map(str, sample.values()))
     console.print(samples_table)
     console.print("What you would write next:\n")
     code = Syntax("", "python", background_color="default").highlight(_NEXT.format(**results))

@@ -4,109 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-CATALOG: Mapping[str, Mapping[str, str]] = {
+_AZURE = ("az", "abfs", "abfss", "azure", "azure-dl")
+_OBSTORE_SCHEMES = ("s3", "s3a", "gs", "gcs", *_AZURE, "https", "http")
+
+_NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "storage": {
-        "s3": "streamplug-s3fs",
-        "s3a": "streamplug-s3fs",
-        "gs": "streamplug-gcsfs",
-        "gcs": "streamplug-gcsfs",
-        "az": "streamplug-adlfs",
-        "abfs": "streamplug-adlfs",
-        "abfss": "streamplug-adlfs",
-        "azure": "streamplug-adlfs",
-        "azure-dl": "streamplug-adlfs",
-        "obstore+s3": "streamplug-obstore",
-        "obstore+s3a": "streamplug-obstore",
-        "obstore+gs": "streamplug-obstore",
-        "obstore+gcs": "streamplug-obstore",
-        "obstore+az": "streamplug-obstore",
-        "obstore+abfs": "streamplug-obstore",
-        "obstore+abfss": "streamplug-obstore",
-        "obstore+azure": "streamplug-obstore",
-        "obstore+azure-dl": "streamplug-obstore",
-        "obstore+https": "streamplug-obstore",
-        "obstore+http": "streamplug-obstore",
-        "ais": "streamplug-aistore",
-        "dbfs": "streamplug-databricks",
-        "hdfs": "streamplug-hdfs",
-        "swebhdfs": "streamplug-hdfs",
-        "webhdfs": "streamplug-hdfs",
-        "hf": "streamplug-hf",
-        "oci": "streamplug-ocifs",
-        "sftp": "streamplug-sftp",
-        "ssh": "streamplug-sftp",
+        "s3fs": ("s3", "s3a"),
+        "gcsfs": ("gs", "gcs"),
+        "adlfs": _AZURE,
+        "obstore": tuple(f"obstore+{scheme}" for scheme in _OBSTORE_SCHEMES),
+        "aistore": ("ais",),
+        "databricks": ("dbfs",),
+        "hdfs": ("hdfs", "swebhdfs", "webhdfs"),
+        "hf": ("hf",),
+        "ocifs": ("oci",),
+        "sftp": ("sftp", "ssh"),
     },
     "compression": {
-        "zstd": "streamplug-zstandard",
-        "lz4": "streamplug-lz4",
-        "br": "streamplug-brotli",
-        "snappy": "streamplug-snappy",
+        "zstandard": ("zstd",),
+        "lz4": ("lz4",),
+        "brotli": ("br",),
+        "snappy": ("snappy",),
     },
     "encoding": {
-        "pil": "streamplug-image",
-        "jpeg": "streamplug-image",
-        "png": "streamplug-image",
-        "jpeg_array": "streamplug-image",
-        "jpegarray": "streamplug-image",
-        "list[jpeg]": "streamplug-image",
-        "list[pil]": "streamplug-image",
-        "list[png]": "streamplug-image",
-        "msgpack": "streamplug-msgpack",
-        "tensor": "streamplug-torch",
-        "cbor": "streamplug-webdataset",
-        "gzipped": "streamplug-webdataset",
-        "npy": "streamplug-webdataset",
-        "npz": "streamplug-webdataset",
-        "pth": "streamplug-webdataset",
-        "ten": "streamplug-webdataset",
+        "image": (
+            *("pil", "jpeg", "png", "jpeg_array", "jpegarray"),
+            *("list[jpeg]", "list[pil]", "list[png]"),
+        ),
+        "msgpack": ("msgpack",),
+        "torch": ("tensor",),
+        "webdataset": ("cbor", "gzipped", "npy", "npz", "pth", "ten"),
     },
     "format": {
-        "folder": "streamplug-folder",
-        "parquet": "streamplug-parquet",
-        "json": "streamplug-text",
-        "jsonl": "streamplug-text",
-        "litdata": "streamplug-litdata",
-        "csv": "streamplug-text",
-        "tsv": "streamplug-text",
-        "plain-csv": "streamplug-text",
-        "plain-jsonl": "streamplug-text",
-        "xsv": "streamplug-text",
-        "webdataset": "streamplug-webdataset",
+        "folder": ("folder",),
+        "litdata": ("litdata",),
+        "parquet": ("parquet",),
+        "text": ("json", "jsonl", "csv", "tsv", "plain-csv", "plain-jsonl", "xsv"),
+        "webdataset": ("webdataset",),
     },
-    "shuffle": {
-        "naive": "streamplug-mosaic",
-        "py1s": "streamplug-mosaic",
-        "py2s": "streamplug-mosaic",
-        "py1br": "streamplug-mosaic",
-        "py1e": "streamplug-mosaic",
-    },
-    "partition": {
-        "orig": "streamplug-mosaic",
-        "relaxed": "streamplug-mosaic",
-    },
-    "callback": {
-        "opentelemetry": "streamplug-opentelemetry",
-    },
-    "engine": {
-        "dask": "streamplug-dask",
-        "ray": "streamplug-ray",
-        "spark": "streamplug-spark",
-    },
+    "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
+    "partition": {"mosaic": ("orig", "relaxed")},
+    "callback": {"opentelemetry": ("opentelemetry",)},
+    "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",)},
+}
+"""Names by kind and distribution, which is ``streamplug-`` and the key."""
+
+_COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
+    "simulate": ("simulate",),
+    "tools": (
+        *("cat", "convert", "diff", "explain", "inspect", "join", "proc", "select", "shuffle"),
+        *("sort", "split"),
+    ),
+}
+
+
+def _distributions(names: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    return {name: f"streamplug-{key}" for key, of_key in names.items() for name in of_key}
+
+
+CATALOG: Mapping[str, dict[str, str]] = {
+    kind: _distributions(names) for kind, names in _NAMES.items()
 }
 """Distribution by kind and name."""
 
-COMMANDS: Mapping[str, str] = {
-    "cat": "streamplug-tools",
-    "convert": "streamplug-tools",
-    "diff": "streamplug-tools",
-    "explain": "streamplug-tools",
-    "inspect": "streamplug-tools",
-    "join": "streamplug-tools",
-    "proc": "streamplug-tools",
-    "select": "streamplug-tools",
-    "shuffle": "streamplug-tools",
-    "simulate": "streamplug-simulate",
-    "sort": "streamplug-tools",
-    "split": "streamplug-tools",
-}
+COMMANDS: Mapping[str, str] = _distributions(_COMMAND_NAMES)
 """Distribution of each first-party command that is not built in."""

@@ -6,7 +6,7 @@ A registration is valid in this process and in its loader workers, with both for
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from streamplug.interfaces import (
     Callback,
@@ -19,65 +19,47 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.registry import register
 
-_Interface_contra = TypeVar("_Interface_contra", contravariant=True)
+_Interface = TypeVar("_Interface")
 _Class = TypeVar("_Class", bound=type[Any])
 
 
-class RegisterFunction(Protocol[_Interface_contra]):
+class RegisterFunction(Generic[_Interface]):
     """A function that registers subclasses of an interface, or decorates them."""
 
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self.__name__ = f"register_{kind}"
+
     @overload
-    def __call__(
-        self, name: str, cls: type[_Interface_contra], *, replace: bool = False
-    ) -> None: ...
+    def __call__(self, name: str, cls: type[_Interface], *, replace: bool = False) -> None: ...
+
     @overload
     def __call__(self, name: str, *, replace: bool = False) -> Callable[[_Class], _Class]: ...
 
+    def __call__(self, name: str, cls: Any = None, *, replace: bool = False) -> Any:
+        """Register a class under a name.
 
-def _register_function(kind: str, summary: str) -> Any:
-    def register_class(name: str, cls: Any = None, *, replace: bool = False) -> Any:
+        Args:
+            name: Lower case, no colon.
+            cls: The class; without it, the function is a decorator: ``@register_storage("mine")``.
+            replace: Whether to replace an earlier registration or a plugin of the name.
+
+        Raises:
+            NameTakenError: If the name is built in, or in use and `replace` is false.
+            PluginError: If the name is malformed or the class does not implement the interface.
+        """
+
         def decorate(decorated: Any) -> Any:
-            register(kind, name, decorated, replace=replace)
+            register(self._kind, name, decorated, replace=replace)
             return decorated
 
-        if cls is None:
-            return decorate
-        decorate(cls)
-        return None
-
-    register_class.__name__ = register_class.__qualname__ = f"register_{kind}"
-    register_class.__doc__ = f"""{summary}
-
-    Args:
-        name: Lower case, no colon.
-        cls: The class; without it, the function is a decorator: ``@register_{kind}("mine")``.
-        replace: Whether to replace an earlier registration or a plugin of the name.
-
-    Raises:
-        NameTakenError: If the name is built in, or in use and `replace` is false.
-        PluginError: If the name is malformed or the class does not implement the interface.
-    """
-    return register_class
+        return decorate if cls is None else register(self._kind, name, cls, replace=replace)
 
 
-register_callback: RegisterFunction[Callback] = _register_function(
-    "callback", "Register a callback for the `callbacks` of data sets."
-)
-register_compression: RegisterFunction[Compression] = _register_function(
-    "compression", "Register a compression of shards."
-)
-register_encoding: RegisterFunction[Encoding] = _register_function(
-    "encoding", "Register an encoding of columns."
-)
-register_engine: RegisterFunction[Engine] = _register_function(
-    "engine", "Register an engine for `write_parts`."
-)
-register_format: RegisterFunction[Format] = _register_function(
-    "format", "Register a format of shards."
-)
-register_shuffle: RegisterFunction[ShuffleAlgorithm] = _register_function(
-    "shuffle", "Register a shuffle algorithm."
-)
-register_storage: RegisterFunction[Storage] = _register_function(
-    "storage", "Register a storage for the URLs of a scheme."
-)
+register_callback = RegisterFunction[Callback]("callback")
+register_compression = RegisterFunction[Compression]("compression")
+register_encoding = RegisterFunction[Encoding]("encoding")
+register_engine = RegisterFunction[Engine]("engine")
+register_format = RegisterFunction[Format]("format")
+register_shuffle = RegisterFunction[ShuffleAlgorithm]("shuffle")
+register_storage = RegisterFunction[Storage]("storage")

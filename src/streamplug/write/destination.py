@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,17 @@ class Destination:
         storage_options: Mapping[str, Any] | None,
         append: bool = False,
     ) -> None:
-        places = output_locations(out)
-        path = local_path(places[0])
-        if path is None and len(places) > 1:
+        locations = output_locations(out)
+        path = local_path(locations[0])
+        if path is None and len(locations) > 1:
             raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
         self.storage: Storage | None = None
-        if path is None or len(places) > 1:
-            self.storage = open_storage(places[-1], storage_options)
-        self.temporary: TemporaryDirectory | None = None
+        if path is None or len(locations) > 1:
+            self.storage = open_storage(locations[-1], storage_options)
+        self._temporary: TemporaryDirectory | None = None
         if path is None:
-            self.temporary = TemporaryDirectory()
-            path = self.temporary.path
+            self._temporary = TemporaryDirectory()
+            path = self._temporary.path
         self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
         try:
@@ -52,10 +52,11 @@ class Destination:
     def _clear(self, *, exist_ok: bool) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputExistsError(f"{self.folder} is a file; choose another directory")
-        if self.folder.exists() and any(self.folder.iterdir()):
+        names = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else ()
+        if names:
             if not exist_ok:
                 raise OutputExistsError(
-                    f"Directory is not empty: {self.folder} holds {_some_names(self.folder)}; choose another "
+                    f"Directory is not empty: {self.folder} holds {quote_names(names)}; choose another "
                     "directory, or pass exist_ok=True to remove what is in it"
                 )
             shutil.rmtree(self.folder)
@@ -71,15 +72,12 @@ class Destination:
 
     def remove_temporary(self) -> None:
         """Remove the local directory if it is temporary."""
-        if self.temporary is not None:
-            self.temporary.close()
+        if self._temporary is not None:
+            self._temporary.close()
 
 
-def _some_names(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir())
-    shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
-    return (
-        f"{shown} and {len(names) - _MAX_NAMES_IN_ERROR:,} more"
-        if len(names) > _MAX_NAMES_IN_ERROR
-        else shown
-    )
+def quote_names(names: Sequence[str]) -> str:
+    """Return the first of some file names, for an error message."""
+    quoted = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
+    rest = len(names) - _MAX_NAMES_IN_ERROR
+    return f"{quoted} and {rest:,} more" if rest > 0 else quoted

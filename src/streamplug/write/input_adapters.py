@@ -55,31 +55,24 @@ def to_plain_values(values: Any) -> Any:
     if _is_arrow(values):
         return _of_arrow(values)
     if hasattr(values, "to_list") and hasattr(values, "null_count"):  # a series of Polars
-        numbers = values.dtype.is_numeric() and not values.null_count()
-        return values.to_numpy() if numbers else values.to_list()
+        is_numeric = values.dtype.is_numeric() and not values.null_count()
+        return values.to_numpy() if is_numeric else values.to_list()
     if hasattr(values, "notna"):  # a series of pandas
         if isinstance(values.dtype, np.dtype) and values.dtype != object:
             return values.to_numpy()
-        found = values.astype(object).where(values.notna(), None).tolist()
-        of_arrow = getattr(values.dtype, "pyarrow_dtype", None)
-        convert = None if of_arrow is None else maps_as_dicts(of_arrow)
-        return found if convert is None else [convert(value) for value in found]
+        items = values.astype(object).where(values.notna(), None).tolist()
+        arrow_type = getattr(values.dtype, "pyarrow_dtype", None)
+        convert = None if arrow_type is None else maps_as_dicts(arrow_type)
+        return items if convert is None else [convert(item) for item in items]
     if hasattr(values, "detach"):  # a tensor of torch
         return values.detach().cpu().numpy()
     return list(values)
 
 
 def _of_arrow(values: Any) -> Any:
-    kind = str(values.type)
-    number = kind.startswith(("int", "uint", "float", "double", "halffloat", "bool"))
-    if number and not values.null_count:
-        found = (
-            values.to_numpy(zero_copy_only=False)
-            if hasattr(values, "buffers")
-            else values.to_numpy()
-        )
-        return np.asarray(found)
-    return to_python(values)
+    kinds_of_numbers = ("int", "uint", "float", "double", "halffloat", "bool")
+    is_numeric = str(values.type).startswith(kinds_of_numbers) and not values.null_count
+    return np.asarray(values) if is_numeric else to_python(values)
 
 
 def _is_arrow(values: Any) -> bool:
@@ -102,13 +95,17 @@ def _parts(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
         return _of_pandas(data, size)
     if hasattr(data, "features") and callable(getattr(data, "iter", None)):  # of Hugging Face
         return _of_tables(data.iter(batch_size=size), size)
-    if isinstance(data, (str, bytes, bytearray)) or not _has_samples(data):
-        raise ConfigError(f"{type(data).__name__} is neither a table nor a sequence of samples")
-    return _of_samples(_one_by_one(data), size)
+    return _of_samples(_iterate(data), size)
 
 
-def _has_samples(data: Any) -> bool:
-    return isinstance(data, Iterable) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+def _iterate(data: Any) -> Iterator[Any]:
+    if not isinstance(data, (str, bytes, bytearray)):
+        if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+            # By number, as torch data sets may raise any error past the end.
+            return (data[number] for number in range(len(data)))
+        if isinstance(data, Iterable):
+            return iter(data)
+    raise ConfigError(f"{type(data).__name__} is neither a table nor a sequence of samples")
 
 
 def _of_columns(data: Mapping[str, Any], size: int) -> Iterator[Mapping[str, Any]]:
@@ -144,22 +141,11 @@ def _of_pandas(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
         yield {name: part[name] for name in part.columns}
 
 
-def _one_by_one(data: Any) -> Iterator[Any]:
-    if isinstance(data, (list, tuple)):
-        return iter(data)
-    if isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
-        return iter(data)
-    if hasattr(data, "__len__"):  # torch data sets may raise any error past the end
-        return (data[number] for number in range(len(data)))
-    return iter(data)
-
-
 def _of_samples(samples: Iterator[Any], size: int) -> Iterator[Mapping[str, Any]]:
-    for first in samples:
-        samples = chain([first], samples)
-        break
-    else:
+    head = list(islice(samples, 1))
+    if not head:
         return
+    [first], samples = head, chain(head, samples)
     if not isinstance(first, (Mapping, tuple, list)):  # an iterable of tables
         yield from _of_tables(samples, size)
         return
@@ -173,7 +159,7 @@ def _of_samples(samples: Iterator[Any], size: int) -> Iterator[Mapping[str, Any]
             columns = {name: [row[name] for row in rows] for name in names}
         except KeyError:
             raise _differing_columns(rows, names) from None
-        yield {name: _values(values) for name, values in columns.items()}
+        yield {name: _convert_tensors(values) for name, values in columns.items()}
 
 
 def _differing_columns(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> ConfigError:
@@ -192,14 +178,8 @@ def _named(sample: Any) -> Mapping[str, Any]:
     raise ConfigError(f"a sample is a dict or a tuple, got {type(sample).__name__}")
 
 
-def _values(values: list[Any]) -> list[Any]:
-    if any(hasattr(kind, "detach") for kind in set(map(type, values))):
-        return [_value(value) for value in values]
-    return values
-
-
-def _value(value: Any) -> Any:
-    if not hasattr(value, "detach"):
-        return value
-    array = value.detach().cpu().numpy()
-    return array if array.ndim else array[()]
+def _convert_tensors(values: list[Any]) -> list[Any]:
+    """Return the values of samples, with tensors of torch as arrays, and those of no dimension as scalars."""
+    if not any(hasattr(kind, "detach") for kind in set(map(type, values))):
+        return values
+    return [v.detach().cpu().numpy()[()] if hasattr(v, "detach") else v for v in values]

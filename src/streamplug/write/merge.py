@@ -55,22 +55,19 @@ def merge_index(
             "give merge_index(parts, out), or merge_index(out) for all parts below it"
         )
     homes = _open_storages(places[-1], storage_options)
-    asked = [
+    readers = [
         home if local_path(home.url) is not None else TimeoutStorage(home, download_timeout)
         for home in homes
     ]
     if len(places) == 1:
-        parts = [(asked[-1], folder) for folder in _folders(asked[-1])]
+        parts = [(readers[-1], folder) for folder in _folders(readers[-1])]
+    elif isinstance(places[0], (str, PathLike)):
+        raise ConfigError(f"parts={places[0]!r}: expected a list of places")
     else:
-        if isinstance(places[0], (str, PathLike)):
-            raise ConfigError(f"parts={places[0]!r}: expected a list of places")
-        parts = [_part(place, homes, asked, storage_options) for place in places[0]]
+        parts = [_find_part(place, readers, storage_options) for place in places[0]]
     if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
-    column_check = _ColumnCheck()
-    entries = [
-        entry for storage, folder in parts for entry in _entries(storage, folder, column_check)
-    ]
+    entries = _merged_entries(parts)
     data = format_index(entries, {})
     for home in homes if keep_local else homes[-1:]:
         call_with_retries(partial(home.write, INDEX_NAME, data), _RETRIES)
@@ -97,61 +94,54 @@ def _above(folder: str) -> Iterator[str]:
     return (folder[: n + 1] for n, letter in enumerate(folder) if letter == "/")
 
 
-def _part(
-    place: Any,
-    homes: Sequence[Storage],
-    asked: Sequence[Storage],
-    options: Mapping[str, Any] | None,
+def _find_part(
+    place: Any, homes: Sequence[Storage], options: Mapping[str, Any] | None
 ) -> tuple[Storage, str]:
     """Return the storage and the folder of a part's index, the local ones if it exists there."""
-    below: list[tuple[Storage, str]] = []
+    found: list[tuple[Storage, str]] = []
     for storage in _open_storages(place, options):
-        folder = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
-        for home, reads in zip(homes, asked):
-            if folder.startswith(home.url.rstrip("/") + "/"):
-                below.append((reads, folder[len(home.url.rstrip("/")) + 1 :]))
-    if not below:
+        url = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
+        for home in homes:
+            root = f"{home.url.rstrip('/')}/"
+            if url.startswith(root):
+                found.append((home, url.removeprefix(root)))
+    if not found:
         raise ConfigError(
-            f"{place!r:.200} does not lie below {homes[-1].url}: an index can only name what does"
+            f"{place!r:.200} is not below {homes[-1].url}: an index can only name files below it"
         )
-    for reads, folder in below[:-1]:
-        if reads.exists(f"{folder}/{INDEX_NAME}"):
-            return reads, folder
-    return below[-1]
+    for home, folder in found[:-1]:
+        if home.exists(f"{folder}/{INDEX_NAME}"):
+            return home, folder
+    return found[-1]
 
 
-class _ColumnCheck:
-    def __init__(self) -> None:
-        self._first: tuple[str, Schema] | None = None
-
-    def check(self, part: str, schemas: Sequence[Schema]) -> None:
-        for schema in schemas:
-            if self._first is None:
-                self._first = part, schema
-            where, expected = self._first
-            for mismatch in find_mismatches(expected, schema):
-                raise ConfigError(
-                    f"{mismatch.describe(part, where)}; all parts of a data set need the same columns, so no "
-                    f"index was written: {mismatch.remedy(part, where)}"
-                )
-
-
-def _entries(storage: Storage, folder: str, column_check: _ColumnCheck) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a part's index, with file names relative to the merged index."""
-    key = f"{folder}/{INDEX_NAME}"
-    try:
-        data = call_with_retries(lambda: storage.read(key), _RETRIES)
-    except NotFound:
-        raise NotFound(
-            f"{storage.url_of(key)} does not exist: the part is not there, or its writer has not finished"
-        ) from None
-    index = parse_index(data, storage.url_of(key))  # raises if it is damaged
-    column_check.check(storage.url_of(folder), index.schemas)
-    for entry in json.loads(data)["shards"]:
-        yield {name: _prefix_basename(value, folder) for name, value in entry.items()}
+def _merged_entries(parts: Sequence[tuple[Storage, str]]) -> list[dict[str, Any]]:
+    """Return the index entries of parts, with file names relative to the merged index."""
+    entries: list[dict[str, Any]] = []
+    first: tuple[str, Schema] | None = None
+    for storage, folder in parts:
+        key, part = f"{folder}/{INDEX_NAME}", storage.url_of(folder)
+        try:
+            data = call_with_retries(partial(storage.read, key), _RETRIES)
+        except NotFound:
+            raise NotFound(
+                f"{storage.url_of(key)} does not exist: {part} is no part, or its writer has not finished"
+            ) from None
+        for schema in parse_index(data, storage.url_of(key)).schemas:  # raises if it is damaged
+            first = first or (part, schema)
+            _check_columns(part, schema, *first)
+        entries += [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
+    return entries
 
 
-def _prefix_basename(value: Any, folder: str) -> Any:
-    if isinstance(value, dict) and "basename" in value:
-        return {**value, "basename": f"{folder}/{value['basename']}"}
-    return value
+def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:
+    for mismatch in find_mismatches(expected, schema):
+        raise ConfigError(
+            f"{mismatch.describe(part, first_part)}; all parts of a data set need the same columns, so no "
+            f"index was written: {mismatch.remedy(part, first_part)}"
+        )
+
+
+def _prefix_basenames(entry: dict[str, Any], folder: str) -> dict[str, Any]:
+    files = {key: v for key, v in entry.items() if isinstance(v, dict) and "basename" in v}
+    return entry | {key: {**v, "basename": f"{folder}/{v['basename']}"} for key, v in files.items()}

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
-from streamplug.index import INDEX_NAME, Index, parse_index
+from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.write.destination import quote_names
 from streamplug.write.part_task import ATTEMPTS, PLAN_NAME
 
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
 _METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME))
-_MAX_NAMES_IN_ERROR = 3
 
 
 def remove_dataset(storage: Storage) -> None:
@@ -30,15 +30,9 @@ def remove_dataset(storage: Storage) -> None:
         key for key in keys if not (_is_own(key) or key in indexed) or _is_linked(storage, key)
     ]
     if others:
-        shown = ", ".join(repr(key) for key in others[:_MAX_NAMES_IN_ERROR])
-        more = (
-            f" and {len(others) - _MAX_NAMES_IN_ERROR} more"
-            if len(others) > _MAX_NAMES_IN_ERROR
-            else ""
-        )
         raise OutputExistsError(
-            f"{storage.url} holds files that are not of the data set there: {shown}{more}; it is left as it "
-            "is: remove or move them, or choose another place"
+            f"{storage.url} holds files that are not of its data set: {quote_names(others)}; nothing was "
+            "removed: remove or move them, or choose another location"
         )
     # The plan is deleted last: it identifies the leftovers of a killed removal.
     for key in sorted(keys, key=lambda key: (key == PLAN_NAME, key != INDEX_NAME)):
@@ -56,8 +50,11 @@ def _is_own(key: str) -> bool:
 
 def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
     """Yield the files in the index, and the metadata files of the parts that it was merged from."""
-    index = _index(storage) if INDEX_NAME in keys else None
-    if index is None:
+    if INDEX_NAME not in keys:
+        return
+    try:
+        index = parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))
+    except (InvalidIndexError, NotFound):  # so no file is known to be in it
         return
     for files in index.tables.values():
         for shard in range(len(index)):
@@ -65,13 +62,6 @@ def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
             yield name
             if folder := name.rpartition("/")[0]:
                 yield from (f"{folder}/{name}" for name in _METADATA_NAMES)
-
-
-def _index(storage: Storage) -> Index | None:
-    try:
-        return parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))
-    except (InvalidIndexError, NotFound):  # so no file is known to be in it
-        return None
 
 
 def _is_linked(storage: Storage, key: str) -> bool:
