@@ -1,4 +1,4 @@
-"""Runs every Python block of the documentation and the README, and checks that hooks are described.
+"""Runs every Python block of the documentation and the README, and checks what it describes.
 
 The blocks of a page run as one script, in a directory of its own. A block whose first line is a
 comment with a file's name, ``# rot13.py``, is saved as that file instead; if the name begins with
@@ -25,7 +25,6 @@ import click
 import pytest
 
 from streamplug.cli import main
-from streamplug.plugin.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -227,12 +226,6 @@ def test_what_is_not_as_the_page_says_is_an_error(tmp_path, script, fault):
     (tmp_path / "page.py").write_text(script)
     with pytest.raises(AssertionError, match=re.escape(fault)):
         run(tmp_path, str(Path(__file__).with_name("run_pages.py")), str(tmp_path))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "partition"])
-def test_every_kind_has_a_page_that_announces_a_plugin(kind):
-    page = (ROOT / "docs" / "plugins" / f"{kind}.md").read_text()
-    assert f'@hookimpl\ndef streamplug_plugins():\n    return [Provider("{kind}", ' in page
 
 
 def test_every_environment_variable_is_described():

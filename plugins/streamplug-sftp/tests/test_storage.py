@@ -90,10 +90,10 @@ def test_a_file_appears_when_it_is_whole(server, storage):
 
 def test_what_failed_leaves_nothing_behind(server, storage, tmp_path):
     (files(server, storage) / "k").mkdir()
-    with pytest.raises(StorageError, match="k: a directory stands in the way"):
+    with pytest.raises(StorageError, match="k: a directory has this name"):
         storage.write("k", b"x")
     (files(server, storage) / "f").write_bytes(b"")
-    with pytest.raises(StorageError, match="f/k: a file stands in the way"):
+    with pytest.raises(StorageError, match="f/k: a file has the name of its directory"):
         storage.write("f/k", b"x")
     assert sorted(p.name for p in files(server, storage).iterdir()) == ["f", "k"]
 

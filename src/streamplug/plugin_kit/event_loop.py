@@ -22,15 +22,12 @@ MAX_UNWRITTEN_BYTES = 3 * BLOCK_BYTES
 
 def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run a coroutine and return its result; cancel it and raise `Cancelled` if the consumer stops."""
-    from fsspec.asyn import sync
-
-    scope = current()
-    return sync(loop, make) if scope is None else wait(scope, loop, make)
+    return wait(current() or Scope(), loop, make)
 
 
-async def gather_results(each: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+async def gather_results(makers: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
     """Await several awaitables concurrently; return their results or exceptions."""
-    return await asyncio.gather(*(make() for make in each), return_exceptions=True)
+    return await asyncio.gather(*(make() for make in makers), return_exceptions=True)
 
 
 def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -92,7 +89,7 @@ class IncomingFile(io.RawIOBase):
         with self._changed:
             self._changed.wait_for(lambda: self._pieces.size < MAX_UNWRITTEN_BYTES or self._ended)
             if self._ended:
-                raise BrokenPipeError("nobody takes what is written")
+                raise BrokenPipeError("the reader has stopped")
             self._pieces.add(data)
             if self._pieces.size >= BLOCK_BYTES:
                 self._changed.notify_all()
@@ -107,16 +104,14 @@ class IncomingFile(io.RawIOBase):
     def take(self) -> Sequence[Buffer]:
         """Wait for bytes and return them; empty at the end."""
         with self._changed:
-            while (
-                not self._changed.wait_for(self._enough, MAX_UNWRITTEN_SECONDS)
-                and not self._pieces.size
-            ):
-                pass
+            while not self._changed.wait_for(self._has_block, MAX_UNWRITTEN_SECONDS):
+                if self._pieces.size:
+                    break
             pieces = self._pieces.take(everything=self._ended)
             self._changed.notify_all()
         return pieces
 
-    def _enough(self) -> bool:
+    def _has_block(self) -> bool:
         return self._ended or self._pieces.size >= BLOCK_BYTES
 
 
@@ -125,20 +120,20 @@ def _running(
     scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Iterator[Future[Any]]:
     """Run a coroutine as a future that is cancelled at the end of the block or when the scope is stopped."""
-    begun: list[Any] = []
+    tasks: list[Any] = []
 
     async def work() -> Any:
         task: Any = asyncio.current_task()
         task.add_done_callback(
             lambda _: task.cancelled() or task.exception()
         )  # else asyncio logs the exception
-        begun.append(task)
+        tasks.append(task)
         if scope.stopped:
             raise asyncio.CancelledError
         return await make()
 
     def stop() -> None:
-        for task in begun:
+        for task in tasks:
             loop.call_soon_threadsafe(task.cancel)
 
     with scope.on_stop(stop):

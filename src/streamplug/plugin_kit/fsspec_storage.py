@@ -30,7 +30,7 @@ _VERSIONS = (
     *("modified", "created"),
 )
 
-_READING = ("read_many", "read_ranges", "cat_ranges")
+_READS = ("read_many", "read_ranges", "cat_ranges")
 
 _filesystems: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """All file systems; those of closed storages are in reference cycles until garbage collection."""
@@ -95,32 +95,29 @@ class FsspecStorage(ClientStorage):
         return self.read_ranges(key, [(start, stop)])[0]
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        wanted = [(start, stop) for start, stop in ranges if stop > start]
-        if not wanted:
+        filled = [(start, stop) for start, stop in ranges if stop > start]
+        if not filled:
             return [b""] * len(ranges)
         with self.translated(key):
-            found = iter(self.cat_ranges(self.path(key), wanted))
-            return [_bytes(next(found)) if stop > start else b"" for start, stop in ranges]
+            results = iter(self.cat_ranges(self.path(key), filled))
+            return [_bytes(next(results)) if stop > start else b"" for start, stop in ranges]
 
     @property
     def supports_read_many(self) -> bool:
-        order = type(self).__mro__
-        first = {
-            name: next(at for at, c in enumerate(order) if name in vars(c)) for name in _READING
-        }
         # A subclass that overrides a method for single objects must have it called.
-        return self.asynchronous and first["read_many"] == min(first.values())
+        first = next(cls for cls in type(self).__mro__ if not vars(cls).keys().isdisjoint(_READS))
+        return self.asynchronous and "read_many" in vars(first)
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         if not self.supports_read_many:
             return super().read_many(parts)
-        found = self.cat_parts(parts)
-        return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
+        results = self.cat_parts(parts)
+        return [self._bytes_or_error(key, result) for (key, _, _), result in zip(parts, results)]
 
-    def _part(self, key: str, found: bytes | BaseException) -> Buffer | StorageError:
+    def _bytes_or_error(self, key: str, result: bytes | BaseException) -> Buffer | StorageError:
         try:
             with self.translated(key):
-                return _bytes(found)
+                return _bytes(result)
         except StorageError as error:
             return error
 
@@ -134,25 +131,25 @@ class FsspecStorage(ClientStorage):
         return self._cat([(path, start, stop) for start, stop in ranges])
 
     def _cat(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
-        scope, cat_file = self._interruptibly("cat_file")
-        if scope is None:
-            paths, starts, stops = map(list, zip(*parts, strict=True))
-            found: list[Any] = self.filesystem().cat_ranges(
-                paths, starts, stops, on_error="return", **self.cat_options
-            )
-        else:
+        cat_file = self._coroutine_function("cat_file")
+        if cat_file is not None:
             # fsspec's own cat_ranges does not cancel its requests when it is cancelled.
-            each = [
+            requests = [
                 partial(cat_file, path, start=start, end=stop, **self.cat_options)
                 for path, start, stop in parts
             ]
-            found = self.run(partial(gather_results, each))
-        return found
+            results: list[Any] = self.run(partial(gather_results, requests))
+        else:
+            paths, starts, stops = map(list, zip(*parts, strict=True))
+            results = self.filesystem().cat_ranges(
+                paths, starts, stops, on_error="return", **self.cat_options
+            )
+        return results
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the file system; an asynchronous one is cancelled if the consumer stops."""
-        scope, coroutine = self._interruptibly(operation)
-        if scope is None:
+        coroutine = self._coroutine_function(operation)
+        if coroutine is None:
             return getattr(self.filesystem(), operation)(*args, **kwargs)
         return self.run(partial(coroutine, *args, **kwargs))
 
@@ -167,12 +164,11 @@ class FsspecStorage(ClientStorage):
         """
         return store(current() or Scope(), self.filesystem().loop, make, path)
 
-    def _interruptibly(self, operation: str) -> tuple[Scope | None, Any]:
-        """Return the scope that can cancel an operation, if any, and its coroutine."""
+    def _coroutine_function(self, operation: str) -> Any:
+        """Return an operation of an asynchronous file system, which can be cancelled, or None."""
         filesystem = self.filesystem()
         coroutine = getattr(filesystem, f"_{operation}", None)
-        can = filesystem.async_impl and iscoroutinefunction(coroutine)
-        return current() if can else None, coroutine
+        return coroutine if filesystem.async_impl and iscoroutinefunction(coroutine) else None
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
@@ -208,9 +204,11 @@ class FsspecStorage(ClientStorage):
         try:
             filesystem.makedirs(folder, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise StorageError(f"{self.url_of(key)}: a file stands in the way") from None
+            raise StorageError(
+                f"{self.url_of(key)}: a file has the name of its directory"
+            ) from None
         if filesystem.isdir(target):
-            raise StorageError(f"{self.url_of(key)}: a directory stands in the way")
+            raise StorageError(f"{self.url_of(key)}: a directory has this name")
         part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
         try:
             yield part
@@ -226,7 +224,7 @@ class FsspecStorage(ClientStorage):
         if info.get("type") == "directory":
             raise NotFound(f"{self.url_of(key)} does not exist")
         if info["size"] is None:
-            raise StorageError(f"{self.url_of(key)}: the server does not tell its size")
+            raise StorageError(f"{self.url_of(key)}: the server does not report its size")
         return ObjectInfo(key, int(info["size"]), version_of(info))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
@@ -258,18 +256,18 @@ class FsspecStorage(ClientStorage):
                     filesystem.rm_file(path)
 
 
-def _bytes(found: bytes | BaseException) -> bytes:
-    if isinstance(found, BaseException):
-        if status_of(found) == 416:  # the range starts beyond the end
+def _bytes(result: bytes | BaseException) -> bytes:
+    if isinstance(result, BaseException):
+        if status_of(result) == 416:  # the range starts beyond the end
             return b""
-        raise found
-    return bytes(found)
+        raise result
+    return bytes(result)
 
 
 def version_of(info: Mapping[str, Any]) -> str:
     """Return the ETag or time of an object's metadata; empty if there is none."""
-    found = (info.get(name) for name in _VERSIONS)
-    return next((str(value) for value in found if value), "")
+    values = (info.get(name) for name in _VERSIONS)
+    return next((str(value) for value in values if value), "")
 
 
 def _has_directories(filesystem: Any) -> bool:

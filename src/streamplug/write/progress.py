@@ -11,20 +11,15 @@ class WriteProgress:
     def __init__(self, *, shown: bool, title: str) -> None:
         self._progress: Any = None
         if shown:
-            from rich.progress import (
-                DownloadColumn,
-                Progress,
-                SpinnerColumn,
-                TextColumn,
-                TimeElapsedColumn,
-            )
+            from rich import progress
 
-            self._progress = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                TextColumn("{task.fields[samples]:,} samples, {task.fields[shards]:,} shards"),
-                DownloadColumn(binary_units=True),
-                TimeElapsedColumn(),
+            counts = "{task.fields[samples]:,} samples, {task.fields[shards]:,} shards"
+            self._progress = progress.Progress(
+                progress.SpinnerColumn(),
+                progress.TextColumn("{task.description}"),
+                progress.TextColumn(counts),
+                progress.DownloadColumn(binary_units=True),
+                progress.TimeElapsedColumn(),
             )
             self._task = self._progress.add_task(title, total=None, samples=0, shards=0)
             self._progress.start()

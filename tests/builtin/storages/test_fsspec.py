@@ -78,9 +78,9 @@ def test_what_a_killed_writer_left_is_no_object(tmp_path):
 def test_what_stands_in_the_way_is_named(tmp_path):
     storage = AnyFsspec(str(tmp_path))
     storage.write("a/b", b"x")
-    with pytest.raises(StorageError, match="/a: a directory stands in the way"):
+    with pytest.raises(StorageError, match="/a: a directory has this name"):
         storage.write("a", b"x")
-    with pytest.raises(StorageError, match="/a/b/c: a file stands in the way"):
+    with pytest.raises(StorageError, match="/a/b/c: a file has the name of its directory"):
         storage.write("a/b/c", b"x")
     assert [o.key for o in storage.list()] == ["a/b"]
 

@@ -193,9 +193,11 @@ class SftpStorage(ClientStorage):
             except Exception as error:
                 if _names(error) & (_BROKEN | _DENIED):
                     raise
-                raise StorageError(f"{self.url_of(key)}: a file stands in the way") from None
+                raise StorageError(
+                    f"{self.url_of(key)}: a file has the name of its directory"
+                ) from None
         if await self._soon(sftp.isdir(target)):
-            raise StorageError(f"{self.url_of(key)}: a directory stands in the way")
+            raise StorageError(f"{self.url_of(key)}: a directory has this name")
         part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
         try:
             async with await self._soon(sftp.open(part, "wb")) as file:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
     from streamplug_testing.format import FormatTests
     from streamplug_testing.isolation import isolated_plugins
+    from streamplug_testing.partition import PartitionTests
     from streamplug_testing.plugin import PluginTests
     from streamplug_testing.shuffle import ShuffleTests
     from streamplug_testing.storage import StorageTests
@@ -30,6 +31,7 @@ _HOME = {
     "FlakyStorage": "fakes",
     "FormatTests": "format",
     "LatencyStorage": "fakes",
+    "PartitionTests": "partition",
     "PluginTests": "plugin",
     "ShuffleTests": "shuffle",
     "StorageTests": "storage",
@@ -47,6 +49,7 @@ __all__ = [
     "FlakyStorage",
     "FormatTests",
     "LatencyStorage",
+    "PartitionTests",
     "PluginTests",
     "ShuffleTests",
     "StorageTests",

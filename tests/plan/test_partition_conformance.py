@@ -1,0 +1,7 @@
+from __future__ import annotations
+
+from streamplug_testing import PartitionTests
+
+
+class TestElastic(PartitionTests):
+    name = "elastic"
