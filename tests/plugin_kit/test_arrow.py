@@ -73,7 +73,7 @@ def test_keys_that_neither_json_nor_a_dict_can_have_are_refused(tmp_path):
         write_from(twice, out=tmp_path / "twice")
     key = pa.map_(pa.struct([("x", pa.int8())]), pa.int32())
     structs = pa.table({"m": pa.array([[({"x": 1}, 1)]], key)})
-    with pytest.raises(DataError, match=r"a map has the key {'x': 1}, a dict, which cannot be"):
+    with pytest.raises(DataError, match=r"a map has the key {'x': 1}: a dict cannot be"):
         write_from(structs, out=tmp_path / "structs")
 
 

@@ -173,5 +173,5 @@ def test_a_name_that_could_not_be_used_is_refused(tmp_path):
 
 def test_nothing_is_overwritten(tmp_path):
     new_plugin("x", "encoding", tmp_path)
-    with pytest.raises(OutputExistsError, match="is there already"):
+    with pytest.raises(OutputExistsError, match="already exists"):
         new_plugin("x", "shuffle", tmp_path)

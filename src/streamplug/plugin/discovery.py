@@ -111,11 +111,11 @@ def inventory() -> Inventory:
     entries: list[PluginEntry] = []
     for point in sorted(entry_points(group=hookspecs.PROJECT), key=_sort_key):
         entries += _load_entry_point(point)
-    found = Inventory(tuple(_mark_ambiguous(_reject_conflicts(entries))))
-    if found.failures and os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
-        failure = found.failures[0]
-        raise BrokenPluginError(f"{failure.provider} failed to load: {failure.reason}")
-    return found
+    checked = Inventory(tuple(_mark_ambiguous(_reject_conflicts(entries))))
+    if os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
+        for failure in checked.failures:
+            raise BrokenPluginError(f"{failure.provider} failed to load: {failure.reason}")
+    return checked
 
 
 def _sort_key(point: EntryPoint) -> tuple[str, str]:
@@ -154,20 +154,14 @@ def _entries_of(manager: pluggy.PluginManager, plugin: PluginEntry) -> Iterator[
 def _entries_of_provider(provider: Provider, plugin: PluginEntry) -> Iterator[PluginEntry]:
     kind = KINDS.get(provider.kind)
     for name in provider.names:
-        reason = ""
+        entry = replace(plugin, kind=provider.kind, name=name, target=provider.target)
         if kind is None:
             reason = f"unknown kind {provider.kind!r}; expected one of {', '.join(KINDS)}"
+            entry = replace(entry, status=REJECTED, reason=reason)
         elif name in kind.builtin:
             reason = f"{name!r} is a built-in {kind.name}; built-in names are reserved"
-        status = REJECTED if reason else OK
-        yield replace(
-            plugin,
-            kind=provider.kind,
-            name=name,
-            target=provider.target,
-            status=status,
-            reason=reason,
-        )
+            entry = replace(entry, status=REJECTED, reason=reason)
+        yield entry
 
 
 def _check_providers(returned: object) -> list[Provider]:

@@ -46,18 +46,18 @@ def _of_map(inner: Convert | None) -> Convert:
     def convert(pairs: Any) -> Any:
         if pairs is None:
             return None
-        found: dict[Any, Any] = {}
+        converted: dict[Any, Any] = {}
         for key, value in pairs:
             try:
-                twice = key in found
+                is_duplicate = key in converted
             except TypeError:
                 raise DataError(
-                    f"a map has the key {key!r:.80}, a {type(key).__name__}, which cannot be that of a dict"
+                    f"a map has the key {key!r:.80}: a {type(key).__name__} cannot be the key of a dict"
                 ) from None
-            if twice:
+            if is_duplicate:
                 raise DataError(f"a map has the key {key!r:.80} twice: {pairs!r:.200}")
-            found[key] = value if inner is None else inner(value)
-        return found
+            converted[key] = value if inner is None else inner(value)
+        return converted
 
     return convert
 
@@ -72,9 +72,9 @@ def _of_struct(inner: dict[str, Convert]) -> Convert | None:
     if not inner:
         return None
 
-    def convert(value: Any) -> Any:
+    def convert_struct(value: Any) -> Any:
         if value is None:
             return None
-        return {**value, **{name: each(value[name]) for name, each in inner.items()}}
+        return {**value, **{name: convert(value[name]) for name, convert in inner.items()}}
 
-    return convert
+    return convert_struct

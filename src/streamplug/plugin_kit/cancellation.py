@@ -22,9 +22,8 @@ class Scope:
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
-        self._lock = (
-            threading.RLock()
-        )  # garbage collection may call stop() in the thread that holds it
+        # Garbage collection may call stop() in the thread that holds it.
+        self._lock = threading.RLock()
         self._callbacks: list[Callable[[], object]] = []
 
     @property
@@ -37,9 +36,9 @@ class Scope:
         with self._lock:
             self._stopped.set()
             callbacks, self._callbacks = self._callbacks, []
-        with ExitStack() as all_of_them:  # calls all of them even if one raises
+        with ExitStack() as stack:  # calls all of them even if one raises
             for callback in callbacks:
-                all_of_them.callback(callback)
+                stack.callback(callback)
 
     def wait(self, seconds: float) -> bool:
         """Wait for a number of seconds; return early, and True, if the consumer stops."""

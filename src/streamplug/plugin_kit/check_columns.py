@@ -9,21 +9,21 @@ from typing import Any
 from streamplug.errors import EncodeError, EncodeTypeError
 
 
-def check_names(given: Mapping[str, Any], names: AbstractSet[str]) -> None:
-    """Check that a sample or a batch has exactly the given columns.
+def check_names(columns: Mapping[str, Any], names: AbstractSet[str]) -> None:
+    """Check that a sample or a batch has exactly the columns `names`.
 
     Raises:
         EncodeError: If columns are missing or unknown.
     """
     try:
-        if given.keys() == names:
+        if columns.keys() == names:
             return
     except AttributeError:
         raise EncodeTypeError(
-            f"a sample maps column names to values, got {type(given).__name__}: {given!r:.80}"
+            f"a sample maps column names to values, got {type(columns).__name__}: {columns!r:.80}"
         ) from None
-    missing = sorted(names - given.keys())
-    unknown = sorted(map(str, given.keys() - names))
+    missing = sorted(names - columns.keys())
+    unknown = sorted(map(str, columns.keys() - names))
     raise EncodeError(
         f"a sample must have the columns {sorted(names)}"
         + (f"; missing: {missing}" if missing else "")

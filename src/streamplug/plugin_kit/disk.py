@@ -21,21 +21,15 @@ def describe_full_disk(path: Path, number: int, needed: int | None = None) -> st
         number: Error number in `DISK_FULL_ERRNOS`.
         needed: Bytes to be written, if known.
     """
-    place = path.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    absolute = path.absolute()
+    existing = next(place for place in (absolute, *absolute.parents) if place.exists())
     try:
-        disk = shutil.disk_usage(place)
+        disk = shutil.disk_usage(existing)
     except OSError:
         return f"{path}: {os.strerror(number)}"
-    wanted = "" if needed is None else f", {needed} bytes were needed"
+    mount = next(place for place in (existing, *existing.parents) if place.is_mount())
+    shortage = "" if needed is None else f", {needed} bytes were needed"
     return (
-        f"{path}: {os.strerror(number)}: the disk mounted at {_mount_of(place)} has {disk.free} of "
-        f"{disk.total} bytes free{wanted}"
+        f"{path}: {os.strerror(number)}: the disk mounted at {mount} has {disk.free} of "
+        f"{disk.total} bytes free{shortage}"
     )
-
-
-def _mount_of(place: Path) -> Path:
-    while not place.is_mount() and place != place.parent:
-        place = place.parent
-    return place

@@ -65,8 +65,8 @@ class ShardManifest:
             ) from None
         ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
         text = np.frombuffer(b"".join(encoded), np.uint8)
-        known = None if labels is None else np.array(labels, np.int64)
-        return cls(np.array(sizes, np.int64), ends, text, known)
+        label_array = None if labels is None else np.array(labels, np.int64)
+        return cls(np.array(sizes, np.int64), ends, text, label_array)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -98,7 +98,7 @@ class ShardManifest:
         head = _HEAD.pack(_MAGIC, self.labels is not None, 0, len(self))
         arrays = [self.sizes, *([] if self.labels is None else [self.labels]), self.name_ends]
         return b"".join(
-            [head, *(each.astype(_I64).tobytes() for each in arrays), self.names.tobytes()]
+            [head, *(array.astype(_I64).tobytes() for array in arrays), self.names.tobytes()]
         )
 
     @classmethod
@@ -113,17 +113,19 @@ class ShardManifest:
         Raises:
             CorruptShardError: If it contradicts the index.
         """
-        found = np.frombuffer(data, np.uint8)
-        known = _HEAD.unpack(found[: _HEAD.size].tobytes()) if len(found) >= _HEAD.size else ()
-        if known not in ((_MAGIC, 0, 0, samples), (_MAGIC, 1, 0, samples)):
+        content = np.frombuffer(data, np.uint8)
+        head = content[: _HEAD.size].tobytes()
+        has_labels = head == _HEAD.pack(_MAGIC, 1, 0, samples)
+        if not has_labels and head != _HEAD.pack(_MAGIC, 0, 0, samples):
             raise CorruptShardError(f"its list of files is not one of {samples} files")
-        stop = _HEAD.size + (2 + known[1]) * 8 * samples
-        if len(found) < stop:
-            raise CorruptShardError(f"its list of {samples} files has only {len(found)} bytes")
-        arrays = found[_HEAD.size : stop].view(_I64).reshape(2 + known[1], samples).astype(np.int64)
-        bundle = cls(arrays[0], arrays[-1], found[stop:], arrays[1] if known[1] else None)
-        bundle._check(size)
-        return bundle
+        count = 3 if has_labels else 2
+        stop = _HEAD.size + count * 8 * samples
+        if len(content) < stop:
+            raise CorruptShardError(f"its list of {samples} files has only {len(content)} bytes")
+        arrays = content[_HEAD.size : stop].view(_I64).reshape(count, samples).astype(np.int64)
+        manifest = cls(arrays[0], arrays[-1], content[stop:], arrays[1] if has_labels else None)
+        manifest._check(size)
+        return manifest
 
     def _check(self, size: int) -> None:
         sizes, names = self.sizes, np.diff(self.name_ends, prepend=0)

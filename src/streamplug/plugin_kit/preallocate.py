@@ -10,9 +10,8 @@ from typing import Any, BinaryIO
 MAX_PREALLOCATED_BYTES = 256 << 20
 """Limit of preallocation, because the size is unverified information from a server."""
 
-_KEEP_SIZE = (
-    1  # FALLOC_FL_KEEP_SIZE of fallocate(2): the file size remains the number of bytes written
-)
+_KEEP_SIZE = 1
+"""FALLOC_FL_KEEP_SIZE of fallocate(2): the file size remains the number of bytes written."""
 
 
 def preallocate(file: BinaryIO, size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What this distribution provides; imported when plugins are looked for, so it stays light."""
+"""Declaration of the plugins of this distribution; it imports nothing else, as every listing imports it."""
 
 from __future__ import annotations
 

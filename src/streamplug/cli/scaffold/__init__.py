@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
@@ -32,7 +32,7 @@ EXAMPLES = {
 }
 """Description and usage of the example of each kind."""
 
-_HERE = Path(__file__).parent
+_TEMPLATES = Path(__file__).parent
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _SCHEME = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -42,52 +42,48 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
 
     `name` is that of the plugin, such as ``uuid``, or of the distribution, ``streamplug-uuid``.
     """
-    given = name
     if kind not in EXAMPLES:
         raise ConfigError(f"kind={kind!r}: expected one of {', '.join(EXAMPLES)}")
     if not (_SCHEME if kind == "storage" else _NAME).fullmatch(name):
-        more = "" if kind == "storage" else " and _"
-        raise ConfigError(f"{name!r}: use lower-case letters, digits, -{more}, a letter first")
-    # The name of the distribution, streamplug-NAME, is accepted, too.
-    name = name.removeprefix("streamplug-").removeprefix("streamplug_")
-    if not name[:1].isalpha():
-        raise ConfigError(f"{given!r}: name the plugin, such as streamplug-uuid or uuid")
-    if name in KINDS[kind].builtin:
-        raise ConfigError(f"{name!r} is a built-in {kind}, which plugins cannot replace")
-    what, use = EXAMPLES[kind]
+        underscore = "" if kind == "storage" else " and _"
+        raise ConfigError(
+            f"{name!r}: use lower-case letters, digits, -{underscore}, a letter first"
+        )
+    plugin = name.removeprefix("streamplug-").removeprefix("streamplug_")
+    if not plugin[:1].isalpha():
+        raise ConfigError(f"{name!r}: name the plugin, such as streamplug-uuid or uuid")
+    if plugin in KINDS[kind].builtin:
+        raise ConfigError(f"{plugin!r} is a built-in {kind}, which plugins cannot replace")
+    description, usage = EXAMPLES[kind]
     values = {
-        "name": name,
+        "name": plugin,
         "kind": kind,
-        "what": what,
-        "use": use.format(name),
-        "distribution": f"streamplug-{name.replace('_', '-')}",
-        "module": f"streamplug_{name.replace('-', '_')}",
-        "class_name": "".join(part.capitalize() for part in re.split("[-_]", name)),
+        "what": description,
+        "use": usage.format(plugin),
+        "distribution": f"streamplug-{plugin.replace('_', '-')}",
+        "module": f"streamplug_{plugin.replace('-', '_')}",
+        "class_name": "".join(part.capitalize() for part in re.split("[-_]", plugin)),
     }
     folder = target / values["distribution"]
     if folder.exists():
-        raise OutputExistsError(f"{folder} is there already; remove it, or choose another name")
-    for path, place in _files(kind, values["module"]):
+        raise OutputExistsError(f"{folder} already exists; remove it, or choose another name")
+    for template, place in _templates(kind, values["module"]):
         out = folder / place
         out.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".tmpl":
-            text = Template(path.read_text(encoding="utf-8")).substitute(values)
-            out.with_suffix("").write_text(text, encoding="utf-8")
-        else:
-            shutil.copyfile(path, out)
+        text = template.read_text(encoding="utf-8")
+        if template.suffix == ".tmpl":
+            text = Template(text).substitute(values)
+        out.write_text(text, encoding="utf-8")
     return folder
 
 
-def _files(kind: str, module: str) -> list[tuple[Path, Path]]:
-    common = _HERE / "common"
-    found = [
-        (path, Path(path.relative_to(common).as_posix().replace("MODULE", module)))
-        for path in sorted(common.rglob("*"))
-        if path.is_file()
-    ]
-    test = f"test_{kind}.py.tmpl"
-    return [
-        *found,
-        (_HERE / "kinds" / f"{kind}.py.tmpl", Path("src", module, f"{kind}.py.tmpl")),
-        (_HERE / "kinds" / test, Path("tests", test)),
-    ]
+def _templates(kind: str, module: str) -> Iterator[tuple[Path, str]]:
+    """Yield the templates of a kind, and the path of each in the distribution."""
+    common = _TEMPLATES / "common"
+    for path in sorted(common.rglob("*")):
+        if path.is_file():
+            place = path.relative_to(common).as_posix()
+            yield path, place.replace("MODULE", module).removesuffix(".tmpl")
+    kinds = _TEMPLATES / "kinds"
+    yield kinds / f"{kind}.py.tmpl", f"src/{module}/{kind}.py"
+    yield kinds / f"test_{kind}.py.tmpl", f"tests/test_{kind}.py"
