@@ -105,7 +105,7 @@ class Http(FsspecStorage):
         found = self.cat_parts(parts)
         if any(isinstance(part, _RangeIgnoredError) for part in found):
             return Storage.read_many(self, parts)
-        return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
+        return [self._bytes_or_error(key, part) for (key, _, _), part in zip(parts, found)]
 
     def write(self, key: str, data: Buffer) -> None:
         raise self._read_only(key)
