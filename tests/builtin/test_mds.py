@@ -306,7 +306,7 @@ def test_values_of_4_gib_are_refused():
 
 
 def test_the_format_takes_no_argument():
-    with pytest.raises(ConfigError, match=r"format MDS takes no argument, got '3'"):
+    with pytest.raises(ConfigError, match=r"MDS takes no argument, got '3'"):
         make("format", "mds:3")
 
 

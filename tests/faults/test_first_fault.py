@@ -138,7 +138,7 @@ def test_a_server_that_is_gone_says_to_check_the_endpoint(faulty, tmp_path):
     server.stop()
     text = opening(Transient, SECRETS.format(port=server.url.rpartition(":")[2]))
     assert text.startswith(
-        f"{server.url}/index.json: ClientConnectorError: nothing listens there; "
+        f"{server.url}/index.json: ClientConnectorError: the connection was refused; "
     )
     assert "check the URL or endpoint, and its port; gave up after 1 attempt" in text
 
@@ -156,4 +156,4 @@ def test_a_server_that_says_nothing_is_told_from_one_that_is_gone(six):
     url = SECRETS.format(port=server.url.rpartition(":")[2])
     text = opening(Transient, url, storage_options=options)
     assert text.startswith(f"{server.url}/index.json: ")
-    assert "nothing came in time; check the network and the endpoint" in text
+    assert "it timed out; check the network and the endpoint" in text

@@ -104,7 +104,7 @@ def test_errors_of_local_files_do_not_speak_of_credentials_and_regions(url):
         text = str(storage_error(error, url))
         assert url in text
         assert not {"credentials", "region", "endpoint"} & set(text.replace(",", " ").split())
-    assert "check the owner and the mode" in str(storage_error(PermissionError(), url))
+    assert "check the owner and mode" in str(storage_error(PermissionError(), url))
     assert "region" in str(storage_error(PermissionError(), "s3://bucket/set/index.json"))
 
 
@@ -119,7 +119,7 @@ def test_a_directory_that_may_not_be_read_is_said_to_be_one(tmp_path):
     (tmp_path / "set" / "index.json").chmod(0)
     if os.access(tmp_path / "set" / "index.json", os.R_OK):
         pytest.skip("this user may read everything")
-    with pytest.raises(AccessDenied, match="check the owner and the mode"):
+    with pytest.raises(AccessDenied, match="check the owner and mode"):
         StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
 
 

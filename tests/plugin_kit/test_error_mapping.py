@@ -109,8 +109,8 @@ def test_exceptions_become_ours_without_their_text(error, wanted):
     ("error", "hint"),
     [
         (socket.gaierror(socket.EAI_NONAME, "secret"), "its host was not found; check the URL"),
-        (ConnectionRefusedError("secret"), "nothing listens there; check the URL or endpoint"),
-        (asyncio.TimeoutError("secret"), "nothing came in time; check the network"),
+        (ConnectionRefusedError("secret"), "the connection was refused; check the URL or endpoint"),
+        (asyncio.TimeoutError("secret"), "it timed out; check the network"),
         (ConnectionResetError("secret"), "the connection failed; it may be tried again"),
         (
             aio.ClientOSError(errno.EMFILE, "secret"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from streamplug.errors import ConfigError
+from streamplug.interfaces.plugin import Plugin
 from streamplug.types import World
 
 
@@ -188,33 +188,15 @@ class EpochEnded(Event):
     complete: bool
 
 
-class Callback(ABC):
+class Callback(Plugin):
     """A receiver of events, called in the process and thread in which they happen.
 
     Callbacks are sent to loader workers, so they must pickle (with cloudpickle if need be), and several
     threads may call one at once. They must be quick and must not read the data set: locks of the cache
     may be held. An exception is logged once per type, and reading goes on.
-
-    Attributes:
-        api_version: Version of the interface that a subclass implements.
     """
 
-    api_version: ClassVar[int] = 1
-
-    @classmethod
-    def from_spec(cls, argument: str | None) -> Callback:
-        """Return the callback for the argument after its name, None for the bare name.
-
-        Raises:
-            ConfigError: If the argument is invalid.
-        """
-        if argument is not None:
-            raise ConfigError(f"{cls.__name__} takes no argument, got {argument!r}")
-        return cls()
-
-    def on_attach(  # noqa: B027 - optional
-        self, stats: Callable[[], Stats], urls: Sequence[str], place: World
-    ) -> None:
+    def on_attach(self, stats: Callable[[], Stats], urls: Sequence[str], place: World) -> None:
         """Handle the creation of a data set; called once, in its process, before all events.
 
         Args:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import BinaryIO, ClassVar
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.plugin import Plugin
 from streamplug.types import Buffer
 
 
-class Compression(ABC):
+class Compression(Plugin):
     """A compression of whole files, with or without levels.
 
     Instances are thread-safe, pickle, and hold no open resources.
 
     Attributes:
-        api_version: Version of the interface that a subclass implements.
         suffix: File name suffix without a dot; empty for no compression.
         levels: Valid levels, from fastest to smallest; None if there are none.
         default_level: Level if none is given.
     """
 
-    api_version: ClassVar[int] = 1
     suffix: ClassVar[str]
     levels: ClassVar[range | None] = None
     default_level: ClassVar[int | None] = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import ConfigError, DecodeError
+from streamplug.errors import DecodeError
+from streamplug.interfaces.plugin import Plugin
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 
@@ -92,14 +93,13 @@ class GatherBuffer:
             raise DecodeError(f"a value lies outside the {len(self._data)} bytes of its shard")
 
 
-class Encoding(ABC):
+class Encoding(Plugin):
     """The stored form of the values of a column.
 
     An instance belongs to one column, is made by `from_spec`, is thread-safe, pickles, and holds no open
     resources. Subclasses define `encode` and `decode`.
 
     Attributes:
-        api_version: Version of the interface that a subclass implements.
         unsafe: Whether decoding can execute code from the data.
         size: Bytes of every encoded value if all have the same size, else None.
         dtype: Dtype of values stored as plain memory of a NumPy scalar or array of fixed shape (a
@@ -109,7 +109,6 @@ class Encoding(ABC):
             batches are then decoded in smaller parts.
     """
 
-    api_version: ClassVar[int] = 1
     unsafe: ClassVar[bool] = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None
@@ -119,20 +118,6 @@ class Encoding(ABC):
         super().__init_subclass__()
         if "decode" in cls.__dict__ and "bound_decoder" not in cls.__dict__:
             cls.bound_decoder = Encoding.bound_decoder  # type: ignore[method-assign]  # an inherited one would call another decode
-
-    @classmethod
-    def from_spec(cls, argument: str | None) -> Encoding:
-        """Return the encoding for the argument in a column's spec.
-
-        Args:
-            argument: ``"float32:2,3"`` for ``"ndarray:float32:2,3"``; None for a bare name.
-
-        Raises:
-            ConfigError: If the argument is invalid (the default accepts none).
-        """
-        if argument is not None:
-            raise ConfigError(f"{cls.__name__} takes no argument, got {argument!r}")
-        return cls()
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
-from streamplug.errors import ConfigError
+from streamplug.interfaces.plugin import Plugin
 
 Task = Callable[[int], object]
 """A function of a part's number that writes the part."""
 
 
-class Engine(ABC):
+class Engine(Plugin):
     """Runs a task for many numbers, in parallel processes that may be on other machines.
 
     An engine calls the task again elsewhere if a worker is lost. So a number may be processed twice, even
     concurrently; the tasks of this library permit that.
-
-    Attributes:
-        api_version: Version of the interface that a subclass implements.
     """
-
-    api_version: ClassVar[int] = 1
-
-    @classmethod
-    def from_spec(cls, argument: str | None) -> Engine:
-        """Return the engine for the argument after its name, such as an address; None for the bare name.
-
-        Raises:
-            ConfigError: If the argument is invalid.
-        """
-        if argument is not None:
-            raise ConfigError(f"engine {cls.__name__} takes no argument, got {argument!r}")
-        return cls()
 
     @abstractmethod
     def run(self, task: Task, numbers: Sequence[int]) -> Iterator[int]:

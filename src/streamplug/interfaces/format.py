@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.errors import InvalidIndexError
 from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces.plugin import Plugin
 from streamplug.interfaces.scan import (
     DatasetFiles,
     FileListEntry,
@@ -21,7 +22,7 @@ from streamplug.interfaces.shard_writer import ShardWriter
 from streamplug.types import Bytes1D, Int64
 
 
-class Format(ABC):
+class Format(Plugin):
     """A shard format: parses the shard entries of an index, and opens shards.
 
     A format that does more than read whole shards also subclasses some of the classes below::
@@ -31,7 +32,6 @@ class Format(ABC):
     Instances pickle.
 
     Attributes:
-        api_version: Version of the interface that a subclass implements.
         suffix: File name suffix of a raw data file, without a dot.
         roles: Roles of a shard's files. The index holds ``raw_<role>`` and ``zip_<role>`` for each.
         encodings: Valid encodings by spec; empty if all registered encodings are.
@@ -39,22 +39,10 @@ class Format(ABC):
             there is none.
     """
 
-    api_version: ClassVar[int] = 1
     suffix: ClassVar[str]
     roles: ClassVar[tuple[str, ...]] = ("data",)
     encodings: ClassVar[Mapping[str, Encoding]] = {}
     key: ClassVar[str | None] = None
-
-    @classmethod
-    def from_spec(cls, argument: str | None) -> Format:
-        """Return the format for the argument after its name; the default accepts none.
-
-        Raises:
-            ConfigError: If the argument is invalid.
-        """
-        if argument is not None:
-            raise ConfigError(f"format {cls.__name__} takes no argument, got {argument!r}")
-        return cls()
 
     @abstractmethod
     def columns(
@@ -70,7 +58,7 @@ class Format(ABC):
             InvalidIndexError: If the entry is not valid in this format.
         """
 
-    def check(self, samples: int, role: str, size: int) -> None:  # noqa: B027 - optional
+    def check(self, samples: int, role: str, size: int) -> None:
         """Check that a raw file of `size` bytes can hold this number of samples; the default accepts any.
 
         Raises:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
-from streamplug.errors import ConfigError
+from streamplug.interfaces.plugin import Plugin
 from streamplug.types import Int64
 
 
@@ -38,25 +37,8 @@ class Order(ABC):
         """Return the canonical node of an id and its position there; the cost is bounded as for `at`."""
 
 
-class ShuffleAlgorithm(ABC):
-    """A shuffle algorithm; a pure function of its arguments.
-
-    Attributes:
-        api_version: Version of the interface that a subclass implements.
-    """
-
-    api_version: ClassVar[int] = 1
-
-    @classmethod
-    def from_spec(cls, argument: str | None) -> ShuffleAlgorithm:
-        """Return the algorithm for the argument after its name; the default accepts none.
-
-        Raises:
-            ConfigError: If the argument is invalid.
-        """
-        if argument is not None:
-            raise ConfigError(f"shuffle {cls.__name__} takes no argument, got {argument!r}")
-        return cls()
+class ShuffleAlgorithm(Plugin):
+    """A shuffle algorithm; a pure function of its arguments."""
 
     def default_canonical_nodes(self, nodes: int) -> int:
         """Return the default number of canonical nodes for a number of machines."""

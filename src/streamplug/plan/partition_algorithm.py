@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.plugin import Plugin
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import ElasticPartition, Partition
@@ -40,30 +41,17 @@ class Parallelism:
     initial_nodes: int | None = None
 
 
-class PartitionAlgorithm(ABC):
+class PartitionAlgorithm(Plugin):
     """Named way to split epochs among ranks; a pure function of its arguments.
 
     Attributes:
-        api_version: Version of this interface that a subclass implements.
         elastic: Whether global batches are the same for every world. If not, the algorithm makes the batches
             of all batching methods except ``random`` itself.
         sampler: Samples a part of a stream.
     """
 
-    api_version: ClassVar[int] = 1
     elastic: ClassVar[bool] = False
     sampler: ClassVar[ShardSampler] = ShardSampler()
-
-    @classmethod
-    def from_spec(cls, argument: str | None) -> PartitionAlgorithm:
-        """Create the algorithm; by default, no argument is accepted after its name.
-
-        Raises:
-            ConfigError: If the argument is not accepted.
-        """
-        if argument is not None:
-            raise ConfigError(f"partition {cls.__name__} takes no argument, got {argument!r}")
-        return cls()
 
     @abstractmethod
     def partition(self, size: int, parallelism: Parallelism) -> Partition:

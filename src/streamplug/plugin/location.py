@@ -55,12 +55,16 @@ def absolute_location(location: str) -> str:
 
 def output_locations(out: object) -> tuple[str, ...]:
     """Return the one location of a writer's `out`, or both: local and remote."""
-    places = out if isinstance(out, tuple) else (out,)
-    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
+    locations = out if isinstance(out, tuple) else (out,)
+    if len(locations) not in (1, 2) or not all(
+        isinstance(item, (str, PathLike)) for item in locations
+    ):
         raise ConfigError(f"out={out!r:.200}: expected a path, a URL, or a pair of both")
-    if not all(map(str, places)):
-        raise ConfigError(f"out={out!r:.200}: a place is empty")
-    return tuple(map(str, places))
+    if not all(map(str, locations)):
+        raise ConfigError(f"out={out!r:.200}: a location is empty")
+    if len(locations) == 2 and local_path(str(locations[0])) is None:
+        raise ConfigError(f"out={out!r:.200}: the first of the pair must be a path on this machine")
+    return tuple(map(str, locations))
 
 
 def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Storage:
@@ -78,34 +82,32 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
         PluginError: If nothing provides the scheme.
         ConfigError: If the options are not a mapping with string keys.
     """
-    given: Any = {} if options is None else options
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+    values: Any = {} if options is None else options
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise ConfigError("storage_options: expected a mapping of names to values")
+    name, url = _storage_name(location)
+    with needed_by(public_url(url)):
+        storage_class = resolve("storage", name)
+    return cast(Storage, storage_class(url, **values))
+
+
+def _storage_name(location: str) -> tuple[str, str]:
+    """Return the name of a location's storage, and the URL that the storage is opened with."""
     path = local_path(location)
     if path is not None:
-        return _make("file", str(path.absolute()), given)
+        return "file", str(path.absolute())
     match = _URL.match(location)
     if match is None:  # a chain such as simplecache::s3://…
-        return _make("file", location, given)
-    by, scheme = match["by"], match["scheme"].lower()
-    location = strip_client(location)
-    if by:
-        return _make(_qualified(by.lower(), scheme), location, given)
+        return "file", location
+    scheme, url = match["scheme"].lower(), strip_client(location)
+    if match["by"]:
+        prefix = match["by"].lower()
+        client = f"{prefix}+{scheme}"
+        is_client = client in CATALOG["storage"] or is_known("storage", client)
+        return client if is_client else f"{prefix}:{scheme}", url
     if not is_known("storage", scheme) and _fsspec_has(scheme):
-        return _make("file", location, given)
-    return _make(scheme, location, given)
-
-
-def _qualified(by: str, scheme: str) -> str:
-    client = f"{by}+{scheme}"
-    named = client in CATALOG["storage"] or is_known("storage", client)
-    return client if named else f"{by}:{scheme}"
-
-
-def _make(name: str, location: str, options: Mapping[str, Any]) -> Storage:
-    with needed_by(public_url(location)):
-        found = resolve("storage", name)
-    return cast(Storage, found(location, **options))
+        return "file", url
+    return scheme, url
 
 
 def _fsspec_has(scheme: str) -> bool:

@@ -29,11 +29,11 @@ RETRYABLE_ERRNOS = {
 }
 RETRYABLE_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
 _RETRYABLE_OF_REQUESTS = {"ConnectionError", "Timeout", "ChunkedEncodingError"}
-_NO_BUCKET = re.compile(
+_MISSING_BUCKET_TEXT = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
 )
-_CODES_OF_BUCKETS = {"NoSuchBucket", "BucketNotFound", "ContainerNotFound"}
-_OF_CONTAINERS = {"abfs", "abfss", "az", "adl"}
+_MISSING_BUCKET_CODES = {"NoSuchBucket", "BucketNotFound", "ContainerNotFound"}
+_CONTAINER_SCHEMES = {"abfs", "abfss", "az", "adl"}
 _WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
@@ -48,12 +48,12 @@ def storage_error(error: BaseException, url: str) -> StorageError:
         return missing_bucket(url)
     status = status_of(error)
     if status is not None:
-        ours = error_of_status(status, url)
-        if isinstance(ours, Transient):
-            ours.retry_after = _retry_after(error)
-        return ours
+        converted = error_of_status(status, url)
+        if isinstance(converted, Transient):
+            converted.retry_after = _retry_after(error)
+        return converted
     for cause in _chain(error):
-        if _passes(cause):
+        if _is_retryable(cause):
             return Transient(f"{url}: {type(cause).__name__}: {connection_hint(error)}")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
         return _missing(url)
@@ -61,8 +61,8 @@ def storage_error(error: BaseException, url: str) -> StorageError:
         return _denied(url)
     number = getattr(error, "errno", None)
     if is_local(url) and isinstance(number, int) and number in DISK_FULL_ERRNOS:
-        said = describe_full_disk(Path(url.removeprefix("file://")), number)
-        return StorageError(f"{said}; make room there, or choose another disk")
+        reason = describe_full_disk(Path(url.removeprefix("file://")), number)
+        return StorageError(f"{reason}; free some space, or choose another disk")
     return StorageError(f"{url}: {_reason(error)}")
 
 
@@ -70,7 +70,7 @@ def missing_bucket(url: str) -> NotFound:
     """Return the error for a bucket or container that does not exist."""
     scheme, _, rest = url.partition("://")
     name = rest.partition("/")[0].partition("@")[0]
-    word = "container" if scheme in _OF_CONTAINERS else "bucket"
+    word = "container" if scheme in _CONTAINER_SCHEMES else "bucket"
     error = NotFound(
         f"{url}: there is no {word} {name!r}; check its name, and region and endpoint if there are any, or "
         "create it"
@@ -91,8 +91,8 @@ def _names_missing_bucket(error: BaseException) -> bool:
         # The text is searched but not shown: it may contain signed URLs or keys.
         # From __dict__: some clients have a deprecated property of this name.
         code = getattr(cause, "__dict__", {}).get("code")
-        known = isinstance(code, str) and code in _CODES_OF_BUCKETS
-        if known or _NO_BUCKET.search(str(cause)):
+        is_code = isinstance(code, str) and code in _MISSING_BUCKET_CODES
+        if is_code or _MISSING_BUCKET_TEXT.search(str(cause)):
             return True
         cause = cause.__cause__ or cause.__context__
     return False
@@ -115,9 +115,9 @@ def connection_hint(error: BaseException) -> str:
         if isinstance(cause, socket.gaierror):
             return "the name of its host was not found; check the URL, its region and endpoint"
         if isinstance(cause, ConnectionRefusedError):
-            return "nothing listens there; check the URL or endpoint, and its port"
+            return "the connection was refused; check the URL or endpoint, and its port"
         if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
-            return "nothing came in time; check the network and the endpoint, or try again"
+            return "it timed out; check the network and the endpoint, or try again"
         if getattr(cause, "errno", None) in (errno.EMFILE, errno.ENFILE):
             return "too many files are open; raise the limit (ulimit -n): connections count, too"
     return "the connection failed; it may be tried again"
@@ -154,9 +154,9 @@ def _retry_after(error: BaseException) -> float:
             headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
         else:
             headers = getattr(cause, "headers", None) or getattr(response, "headers", None)
-        asked = headers.get("retry-after") if isinstance(headers, Mapping) else None
-        if isinstance(asked, str) and re.fullmatch("[0-9]{1,6}", asked):
-            return float(asked)
+        seconds = headers.get("retry-after") if isinstance(headers, Mapping) else None
+        if isinstance(seconds, str) and re.fullmatch("[0-9]{1,6}", seconds):
+            return float(seconds)
     return 0.0
 
 
@@ -168,7 +168,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def _passes(error: BaseException) -> bool:
+def _is_retryable(error: BaseException) -> bool:
     if isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__:
         return False
     if isinstance(error, RETRYABLE_ERRORS) or getattr(error, "errno", None) in RETRYABLE_ERRNOS:
@@ -184,7 +184,7 @@ def _passes(error: BaseException) -> bool:
 def _denied(url: str) -> AccessDenied:
     if is_local(url):
         return AccessDenied(
-            f"no permission for {url}; check the owner and the mode of it and of the directories above it"
+            f"no permission for {url}; check the owner and mode of the file and of its directories"
         )
     return AccessDenied(
         f"no permission for {url}; check the credentials, its access rules, and region and endpoint"
@@ -203,7 +203,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ImportError):
         return str(error)
     if isinstance(error, NotImplementedError):
-        return "its file system does not offer this operation"
+        return "its file system does not support this operation"
     if isinstance(error, TypeError) and (wrong := _WRONG_OPTION.search(str(error))):
         return f"its file system takes no option {wrong[1]!r}; see storage_options"
     name = type(error).__name__

@@ -51,28 +51,30 @@ class AppendedDataset:
         """Names of the digests of the last shard; None without shards."""
         return None if self.schema is None else self.schema.entry.get("hashes") or ()
 
-    def columns(self, given: Mapping[str, str] | None, format_: Format) -> Mapping[str, str]:
+    def columns(self, columns: Mapping[str, str] | None, format_: Format) -> Mapping[str, str]:
         """Return the columns of new shards, which must match the schema of existing ones."""
         where = self.storage.url
         if self.schema is None:
-            if given is None:
-                raise ConfigError(f"{where} has no shards yet, so columns= must be given")
-            return given
+            if columns is None:
+                raise ConfigError(f"{where} has no shards yet: give columns=")
+            return columns
         if type(self.schema.format) is not type(format_):
             raise ConfigError(
                 f"{where} has the format {self.schema.entry['format']!r}: pass format="
             )
-        known = {column.name: column.spec for column in self.schema.columns}
-        if given is not None and dict(given) != known:
-            raise ConfigError(f"columns={dict(given)}: {where} has {known}; leave columns= out")
-        return known
+        existing = {column.name: column.spec for column in self.schema.columns}
+        if columns is not None and dict(columns) != existing:
+            raise ConfigError(
+                f"columns={dict(columns)}: {where} has {existing}; leave columns= out"
+            )
+        return existing
 
     def check(self) -> None:
         """Raise WriterError if another writer changed the data set: its shards would have the same names."""
         url = self.storage.url_of(INDEX_NAME)
         if call_with_retries(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
             raise WriterError(
-                f"{url} was changed while shards were added to it; it is left as it is, add them again"
+                f"{url} was changed while shards were added to it; add the new shards again"
             )
 
     def extended_index(self, entries: Sequence[Mapping[str, Any]]) -> bytes:

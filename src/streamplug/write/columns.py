@@ -22,8 +22,8 @@ def make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Col
         raise ConfigError(f"columns={columns!r:.80}: expected a mapping from names to encodings")
     if not columns:
         raise ConfigError("columns= is empty; name at least one column and its encoding")
-    given: Mapping[Any, Any] = columns
-    for name, spec in given.items():
+    items: Mapping[Any, Any] = columns
+    for name, spec in items.items():
         if not (isinstance(name, str) and isinstance(spec, str)):
             raise ConfigError(f"columns= maps names to encodings, got {name!r}: {spec!r}")
     return [
@@ -42,26 +42,26 @@ def make_encoder(
         return encode
     names = [column.name for column in columns]
 
-    def encode_columns(given: Any) -> T:
-        if type(given) is dict and len(given) == len(names):
-            return encode(given)  # the usual case; raises for missing keys
-        if not hasattr(given, "keys"):
-            return encode(given)  # raises: not a sample
-        keys = given.keys()
-        return encode({name: given[name] for name in names if name in keys})
+    def encode_columns(sample: Any) -> T:
+        if type(sample) is dict and len(sample) == len(names):
+            return encode(sample)  # the usual case; raises for missing keys
+        if not hasattr(sample, "keys"):
+            return encode(sample)  # raises: not a sample
+        keys = sample.keys()
+        return encode({name: sample[name] for name in names if name in keys})
 
     return encode_columns
 
 
-def format_of(given: object) -> WritableFormat:
-    """Return a writable format, given itself or its name."""
-    name = given if isinstance(given, str) else type(given).__name__
-    if isinstance(given, str):
-        given = make("format", given)
-    if not isinstance(given, Format):
-        raise ConfigError(f"format={given!r:.80}: expected the name of a format, or a format")
-    if not isinstance(given, WritableFormat):
+def format_of(format_: object) -> WritableFormat:
+    """Return a writable format from its name, or the format itself."""
+    name = format_ if isinstance(format_, str) else type(format_).__name__
+    if isinstance(format_, str):
+        format_ = make("format", format_)
+    if not isinstance(format_, Format):
+        raise ConfigError(f"format={format_!r:.80}: expected the name of a format, or a format")
+    if not isinstance(format_, WritableFormat):
         raise ConfigError(
             f"format {name} can only be read; name another one with format=, such as mds"
         )
-    return given
+    return format_

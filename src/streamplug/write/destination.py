@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.errors import OutputExistsError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage, output_locations
@@ -29,8 +29,6 @@ class Destination:
     ) -> None:
         locations = output_locations(out)
         path = local_path(locations[0])
-        if path is None and len(locations) > 1:
-            raise ConfigError(f"out={out!r}: the first of the pair must be a path on this machine")
         self.storage: Storage | None = None
         if path is None or len(locations) > 1:
             self.storage = open_storage(locations[-1], storage_options)

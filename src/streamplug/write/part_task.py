@@ -96,10 +96,8 @@ class PartTask:
         if near is None:
             self._fill(number, home, join(self.places[0], part_folder(number)))
             return
-        place, scratch = (
-            near / part_folder(number),
-            near / ATTEMPTS / f"{number}-{uuid.uuid4().hex}",
-        )
+        place = near / part_folder(number)
+        scratch = near / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
         try:
             if len(self.places) == 1:
                 self._fill(number, home, scratch)
@@ -126,8 +124,10 @@ def _redact(part: Any) -> Any:
     if isinstance(part, str):
         return public_url(part)
     if isinstance(part, (list, tuple)):
-        return [_redact(each) for each in part]
-    return {name: _redact(each) for name, each in part.items()} if isinstance(part, dict) else part
+        return [_redact(item) for item in part]
+    return (
+        {name: _redact(value) for name, value in part.items()} if isinstance(part, dict) else part
+    )
 
 
 def _install(scratch: Path, place: Path) -> None:

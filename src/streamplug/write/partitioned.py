@@ -147,8 +147,6 @@ class _PartitionedOutput:
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
         # Workers may have another working directory.
         self.places = tuple(map(absolute_location, output_locations(out)))
-        if len(self.places) > 1 and local_path(self.places[0]) is None:
-            raise ConfigError(f"out={out!r}: the first of the pair must be a path on the machine")
         self._storage: Storage = open_storage(self.places[-1], options)
 
     @contextmanager

@@ -18,7 +18,6 @@ from streamplug.errors import (
 from streamplug.interfaces import (
     Column,
     Encoding,
-    Format,
     GatherBuffer,
     ScannableFormat,
     ShardWriter,
@@ -99,7 +98,7 @@ class XSV(SplitFormat):
             raise ConfigError(fault)
 
     @classmethod
-    def from_spec(cls, argument: str | None) -> Format:
+    def from_spec(cls, argument: str | None) -> XSV:
         return cls(argument)
 
     def columns(
@@ -160,7 +159,7 @@ class CSV(XSV):
         super().__init__(self.separator, newline)
 
     @classmethod
-    def from_spec(cls, argument: str | None) -> Format:
+    def from_spec(cls, argument: str | None) -> CSV:
         from streamplug_text.plain_csv import types_of
 
         made = cls()
