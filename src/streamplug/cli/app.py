@@ -30,7 +30,7 @@ _TRACEBACK_OPTION = click.Option(
 )
 
 
-class _LazyGroup(click.Group):
+class _CommandGroup(click.Group):
     """Group that imports commands on use, and prints a StreamplugError as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -68,7 +68,7 @@ class _LazyGroup(click.Group):
             ctx.exit(1)
 
 
-@click.group(cls=_LazyGroup, params=[_TRACEBACK_OPTION])
+@click.group(cls=_CommandGroup, params=[_TRACEBACK_OPTION])
 @click.version_option(streamplug.__version__, prog_name="streamplug")
 def main() -> None:
     """Stream training data from cloud storage into a training loop."""

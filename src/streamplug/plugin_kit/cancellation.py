@@ -64,11 +64,11 @@ class Scope:
         yield
 
 
-class _Current(threading.local):
+class _ThreadScope(threading.local):
     scope: Scope | None = None
 
 
-_current = _Current()
+_current = _ThreadScope()
 
 
 def current() -> Scope | None:

@@ -6,11 +6,11 @@ from typing import Any
 
 
 class WriteProgress:
-    """Line with the numbers of samples, shards and bytes so far, if `shown`."""
+    """Line with the numbers of samples, shards and bytes so far, if `enabled`."""
 
-    def __init__(self, *, shown: bool, title: str) -> None:
+    def __init__(self, *, enabled: bool, title: str) -> None:
         self._progress: Any = None
-        if shown:
+        if enabled:
             from rich import progress
 
             counts = "{task.fields[samples]:,} samples, {task.fields[shards]:,} shards"

@@ -151,7 +151,9 @@ class Writer(Configurable, section="writer"):
                 retries=retry,
                 num_threads=max_workers or min(32, (os.cpu_count() or 1) + 4),
             )
-        self._progress = WriteProgress(shown=progress_bar, title=f"writing {self._destination.url}")
+        self._progress = WriteProgress(
+            enabled=progress_bar, title=f"writing {self._destination.url}"
+        )
         self._entries: list[dict[str, Any]] = []
         self._written_bytes = 0
         self._samples = 0

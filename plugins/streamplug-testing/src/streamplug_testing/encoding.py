@@ -136,9 +136,9 @@ class EncodingTests(ConformanceBase):
         @given(st.lists(self.values(), min_size=1, max_size=6))
         def check(values: list[Any]) -> None:
             buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
-            shown = buffer.view()
-            shown.flags.writeable = False
-            decode = encoding.bound_decoder(shown)
+            read_only = buffer.view()
+            read_only.flags.writeable = False
+            decode = encoding.bound_decoder(read_only)
             ends = [] if encoding.size is not None else [(starts + sizes).tolist()]
             found = [decode(*place) for place in zip(starts.tolist(), *ends)]
             buffer[:] = 0xAA

@@ -28,9 +28,9 @@ from streamplug.interfaces import (
 from streamplug.plugin import resolve
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same
-from streamplug_testing.heads import check_damaged_heads, check_head, check_layout, info_of
 from streamplug_testing.samples import EXAMPLES, VALUES, Broken
 from streamplug_testing.scans import Shard, check_scan
+from streamplug_testing.shard_headers import check_damaged_heads, check_head, check_layout, info_of
 from streamplug_testing.writing import as_json, check_batch, check_mixed, written
 
 Row = dict[str, Any]

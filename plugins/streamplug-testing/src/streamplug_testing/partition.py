@@ -59,9 +59,11 @@ class PartitionTests(ConformanceBase):
                     if entry >= 0:
                         places[int(entry)].append(Place(step, rank.rank, position))
             for entry, expected in places.items():
-                found = partition.places(world, _batch(world), entry)
-                assert sorted(found, key=_sort_key) == sorted(expected, key=_sort_key)
-                assert [place.step for place in found] == sorted(place.step for place in found)
+                places_of_entry = partition.places(world, _batch(world), entry)
+                assert sorted(places_of_entry, key=_sort_key) == sorted(expected, key=_sort_key)
+                assert [place.step for place in places_of_entry] == sorted(
+                    place.step for place in places_of_entry
+                )
 
     def test_any_steps_can_be_asked_for(self) -> None:
         for _, world, partition in self._partitions():
@@ -84,8 +86,8 @@ class PartitionTests(ConformanceBase):
         expected: dict[int, list[list[int]]] = {}
         for size, world, partition in self._partitions():
             batches = np.concatenate([rows for _, rows in _batches(partition, world)], axis=1)
-            found = [sorted(batch) for batch in batches.tolist()]
-            assert expected.setdefault(size, found) == found
+            global_batches = [sorted(batch) for batch in batches.tolist()]
+            assert expected.setdefault(size, global_batches) == global_batches
 
     def _partitions(self) -> Iterator[tuple[int, World, Partition]]:
         """Yield a size, a world and the partition for each case that the algorithm supports."""

@@ -50,9 +50,10 @@ class PluginTests(ConformanceBase):
         return [point for point in installed.entry_points if point.group == PROJECT]
 
     @pytest.fixture
-    def found(self) -> list[PluginEntry]:
+    def entries(self) -> list[PluginEntry]:
         """The provided names, with their errors."""
-        return [f for f in inventory().entries if f.distribution == normalize(self.distribution)]
+        name = normalize(self.distribution)
+        return [entry for entry in inventory().entries if entry.distribution == name]
 
     def test_pins_streamplug(self, installed: Distribution) -> None:
         pins = [match[1] for r in installed.requires or () if (match := _PIN.fullmatch(r))]
@@ -64,16 +65,17 @@ class PluginTests(ConformanceBase):
     def test_has_entry_points(self, points: list[EntryPoint]) -> None:
         assert points, f"{self.distribution} has no entry point in the group {PROJECT!r}"
 
-    def test_provides_names_and_nothing_is_wrong(self, found: list[PluginEntry]) -> None:
-        assert [f for f in found if f.name], f"{self.distribution} provides no name"
-        wrong = [f"{f.kind} {f.name}: {f.status}: {f.reason}" for f in found if not f.is_usable]
+    def test_provides_names_and_nothing_is_wrong(self, entries: list[PluginEntry]) -> None:
+        assert [entry for entry in entries if entry.name], f"{self.distribution} provides no name"
+        unusable = [entry for entry in entries if not entry.is_usable]
+        wrong = [f"{e.kind} {e.name}: {e.status}: {e.reason}" for e in unusable]
         assert not wrong, "\n".join(wrong)
 
-    def test_every_target_is_what_it_must_be(self, found: list[PluginEntry]) -> None:
+    def test_every_target_is_what_it_must_be(self, entries: list[PluginEntry]) -> None:
         wrong = []
-        for f in (entry for entry in found if entry.is_usable):
+        for entry in (entry for entry in entries if entry.is_usable):
             try:
-                load_class(f.kind, f.name, f.target, f.provider)
+                load_class(entry.kind, entry.name, entry.target, entry.provider)
             except PluginError as error:
                 wrong.append(str(error))
         assert not wrong, "\n".join(wrong)

@@ -188,8 +188,8 @@ class ColumnSampler:
 
     def column(self, name: str) -> ColumnStatistics:
         """Return the statistics of a column."""
-        found = [schema.column(name) for schema in self._index.schemas]
-        specs = tuple(dict.fromkeys(column.spec for column in found if column is not None))
+        columns = [schema.column(name) for schema in self._index.schemas]
+        specs = tuple(dict.fromkeys(column.spec for column in columns if column is not None))
         measures = {of: n for (column, of), n in self._numbers.items() if column == name}
         measure = max(measures, key=lambda of: len(measures[of]), default="")
         return ColumnStatistics(

@@ -120,14 +120,14 @@ def _is_stored_alike(tables: Sequence[Table], name: str) -> bool:
     if any(table.own_encodings for table in tables):
         return False
     first, *others = [column for table in tables for column in table.columns[name]]
-    return all(same_encoding(first.encoding, each.encoding) for each in others)
+    return all(same_encoding(first.encoding, column.encoding) for column in others)
 
 
 def _compare_batches(
     tables: Sequence[Table],
     names: Sequence[str],
     size: int,
-    most: int,
+    limit: int,
     on_progress: ProgressCallback,
 ) -> tuple[int, list[SampleDifference]]:
     count, first = 0, list[SampleDifference]()
@@ -135,13 +135,16 @@ def _compare_batches(
     reads = [table.read(SequentialOrder(size), 0, size, rows) for table in tables]
     for (ids, one), (_, other) in zip(*reads):
         on_progress("comparing", int(ids[0]), size)
-        found: dict[int, list[str]] = {}
+        names_by_place: dict[int, list[str]] = {}
         for name in names:
             for place in _differing(one[name], other[name]):
-                found.setdefault(place, []).append(name)
-        count += len(found)
-        first += [SampleDifference(int(ids[at]), tuple(found[at])) for at in sorted(found)]
-        first = first[:most]
+                names_by_place.setdefault(place, []).append(name)
+        count += len(names_by_place)
+        first += [
+            SampleDifference(int(ids[at]), tuple(names_by_place[at]))
+            for at in sorted(names_by_place)
+        ]
+        first = first[:limit]
     return count, first
 
 

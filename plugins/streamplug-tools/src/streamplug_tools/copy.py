@@ -144,36 +144,40 @@ class CopyTask:
     @cached_property
     def _conversions(self) -> list[dict[str, Convert]]:
         """Converters to values of the new encodings, by new name, for each input."""
-        found = []
-        for table, each in zip(self._tables, self.inputs):
-            plain = [column for column in each.columns if not column.stored]
-            given = {c.name: make_converter(table.columns[c.source][0].spec, c.spec) for c in plain}
-            found.append({name: convert for name, convert in given.items() if convert is not None})
-        return found
+        conversions = []
+        for table, source in zip(self._tables, self.inputs):
+            plain = [column for column in source.columns if not column.stored]
+            converters = {
+                c.name: make_converter(table.columns[c.source][0].spec, c.spec) for c in plain
+            }
+            conversions.append(
+                {name: convert for name, convert in converters.items() if convert is not None}
+            )
+        return conversions
 
     def _decode_changed(self, batch: Batch) -> Batch:
         """Decode the columns that the transformation needs."""
         if self.change is None:
             return {}
-        found: Batch = {}
+        decoded: Batch = {}
         for name in self.change.columns:
             encoding, values = self._raw_encodings.get(name), batch[name]
-            found[name] = values if encoding is None else decode_values(encoding, list(values))
-        return found
+            decoded[name] = values if encoding is None else decode_values(encoding, list(values))
+        return decoded
 
     @cached_property
     def _raw_encodings(self) -> dict[str, Encoding]:
         """Encodings of columns that the transformation needs and that are read as stored."""
         columns, sampler = self._tables[0].columns, self.change.columns if self.change else ()
         stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in sampler}
-        found = {name: make_encoding(name, columns[name][0].spec) for name in stored}
-        unsafe = sorted(name for name, encoding in found.items() if encoding.unsafe)
+        encodings = {name: make_encoding(name, columns[name][0].spec) for name in stored}
+        unsafe = sorted(name for name, encoding in encodings.items() if encoding.unsafe)
         if unsafe and not self.allow_unsafe_types:
             raise UnsafeTypeError(
                 f"column {unsafe[0]!r} is needed, and decoding it can run code from the data; allow "
                 "unsafe types if you trust its writer"
             )
-        return found
+        return encodings
 
 
 def map_table_columns(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
@@ -183,7 +187,7 @@ def map_table_columns(table: Table, output: Output, columns: Columns) -> list[Co
         ConfigError: If a column does not exist, or cannot be written.
     """
     formats = [schema.format for index in table.indexes for schema in index.schemas]
-    own = [each for each in formats if each.encodings]
+    own = [format_ for format_ in formats if format_.encodings]
     return map_columns(
         table.columns,
         own[0] if own else formats[0],

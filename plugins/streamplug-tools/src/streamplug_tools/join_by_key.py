@@ -84,13 +84,13 @@ def join(
             )
             for n, (each, table) in enumerate(zip(read, tables))
         ]
-        found = _match_keys(
+        matches = _match_keys(
             sorts, [table.size for table in tables], [t.url for t in tables], folder
         )
         lists = OrderFiles(folder, map(str, range(len(tables))))
         for begin in range(0, tables[0].size, _IDS_PER_BLOCK):
             ids = np.arange(begin, min(begin + _IDS_PER_BLOCK, tables[0].size))
-            others = [np.asarray(match[ids]) for match in found]
+            others = [np.asarray(match[ids]) for match in matches]
             both = np.logical_and.reduce([other != _NO_MATCH for other in others])
             for n, some in enumerate([ids, *others]):
                 lists.add(str(n), some[both])
@@ -170,24 +170,24 @@ def _match_keys(
 
     The arrays are memory maps, so they may be larger than memory.
     """
-    found: list[Int64] = []
+    matches: list[Int64] = []
     for n in range(1, len(sorts)):
         match: Int64 = np.memmap(folder / f"match-{n}", np.int64, "w+", shape=(max(sizes[0], 1),))
         for begin in range(0, len(match), _IDS_PER_BLOCK):
             match[begin : begin + _IDS_PER_BLOCK] = _NO_MATCH
-        found.append(match)
+        matches.append(match)
     heads = [_KeyCursor(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
     try:
         for key, number in sorts[0]:
             if key is None:  # None matches nothing, and sorts last
                 break
-            for head, match in zip(heads, found):
+            for head, match in zip(heads, matches):
                 match[number] = head.at(key)
         for head in heads:
             head.finish()
     except TypeError as error:
         raise ConfigError(f"the keys of the sets cannot be compared: {error}") from error
-    return found
+    return matches
 
 
 class _KeyCursor:

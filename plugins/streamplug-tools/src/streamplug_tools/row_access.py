@@ -67,11 +67,11 @@ class Table:
             raise ConfigError("no data set is given to read from")
         self._opened = [_keep_raw(stream, stored).open() for stream in streams]
         needed = needed or (lambda name: columns is None or name in columns)
-        self.columns = _columns([each.index for each in self._opened], needed)
+        self.columns = _columns([opened.index for opened in self._opened], needed)
         check_names("columns=", self._opened[0].where, columns or (), self.columns)
         names = [name for name in self.columns if columns is None or name in columns]
-        for each in self._opened:
-            each.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
+        for opened in self._opened:
+            opened.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
         self._reader = read_all(self._opened, names)
         self.size = int(self._reader.starts[-1])
         self._source = SampleSource.of(self._opened, self._reader, names, None)
@@ -80,7 +80,7 @@ class Table:
     @property
     def indexes(self) -> list[Index]:
         """Index of each data set."""
-        return [each.index for each in self._opened]
+        return [opened.index for opened in self._opened]
 
     @property
     def own_encodings(self) -> bool:
@@ -130,12 +130,12 @@ class Table:
     def identity(self) -> str:
         """Digest of the indexes, which differs for other samples."""
         digest = xxhash.xxh3_64()
-        for each in self._opened:
-            digest.update(f"{each.stream.url}\n{each.index.digest}\n".encode())
-            for name, files in sorted(each.index.tables.items()):
+        for opened in self._opened:
+            digest.update(f"{opened.stream.url}\n{opened.index.digest}\n".encode())
+            for name, files in sorted(opened.index.tables.items()):
                 digest.update(f"{name}\n".encode())
                 digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
-                for shard in range(len(each.index)):
+                for shard in range(len(opened.index)):
                     digest.update(repr(sorted(files.hashes[shard].items())).encode())
         return digest.hexdigest()
 

@@ -175,18 +175,20 @@ def _groups(
         if fetched
         else _MAX_SHARDS
     )
-    most = min(wanted, _MAX_SHARDS, measured, len(shards))
-    shards = shards[np.unique(np.linspace(0, len(shards) - 1, most).astype(np.int64))]
+    max_shards = min(wanted, _MAX_SHARDS, measured, len(shards))
+    shards = shards[np.unique(np.linspace(0, len(shards) - 1, max_shards).astype(np.int64))]
     if fetched:
         shards = shards[
             (np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | (np.arange(len(shards)) == 0)
         ]
-    each = -(-measured // max(len(shards), 1))
+    samples_per_shard = -(-measured // max(len(shards), 1))
     ids = [np.arange(min(first, index.size), dtype=np.int64)]
     for shard in shards.tolist():
         start, stop = index.starts[shard : shard + 2].tolist()
         ids.append(
-            np.unique(np.linspace(start, stop - 1, min(each, stop - start)).astype(np.int64))
+            np.unique(
+                np.linspace(start, stop - 1, min(samples_per_shard, stop - start)).astype(np.int64)
+            )
         )
     chosen = np.unique(np.concatenate(ids))
     of = np.searchsorted(np.asarray(index.starts), chosen, side="right") - 1

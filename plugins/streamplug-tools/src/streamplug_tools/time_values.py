@@ -92,11 +92,11 @@ def make_converter(source: str, target: str) -> Convert | None:
 
 def _json(value: Any, *, utc: bool) -> Any:
     if isinstance(value, dict):
-        return {key: _json(each, utc=utc) for key, each in value.items()}
+        return {key: _json(item, utc=utc) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json(each, utc=utc) for each in value]
+        return [_json(item, utc=utc) for item in value]
     if isinstance(value, np.ndarray):
-        return [_json(each, utc=utc) for each in value]
+        return [_json(item, utc=utc) for item in value]
     return _text(value, utc=utc)
 
 

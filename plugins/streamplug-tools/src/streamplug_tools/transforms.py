@@ -117,11 +117,11 @@ def sort(
 
 def _sort_order(job: Job, expression: Expression, *, descending: bool) -> ListedOrder:
     lists = OrderFiles(job.folder, [""])
-    found = sort_by_key(
+    sorted_keys = sort_by_key(
         number_values(job.values(expression, "reading keys")), job.folder, reverse=descending
     )
-    while some := [number for _, number in islice(found, _IDS_PER_BLOCK)]:
-        lists.add("", np.array(some, np.int64))
+    while numbers := [number for _, number in islice(sorted_keys, _IDS_PER_BLOCK)]:
+        lists.add("", np.array(numbers, np.int64))
     return lists.orders[""]
 
 

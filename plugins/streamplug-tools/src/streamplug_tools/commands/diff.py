@@ -59,18 +59,20 @@ def diff(
     context.exit(0 if found.same else 1)
 
 
-def _show(found: Difference) -> None:
-    one, other = found.urls
-    for url, names in zip(found.urls, found.only):
+def _show(difference: Difference) -> None:
+    one, other = difference.urls
+    for url, names in zip(difference.urls, difference.only):
         if names:
             click.echo(f"only {url} has the columns {', '.join(names)}")
-    for name, (old, new) in found.encodings.items():
+    for name, (old, new) in difference.encodings.items():
         click.echo(f"column {name} is {old} in {one}, {new} in {other}")
-    if found.samples[0] != found.samples[1]:
-        click.echo(f"{one} has {found.samples[0]:,} samples, {other} has {found.samples[1]:,}")
-    for each in found.first:
-        click.echo(f"sample {each.sample} differs in {', '.join(each.columns)}")
-    more = found.differing - len(found.first)
-    if more and found.first:
+    if difference.samples[0] != difference.samples[1]:
+        click.echo(
+            f"{one} has {difference.samples[0]:,} samples, {other} has {difference.samples[1]:,}"
+        )
+    for sample in difference.first:
+        click.echo(f"sample {sample.sample} differs in {', '.join(sample.columns)}")
+    more = difference.differing - len(difference.first)
+    if more and difference.first:
         click.echo(f"and {more:,} more samples")
-    click.echo(f"{found.compared:,} samples compared: {found.differing:,} differ")
+    click.echo(f"{difference.compared:,} samples compared: {difference.differing:,} differ")

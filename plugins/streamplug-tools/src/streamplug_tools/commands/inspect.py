@@ -63,20 +63,20 @@ def inspect(
         if not as_json:
             click.echo(f"{page}: written")
             return
-    found = look_at(stream, samples=0)
-    lines = as_lines(stream, end=samples) if samples and found.samples else iter(())
+    info = look_at(stream, samples=0)
+    lines = as_lines(stream, end=samples) if samples and info.samples else iter(())
     if as_json:
-        _print_json(found, lines)
+        _print_json(info, lines)
         return
     console = make_console()
-    for table in _tables(found, lines):
+    for table in _tables(info, lines):
         console.print(table)
 
 
-def _print_json(found: DatasetInfo, lines: Iterator[str]) -> None:
+def _print_json(info: DatasetInfo, lines: Iterator[str]) -> None:
     """Print one JSON document, sample by sample, as all samples may not fit into memory."""
-    told = json.dumps({**asdict(found), "first": []}, indent=2)
-    click.echo(told.removesuffix("]\n}"), nl=False)
+    text = json.dumps({**asdict(info), "first": []}, indent=2)
+    click.echo(text.removesuffix("]\n}"), nl=False)
     between = ""
     for line in lines:
         sample = json.dumps(json.loads(line), indent=2)
@@ -85,24 +85,24 @@ def _print_json(found: DatasetInfo, lines: Iterator[str]) -> None:
     click.echo("\n  ]\n}" if between else "]\n}")
 
 
-def _tables(found: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
+def _tables(info: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
     yield pairs_table(
         [
-            ("data set", found.url),
-            ("samples", f"{found.samples:,}"),
-            ("shards", f"{found.shards:,}"),
-            ("bytes", f"{found.stored_bytes:,} stored, {found.raw_bytes:,} raw"),
-            ("bytes of a shard", _spread(found.shard_bytes)),
-            ("samples of a shard", _spread(found.shard_samples)),
+            ("data set", info.url),
+            ("samples", f"{info.samples:,}"),
+            ("shards", f"{info.shards:,}"),
+            ("bytes", f"{info.stored_bytes:,} stored, {info.raw_bytes:,} raw"),
+            ("bytes of a shard", _spread(info.shard_bytes)),
+            ("samples of a shard", _spread(info.shard_samples)),
         ]
     )
-    for kind in found.kinds:
+    for kind in info.kinds:
         yield pairs_table(
             [
                 ("format", kind.format),
                 ("compression", kind.compression or "none"),
                 ("hashes", ", ".join(kind.hashes) or "none"),
-                *([("of the shards", f"{kind.shards:,}")] if len(found.kinds) > 1 else []),
+                *([("of the shards", f"{kind.shards:,}")] if len(info.kinds) > 1 else []),
             ]
         )
         yield rows_table(("column", "encoding"), kind.columns.items())
@@ -114,8 +114,8 @@ def _tables(found: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
 
 
 def _spread(values: tuple[int, int, int]) -> str:
-    least, median, most = values
-    return f"{median:,} ({least:,} to {most:,})"
+    minimum, median, maximum = values
+    return f"{median:,} ({minimum:,} to {maximum:,})"
 
 
 def _short(value: object) -> str:

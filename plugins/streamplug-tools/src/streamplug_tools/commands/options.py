@@ -139,29 +139,29 @@ def split_list(texts: Sequence[str]) -> list[str]:
 
 def parse_encodings(texts: Sequence[str]) -> dict[str, str]:
     """Parse encodings by name; a part without a colon belongs to the one before: ``x:ndarray:int8:2,3``."""
-    found: list[str] = []
+    specs: list[str] = []
     for part in (part for text in texts for part in text.split(",") if part.strip()):
         # Types such as struct<a: int64, b: string> have commas and colons of their own.
-        within = bool(found) and sum(map(found[-1].count, "<([")) > sum(map(found[-1].count, ">)]"))
-        if found and (within or ":" not in part):
-            found[-1] += f",{part}"
+        within = bool(specs) and sum(map(specs[-1].count, "<([")) > sum(map(specs[-1].count, ">)]"))
+        if specs and (within or ":" not in part):
+            specs[-1] += f",{part}"
         else:
-            found.append(part)
-    return dict(_parse_pair(text, "--columns", ":") for text in found)
+            specs.append(part)
+    return dict(_parse_pair(text, "--columns", ":") for text in specs)
 
 
 def parse_numbers(option: str, text: str) -> dict[str, float]:
     """Parse numbers by name: ``train=0.9,val=0.1``."""
-    found = dict(_parse_pair(part, option, "=") for part in split_list([text]))
+    pairs = dict(_parse_pair(part, option, "=") for part in split_list([text]))
     try:
-        return {name: float(value) for name, value in found.items()}
+        return {name: float(value) for name, value in pairs.items()}
     except ValueError as error:
         raise ConfigError(f"{option} {text!r}: {error}") from None
 
 
 def _parse_pair(text: str, option: str, mark: str) -> tuple[str, str]:
-    name, found, value = text.partition(mark)
-    if not (name and found and value):
+    name, separator, value = text.partition(mark)
+    if not (name and separator and value):
         raise ConfigError(f"{option} {text!r}: expected {_PAIRS[option]}")
     return name.strip(), value.strip()
 

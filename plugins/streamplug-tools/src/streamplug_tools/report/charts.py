@@ -137,8 +137,8 @@ def shard_map(cells: Sequence[ShardGroup]) -> Html:
 
 
 def _levels(values: Sequence[float]) -> list[int]:
-    most = max(values, default=0) or 1
-    return [min(round(COLOUR_LEVELS * value / most), COLOUR_LEVELS) for value in values]
+    maximum = max(values, default=0) or 1
+    return [min(round(COLOUR_LEVELS * value / maximum), COLOUR_LEVELS) for value in values]
 
 
 def _to_json(cell: ShardGroup) -> str:

@@ -78,13 +78,13 @@ def _digest(content: str) -> str:
 
 
 def _facts(statistics: DatasetStatistics) -> Html:
-    told, kinds = statistics.set, statistics.set.kinds
+    totals, kinds = statistics.set, statistics.set.kinds
     packed = sorted({kind.compression or "none" for kind in kinds})
     facts = [
-        ("samples", f"{told.samples:,}"),
-        ("shards", f"{told.shards:,}"),
-        ("stored", size(told.stored_bytes)),
-        ("raw", size(told.raw_bytes)),
+        ("samples", f"{totals.samples:,}"),
+        ("shards", f"{totals.shards:,}"),
+        ("stored", size(totals.stored_bytes)),
+        ("raw", size(totals.raw_bytes)),
         ("columns", f"{len(statistics.columns):,}"),
         ("format", ", ".join(sorted({kind.format for kind in kinds})) or "none"),
         ("compression", ", ".join(packed) or "none"),
