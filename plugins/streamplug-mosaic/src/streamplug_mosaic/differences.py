@@ -283,6 +283,9 @@ MISSING = {
     "`streaming.base.array`, `.constant`, `.shared`, `.spanner`": "nothing: they serve its own insides",
     "`streaming.base.batching.*`": "`generate_work` in `streaming.base.batching`",
     "`streaming.base.compression.*`: classes": "`compress` and `decompress` in `streaming.base.compression`",
+    "`streaming.base.converters.*`: other functions": (
+        "`dataframe_to_mds`, which infers the columns"
+    ),
     "`streaming.base.format.*`: readers, and classes of encodings": (
         "`LocalDataset`; `mds_encode` and `mds_decode` in `streaming.base.format.mds.encodings`"
     ),
