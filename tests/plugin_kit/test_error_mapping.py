@@ -156,7 +156,7 @@ def test_keeps_what_the_server_asks_for(error, seconds):
 def test_tells_the_reason_where_it_is_harmless():
     assert "No space left" in str(storage_error(OSError(errno.ENOSPC, "x"), URL))
     assert "RuntimeError" in str(storage_error(RuntimeError("x"), URL))
-    assert "does not offer" in str(storage_error(NotImplementedError(), URL))
+    assert "does not support" in str(storage_error(NotImplementedError(), URL))
     assert "Please install gcsfs" in str(storage_error(ImportError("Please install gcsfs"), URL))
     wrong = TypeError("F.__init__() got an unexpected keyword argument 'hots'")
     assert "takes no option 'hots'" in str(storage_error(wrong, URL))
