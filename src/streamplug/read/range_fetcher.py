@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,7 +12,6 @@ from streamplug.transfer.pool import Job, ThreadPool
 _MAX_RANGES_IN_FLIGHT = 64
 # With a higher limit all ranges arrive late instead of some early, and less freed memory can be reused.
 _MAX_BYTES_IN_FLIGHT = 16 << 20
-_PREPARED_GROUPS = 16
 
 
 class RangeFetcher:
@@ -24,12 +22,8 @@ class RangeFetcher:
         groups: Sequence[FetchGroup],
         fetch: Callable[[FetchGroup], object],
         release: Callable[[SampleRange], object],
-        prepare: Callable[[FetchGroup], object],
     ) -> None:
-        """Start fetching; a single group is fetched when one of its ranges is waited for.
-
-        `prepare` fetches the headers of a group, ahead of `fetch`.
-        """
+        """Start fetching; a single group is fetched when one of its ranges is waited for."""
         self._fetch, self._release = fetch, release
         self._ranges: dict[int, tuple[SampleRange, Job | None]] = {
             each.number: (each, None) for group in groups for each in group
@@ -37,35 +31,15 @@ class RangeFetcher:
         self._single = groups[0] if len(groups) == 1 else None
         num_threads = max(_MAX_RANGES_IN_FLIGHT // max(map(len, groups), default=1), 1)
         self._queue = ThreadPool(num_threads, _MAX_BYTES_IN_FLIGHT) if len(groups) > 1 else None
-        if self._queue is not None:
-            try:
-                self._submit(self._queue, groups, prepare)
-            except BaseException:
-                self.stop()
-                raise
-
-    def _submit(
-        self,
-        queue: ThreadPool,
-        groups: Sequence[FetchGroup],
-        prepare: Callable[[FetchGroup], object],
-    ) -> None:
-        prepared = deque(
-            queue.submit(partial(prepare, group)) for group in groups[:_PREPARED_GROUPS]
-        )
-        for ahead, group in enumerate(groups, _PREPARED_GROUPS):
-            fetch = partial(self._fetch_prepared, group, prepared.popleft())
-            job = queue.submit(fetch, sum(each.weight for each in group))
-            self._ranges.update((each.number, (each, job)) for each in group)
-            prepared.extend(
-                queue.submit(partial(prepare, later)) for later in groups[ahead : ahead + 1]
-            )
-
-    def _fetch_prepared(self, group: FetchGroup, prepared: Job) -> None:
-        prepared.wait()  # the queue started it first
-        if prepared.error is not None:
-            raise prepared.error
-        self._fetch(group)
+        if self._queue is None:
+            return
+        try:
+            for group in groups:
+                job = self._queue.submit(partial(fetch, group), sum(each.weight for each in group))
+                self._ranges.update((each.number, (each, job)) for each in group)
+        except BaseException:
+            self.stop()
+            raise
 
     @contextmanager
     def hold(self, number: int) -> Iterator[None]:

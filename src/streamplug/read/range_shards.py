@@ -144,13 +144,6 @@ class RangeShards:
                 self.release(each)
             raise
 
-    def prepare(self, group: FetchGroup) -> None:
-        """Fetch the headers for a group, except those that are fetched together with samples."""
-        headers = self._state().headers
-        infos = [(self._info(each.shard)[0], each.rows) for each in group]
-        alone = [info for info, rows in infos if not headers.comes_with_samples(info, rows)]
-        headers.get_many([(info, NO_ROWS) for info in alone], self._error_context)
-
     def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
         return prefix_data_errors(self._info(info.number)[1])
 

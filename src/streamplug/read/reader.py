@@ -153,9 +153,6 @@ class Reader:
     def _shards_of_range(self, sample_range: SampleRange) -> RangeShards:
         return self._find(sample_range.number)[0]  # type: ignore[return-value]  # only they make ranges
 
-    def _prepare(self, group: FetchGroup) -> None:
-        self._shards_of_range(group[0]).prepare(group)
-
     def _release_range(self, sample_range: SampleRange) -> None:
         self._shards_of_range(sample_range).release(sample_range)
 
@@ -166,9 +163,7 @@ class Reader:
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards) and shards.is_missing(shard, groups.rows[places]):
                 missing.append(shards.new_range(number, shard, groups.rows[places]))
-        fetcher = RangeFetcher(
-            self._group(missing), self.ensure, self._release_range, self._prepare
-        )
+        fetcher = RangeFetcher(self._group(missing), self.ensure, self._release_range)
         try:
             yield fetcher
         finally:

@@ -98,10 +98,6 @@ class ShardHeaders:
                 self._unclaim(info.number for info, _ in missing)
         return [results[info.number] for info, _ in requests]
 
-    def comes_with_samples(self, info: ShardInfo, rows: Int64) -> bool:
-        """Return whether these samples are read together with the header."""
-        return self._estimate(info, rows) is not None
-
     def _claim(
         self,
         requests: Sequence[_Request],
