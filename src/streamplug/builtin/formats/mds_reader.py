@@ -10,9 +10,9 @@ import numpy as np
 
 from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSLayout
 from streamplug.builtin.formats.mds_row import row_reader
-from streamplug.errors import CorruptShardError, DecodeError
+from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column, GatherBuffer, ShardHeader, ShardReader
-from streamplug.plugin_kit.decoding import decode_error, undecodable_error
+from streamplug.plugin_kit.decoding import decode_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _U32 = np.dtype("<u4")
@@ -107,27 +107,11 @@ class MDSReader(ShardReader):
         return row_reader(self._data, self._bounds, self._head.layout, columns, with_care)
 
     def _with_care(self, index: int, columns: Sequence[Column]) -> Sample:
-        """Decode a sample column by column, for an error that names sample and column."""
-        layout, data = self._head.layout, memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
-        start, stop = self._bounds[index], self._bounds[index + 1]
-        try:
-            located = layout.located(
-                GatherBuffer(self._data), np.array([start]), np.array([stop - start])
-            )
-        except (LengthError, DecodeError):
-            raise self._head.corrupt(index) from None
-        names = {column.name for column in columns}
-        sample: Sample = {}
-        for column in layout.columns:
-            if column.name in names:
-                (begin,), (size,) = (each.tolist() for each in layout.place(located, column))
-                try:
-                    sample[column.name] = column.encoding.decode(data[begin : begin + size])
-                except Exception as error:
-                    raise undecodable_error(
-                        f"sample {index}, column {column.name!r}", error
-                    ) from error
-        return sample
+        """Decode a sample as `take` does, whose errors name sample and column."""
+        names = [column.name for column in self._head.layout.columns]
+        ordered = sorted(columns, key=lambda column: names.index(column.name))
+        values = zip(ordered, self.take(np.array([index]), ordered))
+        return {column.name: column.encoding.unbatch(value)[0] for column, value in values}
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         starts = self._head.offsets[rows].astype(np.int64)
