@@ -100,7 +100,7 @@ def alone(files: list[bytes], threads: int, *, resized: bool) -> Way:
 
 
 def ours(folder: Path, threads: int) -> Way:
-    decoders = {"image": ImageArrays(size=SIZE, threads=threads)}
+    decoders = {"image": ImageArrays(size=SIZE, num_threads=threads)}
     dataset = StreamingDataset(local=str(folder), batch_size=BATCH, shuffle=True, decoders=decoders)
     return lambda: (batch["image"] for batch in dataset.batches())  # type: ignore[misc]
 

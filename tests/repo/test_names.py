@@ -46,6 +46,11 @@ SHARED_CLASSES = {
     "WebDataset": "also that of webdataset",
 }
 """Classes of one name in several packages, and why."""
+SHARED_MODULES = {
+    "streamplug_webdataset/autodecode.py": "also a module of webdataset",
+    "streamplug_webdataset/utils.py": "also a module of webdataset",
+}
+"""Modules whose names break the rules, and why."""
 
 
 @cache
@@ -60,7 +65,8 @@ def package(path):
 
 def module_words():
     for path in FILES:
-        if not path.stem.startswith("__"):
+        shared = "/".join(path.parts[-2:]) in SHARED_MODULES
+        if not path.stem.startswith("__") and not shared:
             yield from path.stem.split("_")
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from streamplug_hf.options import Place, parse
+from streamplug_hf.options import RepositoryPath, parse
 from streamplug_hf.storage import HfStorage
 from streamplug_testing.answers import AnswerTests
 from streamplug_testing.storage import StorageTests
@@ -108,15 +108,15 @@ def test_an_unknown_revision_is_named(repository):
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("hf://datasets/o/n", Place("datasets", "o/n", None, "")),
-        ("hf://datasets/o/n/a/b/", Place("datasets", "o/n", None, "a/b")),
-        ("hf://datasets/o/n@main/a", Place("datasets", "o/n", "main", "a")),
-        ("hf://datasets/o/n@refs%2Fpr%2F7/a", Place("datasets", "o/n", "refs/pr/7", "a")),
-        ("hf://datasets/o/n@refs/pr/7/a", Place("datasets", "o/n", "refs/pr/7", "a")),
-        ("hf://datasets/o/n@refs/pr/7", Place("datasets", "o/n", "refs/pr/7", "")),
-        ("hf://spaces/o/n/a", Place("spaces", "o/n", None, "a")),
-        ("hf://models/o/n/a", Place("models", "o/n", None, "a")),
-        ("hf://o/n/a", Place("models", "o/n", None, "a")),
+        ("hf://datasets/o/n", RepositoryPath("datasets", "o/n", None, "")),
+        ("hf://datasets/o/n/a/b/", RepositoryPath("datasets", "o/n", None, "a/b")),
+        ("hf://datasets/o/n@main/a", RepositoryPath("datasets", "o/n", "main", "a")),
+        ("hf://datasets/o/n@refs%2Fpr%2F7/a", RepositoryPath("datasets", "o/n", "refs/pr/7", "a")),
+        ("hf://datasets/o/n@refs/pr/7/a", RepositoryPath("datasets", "o/n", "refs/pr/7", "a")),
+        ("hf://datasets/o/n@refs/pr/7", RepositoryPath("datasets", "o/n", "refs/pr/7", "")),
+        ("hf://spaces/o/n/a", RepositoryPath("spaces", "o/n", None, "a")),
+        ("hf://models/o/n/a", RepositoryPath("models", "o/n", None, "a")),
+        ("hf://o/n/a", RepositoryPath("models", "o/n", None, "a")),
     ],
 )
 def test_locations_are_written_as_on_the_hub(url, place):

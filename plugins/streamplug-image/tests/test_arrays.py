@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, features
 from streamplug_image import ImageArrays
 from streamplug_image.fit import FITS, fit
 from streamplug_image.pixels import CHANNELS
-from streamplug_image.threads import each
+from streamplug_image.threads import run_numbered
 from streamplug_testing.encoding import EncodingTests
 
 from streamplug import MDSWriter, StreamingDataset
@@ -92,7 +92,7 @@ class TestPngAsArrays(Arrays):
 
 
 class TestPngAsArraysOfOneSizeByThreads(TestPngAsArrays):
-    wish = ImageArrays(size=(5, 7), mode="RGBA", layout="NCHW", threads=3)
+    wish = ImageArrays(size=(5, 7), mode="RGBA", layout="NCHW", num_threads=3)
 
     def decoded(self, value):
         resized = value.convert("RGBA").resize((7, 5), Image.Resampling.BILINEAR)
@@ -229,7 +229,7 @@ def test_fit_shows_what_there_is_where_there_is_room(size, to, how):
 )
 def test_every_image_gets_the_size(size, to, how, mode, spec, threads):
     data = file_of(picture(size), spec)
-    encoding = ImageArrays(size=to, fit=how, mode=mode, threads=threads)(make("encoding", spec))
+    encoding = ImageArrays(size=to, fit=how, mode=mode, num_threads=threads)(make("encoding", spec))
     batch = encoding.decode_batch(*laid_out([data] * 3))
     assert batch.shape == (3, *to, CHANNELS[mode])
     assert batch.dtype == np.uint8
@@ -295,7 +295,7 @@ def test_without_a_size_a_batch_is_a_list_even_of_equal_images():
         ({"size": (2, 2), "fit": "zoom"}, "expected one of stretch, crop, pad"),
         ({"fit": "crop"}, "needs a size="),
         ({"layout": "CHWN"}, "NHWC, NCHW"),
-        ({"threads": 0}, "threads=0: must be"),
+        ({"num_threads": 0}, "num_threads=0: must be"),
         ({"max_pixels": True}, "max_pixels=True: must be"),
     ],
 )
@@ -348,7 +348,7 @@ def data_set(tmp_path):
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("size", [None, (24, 32)])
 def test_the_error_names_sample_and_column(data_set, threads, size):
-    decoders = {"image": ImageArrays(size=size, threads=threads)}
+    decoders = {"image": ImageArrays(size=size, num_threads=threads)}
     dataset = StreamingDataset(local=str(data_set), batch_size=10, decoders=decoders)
     batches = dataset.batches()
     assert [next(batches)["n"].tolist() for _ in range(2)] == [[*range(10)], [*range(10, 20)]]
@@ -362,7 +362,7 @@ def test_the_error_names_sample_and_column(data_set, threads, size):
 
 
 def test_batches_of_a_data_set_are_arrays(data_set):
-    decoders = {"image": ImageArrays(size=(24, 24), fit="crop", threads=2)}
+    decoders = {"image": ImageArrays(size=(24, 24), fit="crop", num_threads=2)}
     dataset = StreamingDataset(local=str(data_set), batch_size=20, decoders=decoders)
     batch = next(iter(dataset.batches()))
     assert batch["image"].shape == (20, 24, 24, 3)
@@ -381,7 +381,7 @@ def _first(dataset, pipe):
     "method", sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))
 )
 def test_decoders_travel_to_other_processes(data_set, method):
-    decoders = {"image": ImageArrays(size=(24, 24), threads=2)}
+    decoders = {"image": ImageArrays(size=(24, 24), num_threads=2)}
     dataset = StreamingDataset(local=str(data_set), batch_size=20, decoders=decoders)
     expected = next(iter(dataset.batches()))["image"].sum()  # which starts threads of this process
     context = multiprocessing.get_context(method)
@@ -398,9 +398,9 @@ def test_decoders_travel_to_other_processes(data_set, method):
 
 
 def test_image_arrays_pickle_and_compare_by_what_they_ask_for():
-    wish = ImageArrays(size=[8, 9], threads=2)
-    assert pickle.loads(pickle.dumps(wish)) == wish == ImageArrays(size=(8, 9), threads=2)
-    assert wish != ImageArrays(size=(9, 8), threads=2)
+    wish = ImageArrays(size=[8, 9], num_threads=2)
+    assert pickle.loads(pickle.dumps(wish)) == wish == ImageArrays(size=(8, 9), num_threads=2)
+    assert wish != ImageArrays(size=(9, 8), num_threads=2)
 
 
 # -- threads ------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def test_image_arrays_pickle_and_compare_by_what_they_ask_for():
 @pytest.mark.parametrize("threads", [1, 2, 9])
 def test_each_number_is_done_once(threads):
     done = []
-    each(100, done.append, threads)
+    run_numbered(100, done.append, threads)
     assert sorted(done) == list(range(100))
 
 
@@ -423,13 +423,13 @@ def test_the_first_error_is_raised(threads):
             raise ValueError(number)
 
     with pytest.raises(ValueError, match="3"):
-        each(1000, work, threads)
+        run_numbered(1000, work, threads)
     assert len(done) < 1000
 
 
 def test_work_that_asks_for_threads_while_all_are_busy_gets_done():
     done = []
-    each(20, lambda _: each(20, done.append, 8), 8)
+    run_numbered(20, lambda _: run_numbered(20, done.append, 8), 8)
     assert len(done) == 400
 
 
@@ -438,19 +438,19 @@ def test_threads_are_shared_and_no_more_than_there_are_cores():
         return {t.name for t in threading.enumerate() if t.name.startswith("streamplug-image")}
 
     for _ in range(5):
-        each(50, lambda _: None, 1000)
+        run_numbered(50, lambda _: None, 1000)
     assert len(names()) <= (os.cpu_count() or 1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork_decodes_by_threads_of_its_own():
-    each(50, lambda _: None, 4)
+    run_numbered(50, lambda _: None, 4)
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
 
     def child():
         done = []
-        each(50, done.append, 4)
+        run_numbered(50, done.append, 4)
         there.send(len(done))
 
     process = context.Process(target=child)

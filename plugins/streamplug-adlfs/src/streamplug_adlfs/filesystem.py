@@ -91,8 +91,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
 
     def blobs(self, path: str) -> list[tuple[str, int]]:
         """Return name (without container) and size of all blobs with a prefix."""
-        found: list[tuple[str, int]] = sync(self.loop, self._blobs, path)
-        return found
+        blobs: list[tuple[str, int]] = sync(self.loop, self._blobs, path)
+        return blobs
 
     async def _blobs(self, path: str) -> list[tuple[str, int]]:
         container, _, start = path.partition("/")

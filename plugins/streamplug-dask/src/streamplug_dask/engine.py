@@ -55,12 +55,12 @@ class Dask(Engine):
                 for call in as_completed(calls, loop=client.loop):
                     number = waiting.pop(call)
                     try:
-                        told = call.result()
+                        message = call.result()
                     except Exception as error:  # errors of Dask, such as killed workers
                         raise WriterError(describe_task_error(number, error)) from error
                     call.release()
-                    if told is not None:
-                        raise WriterError(told)
+                    if message is not None:
+                        raise WriterError(message)
                     yield number
             finally:
                 client.cancel(list(waiting), force=True)

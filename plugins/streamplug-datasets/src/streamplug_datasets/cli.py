@@ -26,7 +26,7 @@ COMMANDS = {
 """The module of each data set; it is imported when its command runs, or when help is asked for."""
 
 
-class _LazyGroup(click.Group):
+class _DatasetGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
@@ -47,6 +47,6 @@ class _LazyGroup(click.Group):
             ctx.exit(1)
 
 
-@click.group(cls=_LazyGroup)
+@click.group(cls=_DatasetGroup)
 def main() -> None:
     """Convert well-known data sets from their original files."""

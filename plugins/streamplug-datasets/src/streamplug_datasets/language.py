@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug_datasets.changed import ChangedDataset
+from streamplug_datasets.transform import TransformedDataset
 
 Tokenizer = Callable[..., Any]
 _IGNORED = -100
 """The label of tokens that are not to be predicted, as torch's cross entropy has it."""
 
 
-class TokenizedText(ChangedDataset):
+class TokenizedText(TransformedDataset):
     """What a tokenizer makes of texts, one row for each.
 
     Rows that are cut at `max_seq_len`, and filled up to it, waste much of a batch and of the texts;
@@ -85,7 +85,7 @@ class StreamingPile(TokenizedText):  # noqa: D101 - below
     __doc__ = f"The Pile. {TokenizedText.__doc__}"
 
 
-class StreamingEnWiki(ChangedDataset):
+class StreamingEnWiki(TransformedDataset):
     """English Wikipedia, made ready for BERT: arrays of shape ``[length]`` by name.
 
     ``input_ids``, ``token_type_ids`` and ``attention_mask`` are int32; ``labels`` is int64, and -100 but for

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from streamplug_datasets.convert.run import Settings, Split, Summary, convert
+from streamplug_datasets.convert.run import Settings, Split, SplitSummary, convert
 
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 
@@ -82,7 +82,7 @@ def converter(
     return command
 
 
-def tell(summaries: Sequence[Summary], *, as_json: bool) -> None:
+def tell(summaries: Sequence[SplitSummary], *, as_json: bool) -> None:
     """Print what was written."""
     if as_json:
         click.echo(json.dumps([asdict(summary) for summary in summaries], indent=2))

@@ -12,7 +12,7 @@ from streamplug import StreamingDataset
 from streamplug.adapters.threaded_map import map_samples
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
-from streamplug_datasets.changed import ChangedDataset
+from streamplug_datasets.transform import TransformedDataset
 
 _PLACES = """
     Samples have the path of a video, ``content_path``. If both places are given, they get the video itself,
@@ -28,7 +28,7 @@ class StreamingInsideWebVid(StreamingDataset):
     """WebVid whose samples have the videos, as ``content``. It is a `streamplug.StreamingDataset`."""
 
 
-class StreamingOutsideGIWebVid(ChangedDataset):  # noqa: D101 - below
+class StreamingOutsideGIWebVid(TransformedDataset):  # noqa: D101 - below
     __doc__ = f"""WebVid whose videos are files, each fetched when its sample is asked for.
 {_PLACES}        **kwargs: As for `streamplug.StreamingDataset`.
     """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from streamplug.errors import ConfigError
-from streamplug_datasets.changed import ChangedDataset
+from streamplug_datasets.transform import TransformedDataset
 
 
 def as_array(image: Image.Image) -> NDArray[Any]:
@@ -25,7 +25,7 @@ def as_array(image: Image.Image) -> NDArray[Any]:
     return channels.astype(np.float32) if pixels.dtype == bool else np.ascontiguousarray(channels)
 
 
-class ClassifiedImages(ChangedDataset):
+class ClassifiedImages(TransformedDataset):
     """Pairs of an image and its class.
 
     Args:
@@ -69,7 +69,7 @@ class StreamingImageNet(ClassifiedImages):  # noqa: D101 - below
     __doc__ = f"ImageNet (ILSVRC 2012). {ClassifiedImages.__doc__}"
 
 
-class StreamingADE20K(ChangedDataset):
+class StreamingADE20K(TransformedDataset):
     """ADE20K: pairs of an image and the image of its classes.
 
     Args:
@@ -101,7 +101,7 @@ class StreamingADE20K(ChangedDataset):
         return x, y if self.target_transform is None else self.target_transform(y)
 
 
-class StreamingCOCO(ChangedDataset):
+class StreamingCOCO(TransformedDataset):
     """COCO detection: image (RGB), its number, (height, width), boxes, and the class of each box.
 
     A box is left, top, right and bottom, as parts of width and height; classes count from 1.

@@ -36,7 +36,7 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
     Raises:
         InvalidIndexError: If there are no classes, or a class has no samples.
     """
-    outside, taken, classes, found = "", [], set(), set()
+    outside, taken, classes, classes_with_samples = "", [], set(), set()
     for number, name in enumerate(names):
         class_, slash, rest = name.partition("/")
         if not slash:
@@ -44,10 +44,10 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
             continue
         classes.add(class_)
         if not endings or name.lower().endswith(tuple(endings)):
-            found.add(class_)
+            classes_with_samples.add(class_)
             folder, _, last = rest.rpartition("/")
             taken.append((class_, folder, last, number))
-    if empty := sorted(classes - found):
+    if empty := sorted(classes - classes_with_samples):
         raise InvalidIndexError(
             f"directories without a file that ends with {', '.join(endings)} are no classes: "
             f"{', '.join(empty)[:200]}; name the others in remote=, such as with "
@@ -60,4 +60,5 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
         )
     label = {class_: number for number, class_ in enumerate(sorted(classes))}
     taken.sort()
-    return Classed([each[-1] for each in taken], [label[each[0]] for each in taken], outside)
+    numbers, labels = [entry[-1] for entry in taken], [label[entry[0]] for entry in taken]
+    return Classed(numbers, labels, outside)

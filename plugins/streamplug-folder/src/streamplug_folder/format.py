@@ -61,11 +61,11 @@ class Folder(MultiFileFormat, RangeReadableFormat):
         if self._kind is None:
             return FileSelection(shown, entry, notes=notes)
         endings = () if self._kind == "classes" else IMAGES
-        found = classed([names[number] for number in shown], endings)
-        if found.outside:
-            notes["files outside of a class's directory are left out"] = repr(found.outside)
+        labelled = classed([names[number] for number in shown], endings)
+        if labelled.outside:
+            notes["files outside of a class's directory are left out"] = repr(labelled.outside)
         return FileSelection(
-            [shown[number] for number in found.numbers], entry, found.labels, notes
+            [shown[number] for number in labelled.numbers], entry, labelled.labels, notes
         )
 
     def columns(

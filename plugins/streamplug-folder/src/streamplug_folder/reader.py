@@ -44,10 +44,10 @@ class FilesHead(ShardHeader):
 
     def stored(self, name: str) -> _Stored:
         """Return the location of a column's values."""
-        found = self._columns.get(name)
-        if found is None:
-            found = self._columns[name] = self._found(name)
-        return found
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = self._found(name)
+        return column
 
     def _found(self, name: str) -> _Stored:
         bundle = self._bundle

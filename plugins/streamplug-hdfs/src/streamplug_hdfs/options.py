@@ -62,7 +62,9 @@ def parse(url: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], str | 
     protocol, default = _PORTS[scheme.lower()]
     if scheme.lower() == "hdfs" or not port:
         port = str(default)
-    nodes = tuple(each.rstrip("/") for each in endpoints) or (f"{protocol}://{host}:{port}",)
+    nodes = tuple(endpoint.rstrip("/") for endpoint in endpoints) or (
+        f"{protocol}://{host}:{port}",
+    )
     folder = path.strip("/")
     return nodes, user or None, f"/{folder}" if folder else ""
 

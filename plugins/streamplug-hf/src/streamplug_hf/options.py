@@ -41,7 +41,7 @@ def check(options: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class RepositoryPath:
     """A folder of a Hub repository.
 
     Attributes:
@@ -57,7 +57,7 @@ class Place:
     folder: str
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> RepositoryPath:
     """Parse a URL.
 
     Raises:
@@ -74,4 +74,6 @@ def parse(url: str) -> Place:
         revision, folder = special[0], whole[special.end() :]
     if not owner or not name or (at and not revision):
         raise ConfigError(f"{url!r} names no repository; {_FORM}")
-    return Place(kind, f"{owner}/{name}", unquote(revision) if at else None, folder.strip("/"))
+    return RepositoryPath(
+        kind, f"{owner}/{name}", unquote(revision) if at else None, folder.strip("/")
+    )

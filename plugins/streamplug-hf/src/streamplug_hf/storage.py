@@ -57,8 +57,8 @@ class HfStorage(ClientStorage):
 
     def _get(self, key: str, limits: tuple[int, int] | None = None) -> bytes:
         # HTTP ranges include their end.
-        wanted = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
-        with self._answer("GET", self._file(key), wanted) as response:
+        headers = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
+        with self._answer("GET", self._file(key), headers) as response:
             if limits and response.status_code == 416:  # the range starts beyond the end
                 return b""
             self._check(response, key)
@@ -81,10 +81,10 @@ class HfStorage(ClientStorage):
         ):
             self._check(response, key)
             response.read()
-            found = [each for each in response.json() if each["path"] == path]
-        if not found or found[0]["type"] != "file":
+            entries = [entry for entry in response.json() if entry["path"] == path]
+        if not entries or entries[0]["type"] != "file":
             raise NotFound(f"{self.url_of(key)} does not exist")
-        return ObjectInfo(key, int(found[0]["size"]), str(found[0].get("oid", "")))
+        return ObjectInfo(key, int(entries[0]["size"]), str(entries[0].get("oid", "")))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         path = self._path(folder)
@@ -100,10 +100,10 @@ class HfStorage(ClientStorage):
                 self._check(response, folder)
                 response.read()
                 page, url = response.json(), response.links.get("next", {}).get("url")
-            for each in page:
-                if each["type"] == "file":
+            for entry in page:
+                if entry["type"] == "file":
                     yield ObjectInfo(
-                        each["path"][start:], int(each["size"]), str(each.get("oid", ""))
+                        entry["path"][start:], int(entry["size"]), str(entry.get("oid", ""))
                     )
 
     # -- writing --------------------------------------------------------------------

@@ -15,12 +15,12 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces.encoding import Encoding, GatherBuffer
 from streamplug.plugin import resolve
 from streamplug.types import ColumnValues, Int64
-from streamplug_image.files import File, open_file
+from streamplug_image.files import ImageFile, open_file
 from streamplug_image.fit import FITS
 from streamplug_image.lists import Images
 from streamplug_image.pil import PIL
-from streamplug_image.pixels import CHANNELS, Decoder, Pixels
-from streamplug_image.threads import each
+from streamplug_image.pixels import CHANNELS, PixelDecoder, Pixels
+from streamplug_image.threads import run_numbered
 
 _MAX_PIXELS = 178_956_970
 """Pixels above which Pillow raises its decompression bomb error; it warns at half of that."""
@@ -47,7 +47,7 @@ class ImageArrays:
             ``"pad"`` with zeros.
         layout: ``"NHWC"``, or ``"NCHW"`` for channels first: the same memory with other strides, as
             torch's memory format `channels_last`.
-        threads: Maximum threads that decode a batch. The process has one pool with a thread per core,
+        num_threads: Maximum threads that decode a batch. The process has one pool with a thread per core,
             shared by all columns and data sets.
         max_pixels: Maximum pixels of an image, checked before decoding. Images that Pillow opens are
             also subject to its own limit.
@@ -60,7 +60,7 @@ class ImageArrays:
     mode: str = "RGB"
     fit: str = "stretch"
     layout: str = "NHWC"
-    threads: int = 1
+    num_threads: int = 1
     max_pixels: int = _MAX_PIXELS
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class ImageArrays:
         for name, known in (("mode", CHANNELS), ("fit", FITS), ("layout", ("NHWC", "NCHW"))):
             if (value := getattr(self, name)) not in known:
                 raise ConfigError(f"{name}={value!r}: expected one of {', '.join(known)}")
-        for name in ("threads", "max_pixels"):
+        for name in ("num_threads", "max_pixels"):
             if not _is_number(value := getattr(self, name)):
                 raise ConfigError(f"{name}={value!r}: must be a whole number of 1 or more")
         if self.fit != "stretch" and self.size is None:
@@ -89,40 +89,42 @@ class ImageArrays:
 class _Arrays(Encoding):
     """Images as arrays, stored by another encoding."""
 
-    def __init__(self, stored: Encoding, opened: Opener, wish: ImageArrays) -> None:
+    def __init__(self, stored: Encoding, open_image: Opener, options: ImageArrays) -> None:
         self._stored = stored
-        self._opened = opened
-        self._threads = wish.threads
-        self._channels_first = wish.layout == "NCHW"
-        self._decoder = Decoder(wish.mode, wish.size, wish.fit, wish.max_pixels)
-        if wish.size is not None:
-            self.decoded_bytes = prod(self._decoder.shape(wish.size))
+        self._open_image = open_image
+        self._num_threads = options.num_threads
+        self._channels_first = options.layout == "NCHW"
+        self._decoder = PixelDecoder(options.mode, options.size, options.fit, options.max_pixels)
+        if options.size is not None:
+            self.decoded_bytes = prod(self._decoder.shape(options.size))
 
     def encode(self, value: Any) -> bytes:
         return self._stored.encode(value)
 
     def decode(self, data: memoryview) -> Any:
-        return self._laid_out(self._decoder.decode(data, self._opened, None))
+        return self._with_layout(self._decoder.decode(data, self._open_image, None))
 
     def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         return self._decoded(buffer.slices(starts, sizes))
 
     def _decoded(self, values: Sequence[memoryview]) -> ColumnValues:
         """Decode images to one array if `size` is fixed, else to a list of arrays."""
-        decode, opened, size = self._decoder.decode, self._opened, self._decoder.size
+        decode, open_image, size = self._decoder.decode, self._open_image, self._decoder.size
         if size is not None:
             batch = np.empty((len(values), *self._decoder.shape(size)), np.uint8)
-            each(len(values), lambda i: decode(values[i], opened, batch[i]), self._threads)
-            return self._laid_out(batch)
+            run_numbered(
+                len(values), lambda i: decode(values[i], open_image, batch[i]), self._num_threads
+            )
+            return self._with_layout(batch)
         arrays: dict[int, Pixels] = {}
 
         def work(i: int) -> None:
-            arrays[i] = self._laid_out(decode(values[i], opened, None))
+            arrays[i] = self._with_layout(decode(values[i], open_image, None))
 
-        each(len(values), work, self._threads)
+        run_numbered(len(values), work, self._num_threads)
         return [arrays[i] for i in range(len(values))]
 
-    def _laid_out(self, pixels: Pixels) -> Pixels:
+    def _with_layout(self, pixels: Pixels) -> Pixels:
         return np.moveaxis(pixels, -1, -3) if self._channels_first else pixels
 
 
@@ -144,7 +146,7 @@ class _ListsOfArrays(_Arrays):
 def _opener(encoding: Encoding) -> Opener:
     if isinstance(encoding, PIL):
         return encoding.decode
-    if isinstance(encoding, (File, resolve("encoding", "bytes"))):
+    if isinstance(encoding, (ImageFile, resolve("encoding", "bytes"))):
         return open_file
     raise ConfigError(
         f"ImageArrays reads columns of images (jpeg, png, pil, lists of them) or bytes, "

@@ -18,7 +18,7 @@ _READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Formats that are read: other writers store any bytes, whatever the name of the encoding."""
 
 
-class File(Encoding):
+class ImageFile(Encoding):
     """An image file, decoded to an image that loads its pixels on first use."""
 
     _format: ClassVar[str]
@@ -66,14 +66,14 @@ def open_file(data: memoryview) -> Image.Image:
         raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error
 
 
-class PNG(File):
+class PNG(ImageFile):
     """``png``: a PNG file; images are compressed by Pillow with its defaults."""
 
     _format = "PNG"
     _magic = b"\x89PNG\r\n\x1a\n"
 
 
-class JPEG(File):
+class JPEG(ImageFile):
     """``jpeg``: a JPEG file.
 
     Bytes are stored unchanged, as is the file from which an image was opened. Images created or changed in

@@ -25,7 +25,7 @@ _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 @dataclass(frozen=True)
-class Decoder:
+class PixelDecoder:
     """Decodes images to arrays of one mode and an optional fixed size.
 
     Attributes:
@@ -98,12 +98,12 @@ class Decoder:
     ) -> Pixels | None:
         """Decode a JPEG file, downscaled to at least a height and width; (0, 0) is unscaled."""
         try:
-            found: Pixels = simplejpeg.decode_jpeg(
+            pixels: Pixels = simplejpeg.decode_jpeg(
                 data, _SPACES[self.mode], min_height=least[0], min_width=least[1], buffer=out
             )
         except ValueError:  # simplejpeg raises on warnings of libjpeg-turbo
             return None
-        return found
+        return pixels
 
     # -- other images -----------------------------------------------------------------
 

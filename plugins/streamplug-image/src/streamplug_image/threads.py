@@ -20,7 +20,7 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def each(count: int, work: Callable[[int], object], threads: int) -> None:
+def run_numbered(count: int, work: Callable[[int], object], threads: int) -> None:
     """Call `work` for every number below `count`, on this thread and those of the pool.
 
     Args:
@@ -35,13 +35,15 @@ def each(count: int, work: Callable[[int], object], threads: int) -> None:
         for number in range(count):
             work(number)
         return
-    todo = deque(range(count))
+    pending_numbers = deque(range(count))
     failed: dict[int, Exception] = {}
-    helpers = _summoned(min(threads, count) - 1, partial(_take_turns, todo, work, failed))
+    helpers = _start_helpers(
+        min(threads, count) - 1, partial(_run_pending, pending_numbers, work, failed)
+    )
     try:
-        _take_turns(todo, work, failed)
+        _run_pending(pending_numbers, work, failed)
     finally:
-        todo.clear()
+        pending_numbers.clear()
         # No work is left for calls that have not started.
         for helper in helpers:
             if not helper.cancel():
@@ -50,23 +52,23 @@ def each(count: int, work: Callable[[int], object], threads: int) -> None:
         raise failed[min(failed)]
 
 
-def _summoned(number: int, work: Callable[[], None]) -> list[Future[None]]:
-    summoned: list[Future[None]] = []
+def _start_helpers(number: int, work: Callable[[], None]) -> list[Future[None]]:
+    started: list[Future[None]] = []
     with suppress(RuntimeError):  # at shutdown, or at the thread limit: this thread does all
-        summoned.extend(_helpers().submit(work) for _ in range(number))
-    return summoned
+        started.extend(_helpers().submit(work) for _ in range(number))
+    return started
 
 
-def _take_turns(
-    todo: deque[int], work: Callable[[int], object], failed: dict[int, Exception]
+def _run_pending(
+    pending_numbers: deque[int], work: Callable[[int], object], failed: dict[int, Exception]
 ) -> None:
     while True:
         try:
-            number = todo.popleft()
+            number = pending_numbers.popleft()
         except IndexError:
             return
         try:
             work(number)
         except Exception as error:  # noqa: BLE001 - raised by the caller
             failed[number] = error
-            todo.clear()
+            pending_numbers.clear()

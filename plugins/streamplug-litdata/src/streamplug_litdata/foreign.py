@@ -24,7 +24,7 @@ _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 _LISTS = {"builtins.list": "list", "builtins.tuple": "tuple", "collections.deque": "list"}
 
 
-class Config(NamedTuple):
+class ChunkConfig(NamedTuple):
     """Settings of an index.json that all chunks share.
 
     Attributes:
@@ -104,7 +104,7 @@ def _blocks(chunk: Mapping[str, Any], block: int) -> int:
     return tokens // block
 
 
-def _config(config: Mapping[str, Any], chunks: Sequence[Any], block: int | None) -> Config:
+def _config(config: Mapping[str, Any], chunks: Sequence[Any], block: int | None) -> ChunkConfig:
     if config.get("encryption") is not None:
         raise ConfigError("the chunks are encrypted, which is not read; write them without")
     if config.get("format") == "mds":
@@ -124,15 +124,15 @@ def _config(config: Mapping[str, Any], chunks: Sequence[Any], block: int | None)
         return _tokens(kinds, layout, compression)
     if block is not None:
         raise ConfigError(f"block={block}: these chunks have no tokens, but items")
-    return Config(layout, compression, _columns(config, kinds))
+    return ChunkConfig(layout, compression, _columns(config, kinds))
 
 
-def _tokens(kinds: Sequence[str], layout: str, compression: str | None) -> Config:
+def _tokens(kinds: Sequence[str], layout: str, compression: str | None) -> ChunkConfig:
     if len(kinds) != 1 or kinds[0].partition(":")[0] not in _VECTORS:
         raise ConfigError(f"tokens are one array for each item, these are {kinds!r:.60}")
     if layout != "items":
         raise ConfigError("tokens that are compressed within their chunks are not read")
-    return Config("tokens", compression, {TOKENS: Spec(kinds[0])})
+    return ChunkConfig("tokens", compression, {TOKENS: Spec(kinds[0])})
 
 
 def _layout(config: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -168,12 +168,12 @@ def _columns(config: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Spec]
     rows = _row_kinds(config.get("types"), kinds) if dicts else None
     if rows is None:
         return {name: Spec(tree) for name, tree in stored.items()}
-    found = {}
+    columns = {}
     for name in {**stored, **rows}:
         tree = stored.get(name)
         # Only pickled and missing leaves need the kind of the Arrow rows.
-        found[name] = Spec(tree, rows.get(name, "null") if tree in (None, "pickle") else None)
-    return found
+        columns[name] = Spec(tree, rows.get(name, "null") if tree in (None, "pickle") else None)
+    return columns
 
 
 def _tree(text: Any, left: list[str]) -> Stored:
@@ -210,10 +210,10 @@ def _top(tree: Stored) -> dict[str, Stored]:
     if not isinstance(tree, dict):
         return {SINGLE: tree}
     ((kind, inside),) = tree.items()
-    found = inside if kind == "dict" else {str(n): each for n, each in enumerate(inside)}
-    if not found:
+    branches = inside if kind == "dict" else {str(n): branch for n, branch in enumerate(inside)}
+    if not branches:
         raise ConfigError("samples have no values")
-    return dict(found)
+    return dict(branches)
 
 
 def _row_kinds(types: Any, kinds: Sequence[str]) -> dict[str, str] | None:

@@ -19,12 +19,12 @@ from streamplug.interfaces import (
     ShardReader,
 )
 from streamplug.types import Bytes1D
+from streamplug_litdata.chunk_compression import MAGIC, FramesReader, PackedHead
 from streamplug_litdata.foreign import entries_of, is_index
 from streamplug_litdata.items import ItemsHead, ItemsReader, head_size, offsets_of
-from streamplug_litdata.packed import MAGIC, FramesReader, PackedHead
 from streamplug_litdata.rows import RowsReader, has_rows
 from streamplug_litdata.specs import Options, Spec
-from streamplug_litdata.tokens import Block, BlocksHead, BlocksReader, TokensHead
+from streamplug_litdata.tokens import BlocksHeader, BlocksReader, TokenBlock, TokensHeader
 from streamplug_litdata.values import Vector
 
 _LAYOUTS = ("items", "frames", "packed", "tokens")
@@ -84,13 +84,13 @@ class LitData(IndexImportFormat, RangeReadableFormat):
             raise InvalidIndexError(f"columns must be pairs of name and leaves, got {said!r:.60}")
         if len({name for name, _ in said}) != len(said):
             raise InvalidIndexError("columns must have names of their own")
-        found = []
+        columns = []
         for name, text in said:
             encoding = Spec.parse(text).encoding(name, self._options, make_encoding)
             if self._block is not None and isinstance(encoding, Vector):
-                encoding = Block(encoding.item, self._block)
-            found.append(Column(name, text, encoding))
-        return tuple(found)
+                encoding = TokenBlock(encoding.item, self._block)
+            columns.append(Column(name, text, encoding))
+        return tuple(columns)
 
     def check(self, samples: int, role: str, size: int) -> None:
         least = 4 if self._block is not None else head_size(samples)
@@ -104,7 +104,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
         if self._block is not None:
             return BlocksReader(data, samples, self._blocks_head(data, samples, len(data), columns))
         if self._layout == "tokens":
-            return ItemsReader(data, TokensHead(_offsets(data, samples, len(data)), columns))
+            return ItemsReader(data, TokensHeader(_offsets(data, samples, len(data)), columns))
         if has_rows(data):
             specs = {column.name: Spec.parse(column.spec) for column in columns}
             return RowsReader(data, samples, specs)
@@ -127,17 +127,17 @@ class LitData(IndexImportFormat, RangeReadableFormat):
         if self._block is not None:
             return self._blocks_head(head, shard.samples, size, columns)
         offsets = _offsets(head, shard.samples, size, rows=True)
-        kinds = {"packed": PackedHead, "tokens": TokensHead}
+        kinds = {"packed": PackedHead, "tokens": TokensHeader}
         return kinds.get(self._layout, ItemsHead)(offsets, columns)
 
     def _blocks_head(
         self, head: Bytes1D, blocks: int, size: int, columns: Sequence[Column]
-    ) -> BlocksHead:
+    ) -> BlocksHeader:
         # A custom decoder may have replaced the encoding.
         encoding = Spec.parse(columns[0].spec).encoding(columns[0].name, self._options, _none)
         if not isinstance(encoding, Vector):
             raise InvalidIndexError("blocks are of tokens")
-        return BlocksHead(head, blocks, size, encoding.item.itemsize * (self._block or 0))
+        return BlocksHeader(head, blocks, size, encoding.item.itemsize * (self._block or 0))
 
 
 def _none(name: str, spec: str) -> Encoding:

@@ -33,7 +33,7 @@ def head_size(items: int) -> int:
     return 4 * (items + 2)
 
 
-class Place(NamedTuple):
+class FieldLayout(NamedTuple):
     """The leaves of a column.
 
     Attributes:
@@ -60,12 +60,12 @@ class Leaves:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         """Set all columns, in stored order."""
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, FieldLayout] = {}
         self.count = 0
         for column in columns:
             spec = Spec.parse(column.spec)
             stored, count = spec.stored, len(list(leaves(spec.stored)))
-            self._places[column.name] = Place(
+            self._places[column.name] = FieldLayout(
                 self.count,
                 count,
                 one=isinstance(stored, str),
@@ -75,7 +75,7 @@ class Leaves:
             self.count += count
         self._only = columns[0].name if self.count == 1 else None
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> FieldLayout:
         """Return the leaves of a column."""
         return self._places[name]
 
@@ -102,19 +102,19 @@ class Leaves:
         if short.any():
             at = int(short.argmax())
             raise _corrupt(int(rows[at]), f"{sizes[at]} bytes, too few for {self.count} leaves")
-        found = np.empty((self.count + 1, len(rows)), np.int64)
-        found[0] = starts + 4 * self.count
+        offsets = np.empty((self.count + 1, len(rows)), np.int64)
+        offsets[0] = starts + 4 * self.count
         if self.count:
             heads = windows(data, np.dtype((U32, (self.count,))))[starts]
-            np.cumsum(heads.T, axis=0, dtype=np.int64, out=found[1:])
-            found[1:] += found[0]
-        wrong = found[-1] != starts + sizes
+            np.cumsum(heads.T, axis=0, dtype=np.int64, out=offsets[1:])
+            offsets[1:] += offsets[0]
+        wrong = offsets[-1] != starts + sizes
         if wrong.any():
             at = int(wrong.argmax())
             raise _corrupt(
-                int(rows[at]), f"{sizes[at]} bytes, its leaves {found[-1, at] - starts[at]}"
+                int(rows[at]), f"{sizes[at]} bytes, its leaves {offsets[-1, at] - starts[at]}"
             )
-        return found
+        return offsets
 
     def take(
         self, data: Bytes1D, rows: Int64, starts: Int64, sizes: Int64, columns: Sequence[Column]
@@ -143,7 +143,7 @@ class Leaves:
         return decoded(column, rows, data, begins, lengths)
 
 
-def _with_sizes(data: Bytes1D, bounds: Int64, place: Place) -> tuple[Bytes1D, Int64, Int64]:
+def _with_sizes(data: Bytes1D, bounds: Int64, place: FieldLayout) -> tuple[Bytes1D, Int64, Int64]:
     """Return the leaves of a column, prefixed by their sizes."""
     part = bounds[place.first : place.first + place.many + 1]
     sizes = np.ascontiguousarray(np.diff(part, axis=0).T.astype(U32))

@@ -20,7 +20,7 @@ _TEXT_FROM = 0x21
 _MAX_DEPTH = 100
 
 
-class Json(Encoding):
+class JsonItem(Encoding):
     """``json``: lists and dicts in a tagged binary form or as JSON; written as JSON."""
 
     def encode(self, value: Any) -> bytes:
@@ -54,14 +54,14 @@ def _tagged(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         raise DecodeError(f"{count} items in {len(data)} bytes")
     at += 4
     if tag == 5:
-        found = {}
+        values = {}
         for _ in range(count):
             key, at = _text(data, at)
-            found[key], at = _tagged(data, at, depth + 1)
-        return found, at
-    if tag not in _MANY:
+            values[key], at = _tagged(data, at, depth + 1)
+        return values, at
+    if tag not in _READERS_BY_TAG:
         raise DecodeError(f"no value has the tag {tag}")
-    return _MANY[tag](data, at, count)
+    return _READERS_BY_TAG[tag](data, at, count)
 
 
 def _part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -85,11 +85,11 @@ def _json_text(data: bytes, at: int, count: int) -> tuple[Any, int]:
 
 
 def _texts(data: bytes, at: int, count: int) -> tuple[list[str], int]:
-    found = []
+    texts = []
     for _ in range(count):
         text, at = _text(data, at)
-        found.append(text)
-    return found, at
+        texts.append(text)
+    return texts, at
 
 
 def _numbers(dtype: str) -> Callable[[bytes, int, int], tuple[list[Any], int]]:
@@ -111,7 +111,7 @@ def _records(data: bytes, at: int, count: int) -> tuple[list[dict[str, Any]], in
     """Read dicts with the same keys and plain values."""
     (width,) = struct.unpack_from("<I", data, at)
     keys, at = _texts(data, at + 4, min(width, len(data)))
-    found = []
+    records = []
     for _ in range(count):
         record = {}
         for key in keys:
@@ -119,8 +119,8 @@ def _records(data: bytes, at: int, count: int) -> tuple[list[dict[str, Any]], in
             if tag not in _FIELDS:
                 raise DecodeError(f"no value of a record has the tag {tag}")
             record[key], at = _SINGLE[_FIELDS[tag]](data, at + 1)
-        found.append(record)
-    return found, at
+        records.append(record)
+    return records, at
 
 
 _SINGLE: Mapping[int, Callable[[bytes, int], tuple[Any, int]]] = {
@@ -130,7 +130,7 @@ _SINGLE: Mapping[int, Callable[[bytes, int], tuple[Any, int]]] = {
     10: lambda data, at: (bool(data[at]), at + 1),
     11: lambda _, at: (None, at),
 }
-_MANY: Mapping[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
+_READERS_BY_TAG: Mapping[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     0: _json_text,
     1: _texts,
     2: _numbers("<i8"),
@@ -178,7 +178,7 @@ def _children(branch: Branch) -> Sequence[tuple[str, Branch]]:
     if isinstance(branch, dict):
         return list(branch.items())
     if isinstance(branch, (list, tuple)):
-        return [(str(number), each) for number, each in enumerate(branch)]
+        return [(str(number), child) for number, child in enumerate(branch)]
     return []
 
 

@@ -32,7 +32,7 @@ def has_rows(data: Bytes1D) -> bool:
     return data[-len(MARK) :].tobytes() == MARK
 
 
-class _Values(NamedTuple):
+class _ValueRanges(NamedTuple):
     """Values of a column, encoded as leaves of a chunk of items.
 
     Attributes:
@@ -46,7 +46,7 @@ class _Values(NamedTuple):
     sizes: Int64
 
 
-class _Column:
+class _ArrowColumn:
     """An Arrow column.
 
     Attributes:
@@ -63,7 +63,7 @@ class _Column:
             array.validate(full=True)  # damaged offsets would point outside the buffers
 
 
-def _values(array: Any, kind: str | None) -> _Values | None:
+def _values(array: Any, kind: str | None) -> _ValueRanges | None:
     import pyarrow as pa
 
     first, count = array.offset, len(array)
@@ -71,11 +71,11 @@ def _values(array: Any, kind: str | None) -> _Values | None:
         return None
     if kind == "bool" and array.type == pa.bool_():
         bits = np.asarray(array.fill_null(False)).view(np.uint8)
-        return _Values(bits, np.arange(count), np.ones(count, np.int64))
+        return _ValueRanges(bits, np.arange(count), np.ones(count, np.int64))
     numbers = {"int": pa.int64(), "float": pa.float64()}
     if array.type == numbers.get(kind or ""):
         data = np.frombuffer(array.buffers()[_NUMBERS], np.uint8)
-        return _Values(data, 8 * np.arange(first, first + count), np.full(count, 8))
+        return _ValueRanges(data, 8 * np.arange(first, first + count), np.full(count, 8))
     texts = {
         "str": {pa.string(): "<i4", pa.large_string(): "<i8"},
         "bytes": {pa.binary(): "<i4", pa.large_binary(): "<i8"},
@@ -89,7 +89,7 @@ def _values(array: Any, kind: str | None) -> _Values | None:
     sizes = np.diff(ends)
     if ends[0] < 0 or (sizes < 0).any() or ends[-1] > len(data):
         raise CorruptShardError("its values do not lie one after the other in their memory")
-    return _Values(data, ends[:-1], sizes)
+    return _ValueRanges(data, ends[:-1], sizes)
 
 
 class RowsReader(ShardReader):
@@ -121,7 +121,7 @@ class RowsReader(ShardReader):
         self._data, self._rows = data[self._begin : -_END], rows
         self._specs = specs
         self._names = self._column_names()
-        self._known: dict[str, _Column | None] = {}
+        self._known: dict[str, _ArrowColumn | None] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class RowsReader(ShardReader):
             known = self._column(column.name)
             if known is None or known.values is None or known.there is not None:
                 return with_care
-            data, begins, sizes = (memoryview(each) for each in known.values)  # type: ignore[arg-type]  # arrays are buffers
+            data, begins, sizes = (memoryview(values) for values in known.values)  # type: ignore[arg-type]  # arrays are buffers
             plan.append((column.name, data, begins, sizes, column.encoding.decode))
 
         def read(index: int) -> Sample:
@@ -156,7 +156,7 @@ class RowsReader(ShardReader):
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         return [self._taken(rows, column, self._column(column.name)) for column in columns]
 
-    def _taken(self, rows: Int64, column: Column, known: _Column | None) -> ColumnValues:
+    def _taken(self, rows: Int64, column: Column, known: _ArrowColumn | None) -> ColumnValues:
         if known is None:
             return [None] * len(rows)
         if known.there is None or known.there[rows].all():
@@ -168,7 +168,7 @@ class RowsReader(ShardReader):
             values[place] = value
         return values
 
-    def _there(self, rows: Int64, column: Column, known: _Column) -> ColumnValues:
+    def _there(self, rows: Int64, column: Column, known: _ArrowColumn) -> ColumnValues:
         """Decode values, none of which is None."""
         if known.values is not None:
             data, begins, sizes = known.values
@@ -179,19 +179,18 @@ class RowsReader(ShardReader):
         own = self._specs[column.name].encoding(column.name, Options(), _make)
         if type(column.encoding) is type(own):
             return values
-        found = []
+        batch = []
         for row, value in zip(rows.tolist(), values):  # custom decoder
             try:
-                found.append(column.encoding.decode(memoryview(own.encode(value))))
+                batch.append(column.encoding.decode(memoryview(own.encode(value))))
             except Exception as error:
                 raise undecodable_error(f"sample {row}, column {column.name!r}", error) from error
-        return found
+        return batch
 
-    def _column(self, name: str) -> _Column | None:
+    def _column(self, name: str) -> _ArrowColumn | None:
         with self._lock:
             if name not in self._known:
-                there = name in self._names
-                self._known[name] = self._read(name) if there else None
+                self._known[name] = self._read(name) if name in self._names else None
             return self._known[name]
 
     def _column_names(self) -> list[str]:
@@ -202,7 +201,7 @@ class RowsReader(ShardReader):
             raise CorruptShardError(f"the name of a column is not UTF-8: {error}") from error
         return names
 
-    def _read(self, name: str) -> _Column:
+    def _read(self, name: str) -> _ArrowColumn:
         import pyarrow as pa
 
         try:
@@ -211,7 +210,7 @@ class RowsReader(ShardReader):
                 raise CorruptShardError(f"{len(chunks)} rows, the index says {self._rows}")
             # Before combining, which reads out of bounds if chunks are damaged.
             chunks.validate(full=not _is_flat(chunks.type))
-            return _Column(chunks.combine_chunks(), self._specs[name].kind)
+            return _ArrowColumn(chunks.combine_chunks(), self._specs[name].kind)
         except CorruptShardError as error:
             raise CorruptShardError(f"column {name!r}: {error}") from error
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces import Encoding
-from streamplug_litdata.nested import Branch, Json, Tree
+from streamplug_litdata.nested import Branch, JsonItem, Tree
 from streamplug_litdata.values import NUMPY, TORCH, Array, Bool, Float, Tensor, Vector, dtype_of
 
 Stored: TypeAlias = "str | dict[str, Any] | None"
@@ -113,7 +113,7 @@ def _children(stored: Any) -> list[tuple[str, Any]]:
     if kind == "dict" and isinstance(inside, dict):
         return list(inside.items())
     if kind in ("list", "tuple") and isinstance(inside, list):
-        return [(str(number), each) for number, each in enumerate(inside)]
+        return [(str(number), child) for number, child in enumerate(inside)]
     raise InvalidIndexError(f"{stored!r:.60} is no tree of leaves")
 
 
@@ -153,5 +153,5 @@ _OWN: Mapping[str, Callable[[], Encoding]] = {
     "bool": Bool,
     "numpy": Array,
     "tensor": Tensor,
-    "json": Json,
+    "json": JsonItem,
 }

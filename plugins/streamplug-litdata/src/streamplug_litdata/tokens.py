@@ -15,7 +15,7 @@ from streamplug_litdata.items import U32, ItemsHead, decoded, head_size
 from streamplug_litdata.values import Vector
 
 
-class TokensHead(ItemsHead):
+class TokensHeader(ItemsHead):
     """Offsets of items that consist only of tokens."""
 
     def single(self, columns: Sequence[Column]) -> None:
@@ -31,7 +31,7 @@ class TokensHead(ItemsHead):
         return [decoded(column, rows, data, starts, sizes) for column in columns]
 
 
-class Block(Vector):
+class TokenBlock(Vector):
     """A vector of fixed length."""
 
     def __init__(self, dtype: np.dtype[Any], length: int) -> None:
@@ -44,7 +44,7 @@ class Block(Vector):
         return Encoding.decode_batch(self, buffer, starts, sizes)
 
 
-class BlocksHead(ShardHeader):
+class BlocksHeader(ShardHeader):
     """Offsets of blocks of tokens, which are contiguous from the first item on."""
 
     def __init__(self, head: Bytes1D, blocks: int, size: int, step: int) -> None:
@@ -83,7 +83,7 @@ class BlocksHead(ShardHeader):
 class BlocksReader(ShardReader):
     """Reads the blocks of one chunk."""
 
-    def __init__(self, data: Bytes1D, blocks: int, head: BlocksHead) -> None:
+    def __init__(self, data: Bytes1D, blocks: int, head: BlocksHeader) -> None:
         """Read blocks in `data` at the offsets of `head`."""
         self._data, self._blocks, self._head = data, blocks, head
 

@@ -79,8 +79,8 @@ def _reason(error: BaseException, text: str) -> str:
 
 def status_of(error: BaseException) -> int:
     """Return the HTTP status of the response, or 0."""
-    found = _STATUS.search(str(error))
-    return int(found[1]) if found else 0
+    match = _STATUS.search(str(error))
+    return int(match[1]) if match else 0
 
 
 def begins_beyond_end(error: BaseException) -> bool:

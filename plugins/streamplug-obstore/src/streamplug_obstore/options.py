@@ -46,9 +46,11 @@ def exclude(what: str, given: Mapping[str, Any], *names: str) -> None:
     Raises:
         ConfigError: If more than one is given.
     """
-    found = [name for name in names if given.get(name) not in (None, False)]
-    if len(found) > 1:
-        raise ConfigError(f"{what} options {found[0]!r} and {found[1]!r} exclude each other")
+    conflicting = [name for name in names if given.get(name) not in (None, False)]
+    if len(conflicting) > 1:
+        raise ConfigError(
+            f"{what} options {conflicting[0]!r} and {conflicting[1]!r} exclude each other"
+        )
 
 
 def together(what: str, given: Mapping[str, Any], *names: str) -> None:

@@ -92,10 +92,10 @@ class ObstoreStorage(ClientStorage):
         with self.translated(key):
             try:
                 # obstore panics if it coalesces ranges of which one begins beyond the end.
-                found = obstore_module().get_ranges(
+                buffers = obstore_module().get_ranges(
                     self.client(), self._path(key), starts=starts, ends=stops, coalesce=0
                 )
-                parts = [memoryview(part) for part in found]
+                parts = [memoryview(part) for part in buffers]
             except Exception as error:
                 if not (begins_beyond_end(error) or ignores_ranges(error)):
                     raise
@@ -117,23 +117,23 @@ class ObstoreStorage(ClientStorage):
             async def one(key: str, start: int, stop: int) -> Any:
                 return await get(store, self._path(key), start=start, end=stop)
 
-            found = run(
+            results = run(
                 get_loop(), partial(gather_results, [partial(one, *part) for part in parts])
             )
-        if any(isinstance(part, Exception) and ignores_ranges(part) for part in found):
+        if any(isinstance(part, Exception) and ignores_ranges(part) for part in results):
             return super().read_many(parts)
-        return [self._part(key, part) for (key, _, _), part in zip(parts, found)]
+        return [self._part(key, part) for (key, _, _), part in zip(parts, results)]
 
-    def _part(self, key: str, found: Any) -> Buffer | StorageError:
-        if isinstance(found, Exception) and begins_beyond_end(found):
+    def _part(self, key: str, result: Any) -> Buffer | StorageError:
+        if isinstance(result, Exception) and begins_beyond_end(result):
             return b""
         try:
             with self.translated(key):
-                if isinstance(found, BaseException):
-                    raise found
+                if isinstance(result, BaseException):
+                    raise result
         except StorageError as error:
             return error
-        return memoryview(found)
+        return memoryview(result)
 
     def _one_by_one(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         with ThreadPoolExecutor(min(MAX_CONCURRENT_READS, len(ranges))) as pool:
@@ -141,10 +141,10 @@ class ObstoreStorage(ClientStorage):
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
-            found = obstore_module().get(self.client(), self._path(key))
+            response = obstore_module().get(self.client(), self._path(key))
             with path.open("wb", buffering=0) as file:
-                preallocate(file, found.meta["size"])
-                write_chunks(file, found.stream(min_chunk_size=_MIN_CHUNK_BYTES))
+                preallocate(file, response.meta["size"])
+                write_chunks(file, response.stream(min_chunk_size=_MIN_CHUNK_BYTES))
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):

@@ -49,15 +49,15 @@ def check(options: Mapping[str, Any]) -> None:
     )
 
 
-class Config(dict[str, Any]):
+class SecretConfig(dict[str, Any]):
     """A configuration with an empty repr: ocifs logs it, and it may hold a key."""
 
     def __repr__(self) -> str:
-        return "Config(...)"
+        return "SecretConfig(...)"
 
-    def copy(self) -> Config:
+    def copy(self) -> SecretConfig:
         """Return a copy of the same class."""
-        return Config(self)
+        return SecretConfig(self)
 
 
 def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,18 +97,18 @@ def _credentials(given: Mapping[str, Any]) -> dict[str, Any]:
         return {"iam_type": iam}
     config = given.get("config")
     if isinstance(config, Mapping):
-        return {"iam_type": "api_key", "config": Config(config)}
+        return {"iam_type": "api_key", "config": SecretConfig(config)}
     location = config or _location()
     if iam is None and config is None and location is None:
         return {}  # ocifs then tries the resource principal
     from oci.config import DEFAULT_LOCATION, DEFAULT_PROFILE, from_file
 
     profile = given.get("profile") or os.environ.get("OCIFS_CONFIG_PROFILE") or DEFAULT_PROFILE
-    found = Config(from_file(location or DEFAULT_LOCATION, profile))
-    token = found.get("security_token_file")
+    settings = SecretConfig(from_file(location or DEFAULT_LOCATION, profile))
+    token = settings.get("security_token_file")
     if token is None:
-        return {"iam_type": "api_key", "config": found}
-    return {"signer": _session(found, token), "config": found, "iam_type": "unknown_signer"}
+        return {"iam_type": "api_key", "config": settings}
+    return {"signer": _session(settings, token), "config": settings, "iam_type": "unknown_signer"}
 
 
 def _location() -> str | None:
@@ -117,7 +117,7 @@ def _location() -> str | None:
         os.environ.get("OCI_CONFIG_FILE"),
         "~/.oci/config",
     )
-    return next((each for each in places if each and Path(each).expanduser().is_file()), None)
+    return next((place for place in places if place and Path(place).expanduser().is_file()), None)
 
 
 def _session(config: Mapping[str, Any], token: str) -> Any:

@@ -84,9 +84,9 @@ class OciStorage(FsspecStorage):
         def get(limits: tuple[int, int]) -> bytes | Exception:
             try:
                 # HTTP ranges include their end.
-                wanted = f"bytes={limits[0]}-{limits[1] - 1}"
-                found = self._oci_client().get_object(namespace, bucket, name, range=wanted)
-                return bytes(found.data.content)
+                byte_range = f"bytes={limits[0]}-{limits[1] - 1}"
+                response = self._oci_client().get_object(namespace, bucket, name, range=byte_range)
+                return bytes(response.data.content)
             except Exception as error:  # noqa: BLE001 - one range may lie beyond the end
                 return error
 
@@ -97,9 +97,9 @@ class OciStorage(FsspecStorage):
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
-            found = self._oci_client().get_object(**self._place(key)).data
+            data = self._oci_client().get_object(**self._place(key)).data
             with path.open("wb") as file:
-                for chunk in found.raw.stream(_CHUNK, decode_content=False):
+                for chunk in data.raw.stream(_CHUNK, decode_content=False):
                     file.write(chunk)
 
     def write(self, key: str, data: Buffer) -> None:
@@ -132,9 +132,9 @@ class OciStorage(FsspecStorage):
             page = self._oci_client().list_objects(
                 **place, prefix=prefix, fields="name,size", limit=1000, **_from(start)
             )
-            for each in page.data.objects:
-                if not each.name.endswith("/"):  # the marker of an empty directory
-                    yield ObjectInfo(each.name[len(root) :], int(each.size))
+            for item in page.data.objects:
+                if not item.name.endswith("/"):  # the marker of an empty directory
+                    yield ObjectInfo(item.name[len(root) :], int(item.size))
             start = page.data.next_start_with
             if start is None:
                 return

@@ -38,10 +38,10 @@ class Budget:
 
     def get(self, key: Key) -> Chunk | None:
         """Return a cached chunk, or None."""
-        found = self._chunks.get(key)
-        if found is not None:
+        chunk = self._chunks.get(key)
+        if chunk is not None:
             self._used[key] = True
-        return found
+        return chunk
 
     def put(self, reader: int, group: int, chunks: Mapping[str, Chunk]) -> None:
         """Cache chunks of a row group, except those larger than the limit, and evict others."""

@@ -16,7 +16,7 @@ from streamplug.plugin_kit import decoding
 from streamplug.plugin_kit.arrow import maps_as_dicts
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.nested import is_file
-from streamplug_parquet.values import Binary, Fixed, Text, Value, fixed_of
+from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text, fixed_of
 
 
 class Chunk(ABC):
@@ -121,7 +121,7 @@ def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
         DecodeError: If the column's encoding cannot decode the values.
     """
     encoding = column.encoding
-    if not isinstance(encoding, Value):
+    if not isinstance(encoding, ArrowValue):
         return _raw(array, type_)
     if array.null_count and not encoding.nullable:
         raise DecodeError(f"{array.null_count} values are missing, the index says that none is")
@@ -227,7 +227,7 @@ class Collected:
     def __init__(self, column: Column, rows: Int64) -> None:
         self._column, self._rows = column, rows
         encoding = column.encoding
-        self._mine = isinstance(encoding, Value)
+        self._mine = isinstance(encoding, ArrowValue)
         self._numbers = isinstance(encoding, Fixed) and not encoding.nullable
         if self._numbers:
             self._found: Any = np.empty((len(rows), *encoding.shape), encoding.base)  # type: ignore[attr-defined]  # it is Fixed
@@ -268,10 +268,10 @@ def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
     batch = decoding.decoded(column, rows[have], data, np.cumsum(sizes) - sizes, sizes)
     if len(have) == len(values):
         return batch
-    found: list[Any] = [None] * len(values)
+    decoded_values: list[Any] = [None] * len(values)
     for place, value in zip(have, column.encoding.unbatch(batch)):
-        found[place] = value
-    return found
+        decoded_values[place] = value
+    return decoded_values
 
 
 def decoded_one(column: Column, value: Any, row: int) -> Any:

@@ -12,11 +12,11 @@ import pyarrow as pa
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Encoding
 from streamplug_parquet import values as kinds
-from streamplug_parquet.given import arrow_array
+from streamplug_parquet.arrow_conversion import arrow_array
 from streamplug_parquet.nested import is_file, writable
 from streamplug_parquet.types import plain, spec_of, type_of
 
-_SOME = (
+_EXAMPLE_TYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float",
     "double", "string", "binary", "date32", "timestamp[us]", "duration[us]", "decimal128(38, 9)",
     "list<int32>", "fixed_size_list<float>[3]", "struct<a: int64, b: string>", "int64?",
@@ -33,10 +33,10 @@ class ArrowTypes(Mapping[str, Encoding]):
             raise KeyError(spec) from error
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_SOME)
+        return iter(_EXAMPLE_TYPES)
 
     def __len__(self) -> int:
-        return len(_SOME)
+        return len(_EXAMPLE_TYPES)
 
 
 @lru_cache(1024)
@@ -45,7 +45,7 @@ def _encoding(spec: str) -> Encoding:
     return _kind(type_)(type_, nullable=spec.endswith("?"))
 
 
-def _kind(type_: pa.DataType) -> type[kinds.Value]:
+def _kind(type_: pa.DataType) -> type[kinds.ArrowValue]:
     of = pa.types
     if kinds.fixed_of(type_) is not None:
         return kinds.Fixed
@@ -59,7 +59,7 @@ def _kind(type_: pa.DataType) -> type[kinds.Value]:
         return kinds.Decimals
     if of.is_list(type_) and kinds.fixed_of(type_.value_type) is not None:
         return kinds.Lists
-    return kinds.File if is_file(type_) else kinds.Nested
+    return kinds.FileStruct if is_file(type_) else kinds.Nested
 
 
 def encoding_of(values: Any) -> str | None:
@@ -70,12 +70,12 @@ def encoding_of(values: Any) -> str | None:
             for size in reversed(values.shape[1:]):
                 type_ = pa.list_(type_, size)
             return spec_of(type_)
-        found = values if hasattr(values, "null_count") else arrow_array(values)
-        if not isinstance(found, (pa.Array, pa.ChunkedArray)):  # a Polars series
-            found = arrow_array(values.to_list())
-        type_ = plain(found.type)
+        array = values if hasattr(values, "null_count") else arrow_array(values)
+        if not isinstance(array, (pa.Array, pa.ChunkedArray)):  # a Polars series
+            array = arrow_array(values.to_list())
+        type_ = plain(array.type)
         if _kind(type_) is kinds.Nested or pa.types.is_null(type_):
             writable(type_)
-        return spec_of(type_) + ("?" if found.null_count else "")
+        return spec_of(type_) + ("?" if array.null_count else "")
     except (pa.ArrowException, ConfigError, ValueError, TypeError, OverflowError):
         return None

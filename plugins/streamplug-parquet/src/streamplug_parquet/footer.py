@@ -13,7 +13,7 @@ from streamplug.interfaces import ScanResult, ScanSource
 from streamplug_parquet.thrift import Chunk, chunks_of
 from streamplug_parquet.types import plain, spec_of
 
-LEAST = 12
+MIN_FILE_BYTES = 12
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _LIKELY = 1 << 16
 """Bytes of the first read, enough for most footers."""
@@ -50,7 +50,7 @@ def scanned(file: ScanSource) -> ScanResult:
 
 def _footer(file: ScanSource) -> bytes:
     """Return the end of a file, which includes its footer."""
-    if file.size < LEAST:
+    if file.size < MIN_FILE_BYTES:
         raise CorruptShardError(f"it has {file.size} bytes, too few for a Parquet file")
     data = file.read(max(file.size - _LIKELY, 0), file.size)
     if data[-4:] == _ENCRYPTED:

@@ -20,7 +20,7 @@ from streamplug.interfaces import (
 )
 from streamplug.types import Bytes1D
 from streamplug_parquet.encodings import ArrowTypes, encoding_of
-from streamplug_parquet.footer import LEAST, merge_entries, scanned
+from streamplug_parquet.footer import MIN_FILE_BYTES, merge_entries, scanned
 from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.writer import ParquetWriter, WriteOptions
 
@@ -56,7 +56,7 @@ class Parquet(WritableFormat, ScannableFormat):
         return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
 
     def check(self, samples: int, role: str, size: int) -> None:
-        if size < LEAST:
+        if size < MIN_FILE_BYTES:
             raise InvalidIndexError(f"no Parquet file has {size} bytes")
 
     def open(

@@ -95,8 +95,8 @@ def _struct(fields: list[tuple[str, Keep]]) -> Keep:
             raise TypeError
         kept, total = [], 0
         for name, keep in fields:
-            each, size = keep(value.get(name))
-            kept.append(each)
+            child, size = keep(value.get(name))
+            kept.append(child)
             total += size
         return tuple(kept), total
 
@@ -113,8 +113,8 @@ def _list(type_: pa.DataType, keep: Keep) -> Keep:
             return nothing
         if type(value) is not list or length not in (None, len(value)):
             raise TypeError
-        pairs = [keep(each) for each in value]
-        return [each for each, _ in pairs], head + sum([size for _, size in pairs])
+        pairs = [keep(item) for item in value]
+        return [item for item, _ in pairs], head + sum([size for _, size in pairs])
 
     return keep_list
 

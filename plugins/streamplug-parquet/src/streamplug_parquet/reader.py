@@ -21,7 +21,7 @@ from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.thrift import Chunk as Part
 from streamplug_parquet.thrift import chunks_of
 from streamplug_parquet.types import plain, spec_of, type_of
-from streamplug_parquet.values import Value
+from streamplug_parquet.values import ArrowValue
 
 _EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 30
 """Maximum ratio of decompressed to stored bytes of a column chunk; bytes that are always permitted."""
@@ -59,10 +59,10 @@ class ParquetReader(ShardReader):
         for name, type_ in self._types.items():
             if name not in fields:
                 raise CorruptShardError(f"it has no column {name!r}, but {sorted(fields)!r:.200}")
-            found = plain(fields[name])
-            if not pa.types.is_null(found) and spec_of(found) != spec_of(plain(type_)):
+            field_type = plain(fields[name])
+            if not pa.types.is_null(field_type) and spec_of(field_type) != spec_of(plain(type_)):
                 raise CorruptShardError(
-                    f"column {name!r} is {spec_of(found)}, the index says {spec_of(type_)}"
+                    f"column {name!r} is {spec_of(field_type)}, the index says {spec_of(type_)}"
                 )
 
     def __len__(self) -> int:
@@ -78,23 +78,23 @@ class ParquetReader(ShardReader):
                 value = chunks[column.name].one(row)
             except Exception as error:
                 raise undecodable_error(column, index, error) from error
-            if not isinstance(column.encoding, Value):
+            if not isinstance(column.encoding, ArrowValue):
                 value = decoded_one(column, value, index)
             sample[column.name] = value
         return sample
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
-        found = [Collected(column, rows) for column in columns]
+        collected = [Collected(column, rows) for column in columns]
         for group, places in self._by_group(rows):
             inside = rows[places] - self._starts[group]
             chunks = self._chunks(group, columns)
-            for column, values in zip(columns, found):
+            for column, values in zip(columns, collected):
                 chunk = chunks[column.name]
                 try:
                     values.put(places, chunk, inside)
                 except Exception as error:
                     raise self._blame(column, chunk, inside, rows[places], error) from error
-        return [values.finish() for values in found]
+        return [values.finish() for values in collected]
 
     def _by_group(self, rows: Int64) -> Iterator[tuple[int, Int64 | slice]]:
         """Yield each row group with the positions in `rows` of its rows."""
@@ -125,19 +125,19 @@ class ParquetReader(ShardReader):
 
     def _chunks(self, group: int, columns: Sequence[Column]) -> Mapping[str, Chunk]:
         """Return columns of a row group; decode those that are not cached."""
-        found: dict[str, Chunk] = {}
+        chunks_by_name: dict[str, Chunk] = {}
         missing = []
         for column in columns:
             chunk = budget.get((self._number, group, column.name))
             if chunk is None:
                 missing.append(column)
             else:
-                found[column.name] = chunk
+                chunks_by_name[column.name] = chunk
         if missing:
             made = self._decoded(group, missing)
             budget.put(self._number, group, made)
-            found.update(made)
-        return found
+            chunks_by_name.update(made)
+        return chunks_by_name
 
     def _decoded(self, group: int, columns: Sequence[Column]) -> dict[str, Chunk]:
         """Decode columns of a row group; errors name the row group and the column."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamplug_parquet.sizes import HEAD
-from streamplug_parquet.values import Binary, Fixed, Text, Value
+from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text
 
 Kept = tuple[tuple[Any, ...], int]
 
@@ -46,7 +46,7 @@ class _Cell(NamedTuple):
 
 
 def row_function(
-    columns: Sequence[tuple[str, Value]], with_care: Callable[[Mapping[str, Any]], Kept]
+    columns: Sequence[tuple[str, ArrowValue]], with_care: Callable[[Mapping[str, Any]], Kept]
 ) -> Callable[[Mapping[str, Any]], Kept]:
     """Return a function that copies a sample to an immutable tuple and returns its size in bytes.
 
@@ -67,7 +67,7 @@ def row_function(
     return row
 
 
-def _cell(number: int, value: Value) -> _Cell:
+def _cell(number: int, value: ArrowValue) -> _Cell:
     v, maybe = f"v{number}", value.nullable
     if isinstance(value, Fixed) and value.python is not None:
         check = f"type({v}) is {value.python.__name__}"

@@ -14,9 +14,9 @@ from streamplug.plugin_kit.check_columns import check_names, count_of
 from streamplug.types import Int64
 from streamplug_parquet.row_code import Kept, row_function
 from streamplug_parquet.sizes import sizes_of
-from streamplug_parquet.values import Value
+from streamplug_parquet.values import ArrowValue
 
-_MANY = 1000
+_MIN_ROWS_PER_TABLE = 1000
 """Average rows per table from which tables are not combined."""
 
 
@@ -77,7 +77,7 @@ class Collector:
         """Return tables of copied samples, or of tables, combining small ones."""
         if not isinstance(pieces[0], pa.Table):
             return [self.gathered(pieces)]
-        if sum(map(len, pieces)) >= _MANY * len(pieces):
+        if sum(map(len, pieces)) >= _MIN_ROWS_PER_TABLE * len(pieces):
             return pieces
         return [pa.concat_tables(pieces).combine_chunks()]
 
@@ -93,13 +93,13 @@ def groups_of(sizes: Int64, rows: int, size: int) -> Iterator[slice]:
         first = stop
 
 
-def value_of(column: Column) -> Value:
+def value_of(column: Column) -> ArrowValue:
     """Return the encoding of a column.
 
     Raises:
         ConfigError: If it belongs to another format.
     """
-    if not isinstance(column.encoding, Value):
+    if not isinstance(column.encoding, ArrowValue):
         raise ConfigError(f"column {column.name!r}: {column.spec!r} is not a type of Arrow")
     return column.encoding
 

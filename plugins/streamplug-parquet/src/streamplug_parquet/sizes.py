@@ -43,8 +43,8 @@ def sizes_of(array: pa.Array | pa.ChunkedArray) -> int | Int64:
     if width is not None:
         return width
     if isinstance(array, pa.ChunkedArray):
-        each = [np.broadcast_to(sizes_of(chunk), len(chunk)) for chunk in array.chunks]
-        return np.concatenate(each) if each else np.zeros(0, np.int64)
+        chunk_sizes = [np.broadcast_to(sizes_of(chunk), len(chunk)) for chunk in array.chunks]
+        return np.concatenate(chunk_sizes) if chunk_sizes else np.zeros(0, np.int64)
     if pa.types.is_struct(type_):
         return sum((sizes_of(field) for field in array.flatten()), start=np.int64(0))
     if pa.types.is_fixed_size_list(type_):

@@ -69,15 +69,15 @@ class _Compact:
     def struct(self, depth: int) -> Struct:
         if depth > _DEEPEST:
             raise ValueError("nested too deeply")
-        data, found, field = self._data, {}, 0
+        data, fields, field = self._data, {}, 0
         while head := data[self._at]:
             self._at += 1
             step = head >> 4
             field = field + step if step else self.number(depth)
             kind = head & 15
-            found[field] = kind == 1 if kind < 3 else _READ[kind](self, depth + 1)
+            fields[field] = kind == 1 if kind < 3 else _READ[kind](self, depth + 1)
         self._at += 1
-        return found
+        return fields
 
     def _varint(self) -> int:
         data, at = self._data, self._at

@@ -22,7 +22,7 @@ _ITEM = re.compile(r"(?:item|element): ")
 _SIMPLE = re.compile(r"[a-z_]+[0-9]*(?:\[[^]]*\]|\([^)]*\))?")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=([\w/+:-]+)\]")
 _DECIMAL = re.compile(r"decimal(128|256)\(([0-9]+), ?([0-9]+)\)")
-_BYTES = re.compile(r"fixed_size_binary\[([0-9]+)\]")
+_FIXED_SIZE_BINARY = re.compile(r"fixed_size_binary\[([0-9]+)\]")
 _COUNT = re.compile(r"\[([0-9]+)\]")
 
 
@@ -96,10 +96,10 @@ def type_of(spec: str) -> pa.DataType:
         ConfigError: If there is none.
     """
     parser = _Parser(spec)
-    found = parser.type(0)
+    parsed = parser.type(0)
     if parser.at != len(spec):
         raise parser.error()
-    return found
+    return parsed
 
 
 class _Parser:
@@ -119,13 +119,13 @@ class _Parser:
             if rest.startswith(start):
                 self.at += len(start)
                 return read(self, depth + 1)
-        found = _SIMPLE.match(rest)
-        if found is None:
+        match = _SIMPLE.match(rest)
+        if match is None:
             raise self.error()
-        type_ = _simple(found[0])
+        type_ = _simple(match[0])
         if type_ is None:
             raise self.error()
-        self.at += found.end()
+        self.at += match.end()
         return type_
 
     def list(self, depth: int) -> pa.DataType:
@@ -173,8 +173,8 @@ class _Parser:
         return pa.map_(key, item)
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
-        found = pattern.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = pattern.match(self.text, self.at)
+        self.at = match.end() if match else self.at
 
     def _expect(self, text: str) -> None:
         if not self.text.startswith(text, self.at):
@@ -194,7 +194,7 @@ def _simple(text: str) -> pa.DataType | None:
     """Return the type of a name without parameters, or None."""
     if zoned := _ZONED.fullmatch(text):
         return pa.timestamp(zoned[1], zoned[2])
-    if size := _BYTES.fullmatch(text):
+    if size := _FIXED_SIZE_BINARY.fullmatch(text):
         return pa.binary(int(size[1])) if int(size[1]) < 1 << 31 else None
     try:
         if decimal := _DECIMAL.fullmatch(text):

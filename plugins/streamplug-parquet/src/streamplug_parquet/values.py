@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from streamplug.builtin.encodings.plain import Bytes, Str
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug_parquet.given import MOST, arrow_array, only, present, stacked, strict
+from streamplug_parquet.arrow_conversion import (
+    MAX_OFFSET,
+    arrow_array,
+    only,
+    present,
+    stacked,
+    strict,
+)
 from streamplug_parquet.nested import Keep, check_fields, keeper, writable
 from streamplug_parquet.sizes import HEAD, sizes_of, width_of
 from streamplug_parquet.types import spec_of
@@ -27,7 +34,7 @@ from streamplug_parquet.types import spec_of
 _ARROW = (pa.Array, pa.ChunkedArray)
 
 
-class Value(Encoding):
+class ArrowValue(Encoding):
     """Values of one Arrow type.
 
     Attributes:
@@ -82,7 +89,7 @@ class Value(Encoding):
         raise DecodeError(f"values of {spec_of(self.type)} are not bytes out of a file")
 
 
-class Fixed(Value):
+class Fixed(ArrowValue):
     """Numbers, booleans, temporal values, and arrays of them with one shape.
 
     Attributes:
@@ -160,26 +167,26 @@ class Fixed(Value):
             values = stacked(values, self.shape).reshape(-1)
         if not (isinstance(values, np.ndarray) and values.dtype == self.base):
             values = strict(values, self.inner).to_numpy(zero_copy_only=False)
-        found: NDArray[Any] = values.astype(self.base, copy=False).reshape(count, *self.shape)
-        return found
+        converted: NDArray[Any] = values.astype(self.base, copy=False).reshape(count, *self.shape)
+        return converted
 
     def array_of(self, numbers: NDArray[Any], given: NDArray[np.bool_] | None) -> pa.Array:
         """Return an Arrow array of numbers of shape ``[n, *shape]``, null where `given` is False."""
         mask = None if given is None else ~given
         if not self.shape:
             return pa.array(numbers, mask=mask).cast(self.type)
-        found = pa.array(numbers.reshape(-1)).cast(self.inner)
+        array = pa.array(numbers.reshape(-1)).cast(self.inner)
         types, type_ = [], self.written
         for _ in self.shape:
             types.append(type_)
             type_ = type_.value_type
         for depth in reversed(range(1, len(types))):
-            found = pa.FixedSizeListArray.from_arrays(found, type=types[depth])
+            array = pa.FixedSizeListArray.from_arrays(array, type=types[depth])
         gone = None if mask is None else pa.array(mask)
-        return pa.FixedSizeListArray.from_arrays(found, type=types[0], mask=gone)
+        return pa.FixedSizeListArray.from_arrays(array, type=types[0], mask=gone)
 
 
-class Text(Value, Str):
+class Text(ArrowValue, Str):
     """Text."""
 
     encode = Str.encode
@@ -190,7 +197,7 @@ class Text(Value, Str):
         return str(value), size
 
 
-class Binary(Value, Bytes):
+class Binary(ArrowValue, Bytes):
     """Bytes."""
 
     encode = Bytes.encode
@@ -211,7 +218,7 @@ class FixedBinary(Binary):
         return body
 
 
-class Lists(Value):
+class Lists(ArrowValue):
     """Lists of numbers or other values of fixed size."""
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
@@ -272,7 +279,7 @@ class Lists(Value):
         """Return lists of items with the given lengths; None where `values` has None."""
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        if ends[-1] > MOST:
+        if ends[-1] > MAX_OFFSET:
             raise EncodeError(
                 "a batch holds less than 2^31 numbers in its lists; have it fewer rows"
             )
@@ -281,7 +288,7 @@ class Lists(Value):
         return pa.ListArray.from_arrays(offsets, items, mask=mask).cast(self.type)
 
 
-class Nested(Value):
+class Nested(ArrowValue):
     """Lists and structs of any types but temporal ones and decimals."""
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
@@ -320,19 +327,19 @@ class Nested(Value):
         return found
 
 
-class File(Nested, Bytes):
+class FileStruct(Nested, Bytes):
     """A struct of a file's bytes and path, as Hugging Face stores images and audio.
 
     Values are dicts, unless decoded by an encoding that takes bytes, such as `ImageArrays`.
     """
 
-    encode = Value.encode
-    decode = Value.decode
+    encode = ArrowValue.encode
+    decode = ArrowValue.decode
     bound_decoder = Encoding.bound_decoder
     decode_batch = Encoding.decode_batch
 
 
-class Decimals(Value):
+class Decimals(ArrowValue):
     """Decimal numbers."""
 
     def kept(self, value: Any) -> tuple[Any, int]:
@@ -345,7 +352,7 @@ def fixed_of(type_: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     while of.is_fixed_size_list(type_):
         shape.append(type_.list_size)
         type_ = type_.value_type
-    if not 0 < prod(shape) < MOST // 16:
+    if not 0 < prod(shape) < MAX_OFFSET // 16:
         return None
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
         name = {"halffloat": "f2", "float": "f4", "double": "f8"}.get(str(type_), str(type_))

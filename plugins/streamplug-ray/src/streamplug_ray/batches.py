@@ -17,7 +17,7 @@ from streamplug_ray.cluster import connected
 
 Transform = Callable[[dict[str, ColumnValues], np.random.Generator], Any]
 
-_AT_ONCE = 2
+_CALLS_PER_WORKER = 2
 """Concurrent calls per worker, so that one batch is fetched while another is decoded."""
 
 
@@ -108,10 +108,10 @@ class RayBatches:
         """Run workers during a block."""
         make = ray.remote(
             num_cpus=self._num_cpus,
-            max_concurrency=_AT_ONCE,
+            max_concurrency=_CALLS_PER_WORKER,
             max_restarts=-1,
             max_task_retries=self._retries,
-        )(_Worker)
+        )(_BatchWorker)
         seed = self._config.get("shuffle_seed", 0)
         sent = ray.put((self._config, self._transform, seed))
         pool = [make.remote(sent) for _ in range(self._workers)]
@@ -140,7 +140,7 @@ class RayBatches:
         self.dataset.load_state_dict(saved)
 
 
-class _Worker:
+class _BatchWorker:
     """Reads batches by sample ids."""
 
     def __init__(self, sent: tuple[dict[str, Any], Transform | None, int]) -> None:

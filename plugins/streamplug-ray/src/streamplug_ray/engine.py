@@ -13,9 +13,9 @@ from streamplug.interfaces.engine import Task
 from streamplug.plugin_kit.tasks import describe_task_error, pack_task, run_packed_task
 from streamplug_ray.cluster import connected
 
-_AHEAD = 2
+_TASKS_PER_CPU = 2
 """Tasks submitted per CPU; pending ones make an autoscaling cluster grow."""
-_LEAST = 16
+_MIN_PENDING_TASKS = 16
 
 
 class Ray(Engine):
@@ -57,15 +57,15 @@ class Ray(Engine):
             waiting: dict[Any, int] = {}
             try:
                 while True:
-                    wanted = self._wanted(ray) - len(waiting)
-                    waiting |= {call.remote(n, sent): n for n in islice(todo, max(wanted, 0))}
+                    free = self._pending_limit(ray) - len(waiting)
+                    waiting |= {call.remote(n, sent): n for n in islice(todo, max(free, 0))}
                     if not waiting:
                         return
                     [ended], _ = ray.wait(list(waiting), num_returns=1)
                     number = waiting.pop(ended)
-                    told = _answer(ray, ended, number)
-                    if told is not None:
-                        raise WriterError(told)
+                    message = _error_message(ray, ended, number)
+                    if message is not None:
+                        raise WriterError(message)
                     yield number
             finally:
                 for ref in waiting:
@@ -73,13 +73,13 @@ class Ray(Engine):
                         ray.cancel(ref, force=True)
 
     @staticmethod
-    def _wanted(ray: Any) -> int:
-        return max(_AHEAD * int(ray.cluster_resources().get("CPU", 0)), _LEAST)
+    def _pending_limit(ray: Any) -> int:
+        return max(_TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 0)), _MIN_PENDING_TASKS)
 
 
-def _answer(ray: Any, ended: Any, number: int) -> str | None:
+def _error_message(ray: Any, ended: Any, number: int) -> str | None:
     try:
-        told: str | None = ray.get(ended)
+        message: str | None = ray.get(ended)
     except ray.exceptions.RayError as error:  # retries are exhausted
         return describe_task_error(number, error)
-    return told
+    return message

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-class Session:
+class SftpSession:
     """One connection with one SFTP client, shared by the threads of a process."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:

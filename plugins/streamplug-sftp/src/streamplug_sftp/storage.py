@@ -21,7 +21,7 @@ from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
-from streamplug_sftp.session import Session
+from streamplug_sftp.session import SftpSession
 
 _CHUNK_BYTES = 4 * 2**20
 _MISSING = {"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory", "SFTPFileIsADirectory"}
@@ -60,12 +60,12 @@ class SftpStorage(ClientStorage):
         self._server = parse(url)
         check(options)
 
-    def open_client(self) -> Session:
-        session = Session(connection_options(self._server, self._options))
+    def open_client(self) -> SftpSession:
+        session = SftpSession(connection_options(self._server, self._options))
         weakref.finalize(self, session.stop)
         return session
 
-    def close_client(self, client: Session) -> None:
+    def close_client(self, client: SftpSession) -> None:
         client.stop()
 
     def translate(self, error: Exception, url: str) -> StorageError:
@@ -121,10 +121,10 @@ class SftpStorage(ClientStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         async def look(sftp: Any, path: str) -> ObjectInfo:
-            found = await self._soon(sftp.stat(path))
-            if _is_folder(found):
+            attributes = await self._soon(sftp.stat(path))
+            if _is_folder(attributes):
                 raise NotFound(f"{self.url_of(key)} does not exist")
-            return ObjectInfo(key, int(found.size))
+            return ObjectInfo(key, int(attributes.size))
 
         return self._do(key, look)
 
@@ -146,13 +146,13 @@ class SftpStorage(ClientStorage):
     async def _entries(self, sftp: Any, folder: str) -> Sequence[tuple[str, Any]]:
         """Return the entries of a folder, none if it does not exist; links are followed."""
         try:
-            found = await self._soon(sftp.readdir(folder))
+            names = await self._soon(sftp.readdir(folder))
         except Exception as error:
             if _names(error) & _MISSING:
                 return []
             raise
         entries = []
-        for entry in found:
+        for entry in names:
             name, attributes = str(entry.filename), entry.attrs
             if name in (".", ".."):
                 continue
@@ -243,7 +243,7 @@ class SftpStorage(ClientStorage):
         """Run an operation with the client and an object's path, and map its exceptions."""
         path, url = self._path(key), self.url_of(key)
         with self.translated(key):
-            session: Session = self.client()
+            session: SftpSession = self.client()
             try:
                 return session.run(self._run(session.client, path, url, work))
             except Exception as error:

@@ -19,15 +19,15 @@ def parse_arguments(texts: Mapping[str, str | None]) -> dict[str, Any]:
     Raises:
         ConfigError: If a text is invalid.
     """
-    found = {}
+    arguments = {}
     for name, text in texts.items():
         if name not in _PARSERS:
             raise ConfigError(
                 f"{name}={text!r:.60}: unknown setting; expected one of {', '.join(_PARSERS)}"
             )
         if text is not None and text.strip():
-            found[name] = _PARSERS[name](text.strip(), name)
-    return found
+            arguments[name] = _PARSERS[name](text.strip(), name)
+    return arguments
 
 
 def _none_or(word: str, parse: Callable[[str, str], Any]) -> Callable[[str, str], Any]:

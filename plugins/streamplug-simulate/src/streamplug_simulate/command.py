@@ -95,11 +95,11 @@ def simulate(
     with open_dataset(*_config_of(source, options)) as plan:
         scenario = plan.scenario(**parse_arguments(texts))
         if not serve:
-            found = simulated(plan, scenario, needs)
+            result = simulated(plan, scenario, needs)
             if as_json:
-                click.echo(json.dumps(found.as_dict(), indent=2))
+                click.echo(json.dumps(result.as_dict(), indent=2))
             else:
-                print_result(found)
+                print_result(result)
         if html is not None:
             offered = offer_choices(plan, scenario)
             with progress_bars() as report:

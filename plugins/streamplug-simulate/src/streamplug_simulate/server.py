@@ -32,7 +32,7 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, plan: SimulatedDataset, scenario: Scenario, port: int, needs: int) -> None:
         """Listen on 127.0.0.1; port 0 is any free port."""
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _PageHandler)
         self._plan, self._scenario, self._needs = plan, scenario, needs
         self._offered = offer_choices(plan, scenario)
         self._one = Lock()
@@ -58,7 +58,7 @@ class PageServer(ThreadingHTTPServer):
             return {"error": str(error)}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     server: PageServer
 
     def log_message(self, *args: Any) -> None:
@@ -72,8 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path == "/":
             self._send("text/html", self.server.page())
         elif url.path == "/run":
-            found = self.server.run(dict(parse_qsl(url.query)))
-            self._send("application/json", json.dumps(found, allow_nan=False))
+            page_data = self.server.run(dict(parse_qsl(url.query)))
+            self._send("application/json", json.dumps(page_data, allow_nan=False))
         else:
             self.send_error(404)
 

@@ -19,16 +19,16 @@ _NODE_HEADINGS = (
 )  # fmt: skip
 
 
-def print_result(found: SimulationResult) -> None:
+def print_result(result: SimulationResult) -> None:
     """Print a simulation."""
     console = make_console()
-    console.print(pairs_table(_overview(found)))
-    console.print(rows_table(_EPOCH_HEADINGS, map(_epoch, found.epochs), "right"))
-    rows = [_node(number, node) for number, node in enumerate(found.nodes[:_MAX_NODES])]
-    if len(found.nodes) > _MAX_NODES:
-        rows.append([f"… of {len(found.nodes)}", *[""] * 5])
+    console.print(pairs_table(_overview(result)))
+    console.print(rows_table(_EPOCH_HEADINGS, map(_epoch, result.epochs), "right"))
+    rows = [_node(number, node) for number, node in enumerate(result.nodes[:_MAX_NODES])]
+    if len(result.nodes) > _MAX_NODES:
+        rows.append([f"… of {len(result.nodes)}", *[""] * 5])
     console.print(rows_table(_NODE_HEADINGS, rows, "right"))
-    for note in found.notes:
+    for note in result.notes:
         console.print(Text(note))
 
 
@@ -44,12 +44,12 @@ def _node(number: int, node: NodeResult) -> list[str]:
     return [str(number), *(f"{count:,}" for count in counts)]
 
 
-def _overview(found: SimulationResult) -> Iterator[tuple[str, str]]:
-    scenario, quality = found.scenario, found.quality
-    at_most = "" if found.complete else "at most " if scenario.epochs > 1 else "about "
-    yield "data set", ", ".join(found.urls)
-    shards = _many(found.shards, "shard")
-    sizes = f"{found.samples:,} in {shards}, {found.stored_bytes:,} bytes as stored"
+def _overview(result: SimulationResult) -> Iterator[tuple[str, str]]:
+    scenario, quality = result.scenario, result.quality
+    at_most = "" if result.complete else "at most " if scenario.epochs > 1 else "about "
+    yield "data set", ", ".join(result.urls)
+    shards = _many(result.shards, "shard")
+    sizes = f"{result.samples:,} in {shards}, {result.stored_bytes:,} bytes as stored"
     yield "samples", sizes
     world = f"{_many(scenario.nodes, 'node')}, {_many(scenario.ranks_per_node, 'rank')} each, "
     workers = _many(scenario.workers, "worker")
@@ -64,9 +64,9 @@ def _overview(found: SimulationResult) -> Iterator[tuple[str, str]]:
     yield "cache limit", f"{limit}; predownload {ahead}"
     times = f"latency {_seconds(scenario.latency)}, step {_seconds(scenario.step_seconds)}"
     yield "network", f"{scenario.bandwidth:,.0f} bytes per second and node, {times}"
-    yield "egress", f"{at_most}{found.egress:,} bytes over {_many(scenario.epochs, 'epoch')}"
+    yield "egress", f"{at_most}{result.egress:,} bytes over {_many(scenario.epochs, 'epoch')}"
     if scenario.price:
-        yield "cost", f"{at_most}{found.cost:,.4g}"
+        yield "cost", f"{at_most}{result.cost:,.4g}"
     is_local = f"{quality.shards_per_batch:,.1f} shards in a global batch"
     same = f"{100 * quality.same_shard:.1f} % of samples follow one of their shard"
     yield "mixing", f"{is_local}; {same}; one moves {quality.displacement:,.0f} samples on average"

@@ -50,11 +50,11 @@ def offer_choices(plan: SimulatedDataset, scenario: Scenario) -> list[Choice]:
         "bandwidth": (scenario.bandwidth / 4, scenario.bandwidth * 4),
         "step_seconds": (step / 2, step * 2),
     }
-    found = []
+    choices = []
     for name, values in offered.items():
         distinct = dict.fromkeys([getattr(scenario, name), *values])
-        found.append(Choice(name, tuple(distinct)[:_MAX_VALUES]))
-    return found
+        choices.append(Choice(name, tuple(distinct)[:_MAX_VALUES]))
+    return choices
 
 
 def simulate_variants(
@@ -75,21 +75,21 @@ def simulate_variants(
         Page data of each run, or its error, by the numbers of the values joined by dots.
     """
     places = list(_places(offered))
-    found = {}
+    results = {}
     for done, place in enumerate(places):
         report(done, len(places))
         changed = {choice.name: choice.values[at] for choice, at in zip(offered, place)}
-        found[".".join(map(str, place))] = simulate_for_page(plan, replace(scenario, **changed))
+        results[".".join(map(str, place))] = simulate_for_page(plan, replace(scenario, **changed))
     report(len(places), len(places))
-    return found
+    return results
 
 
 def _places(offered: Sequence[Choice]) -> Iterator[tuple[int, ...]]:
     for number in range(MAX_CHANGED_SETTINGS + 1):
         for some in combinations(range(len(offered)), number):
-            for values in product(*(range(1, len(offered[each].values)) for each in some)):
+            for values in product(*(range(1, len(offered[choice].values)) for choice in some)):
                 at = dict(zip(some, values))
-                yield tuple(at.get(each, 0) for each in range(len(offered)))
+                yield tuple(at.get(choice, 0) for choice in range(len(offered)))
 
 
 def simulate_for_page(
@@ -102,19 +102,19 @@ def simulate_for_page(
         return {"error": str(error)}
 
 
-def summarize_result(found: SimulationResult) -> dict[str, Any]:
+def summarize_result(result: SimulationResult) -> dict[str, Any]:
     """Return page data of a result as JSON values."""
-    whole = found.as_dict()
+    whole = result.as_dict()
     series = {
         name: values for name, values in whole["series"].items() if name not in ("seconds", "steps")
     }
-    series["end"] = found.series["seconds"][-1]
-    steps = found.series["steps"]
+    series["end"] = result.series["seconds"][-1]
+    steps = result.series["steps"]
     series["each"] = steps[1] if len(steps) > 1 else 1
     kept = ("complete", "epochs", "nodes", "egress", "cost", "quality", "notes")
     return {
         **{name: whole[name] for name in kept},
         "series": series,
-        "cache_limit": found.scenario.cache_limit,
-        "price": found.scenario.price,
+        "cache_limit": result.scenario.cache_limit,
+        "price": result.scenario.price,
     }

@@ -44,10 +44,10 @@ class Spark(Engine):
             return
         job = _Job(spark_context(self._master), data, numbers)
         try:
-            told: set[int] = set()
+            yielded: set[int] = set()
             for number in job.ended():
-                if number not in told:
-                    told.add(number)
+                if number not in yielded:
+                    yielded.add(number)
                     yield number
         finally:
             job.cancel()

@@ -76,10 +76,10 @@ class PartitionWriter:
     def _check(self) -> None:
         home = open_storage(self.places[-1], self.storage_options)
         try:
-            found = home.read(MARK)
+            mark = home.read(MARK)
         except NotFound:
-            found = b""
-        if found != self.mark:
+            mark = b""
+        if mark != self.mark:
             raise ConfigError(
                 f"{socket.gethostname()} does not find in {home.url} what the driver has written there: a "
                 "local path is right only on a file system that all machines share; else give out= a URL"

@@ -30,18 +30,18 @@ def encodings_of(schema: Any) -> dict[str, str]:
     Raises:
         ConfigError: If a type has no encoding.
     """
-    found = {field.name: _encoding(field.dataType) for field in schema.fields}
+    encodings = {field.name: _encoding(field.dataType) for field in schema.fields}
     missing = [
         f"{field.name} ({field.dataType.simpleString()})"
         for field in schema.fields
-        if found[field.name] is None
+        if encodings[field.name] is None
     ]
     if missing:
         raise ConfigError(
             f"no encoding is meant for {', '.join(missing)}: cast them, leave them out of the DataFrame, or "
             "give columns="
         )
-    return {name: encoding for name, encoding in found.items() if encoding is not None}
+    return {name: encoding for name, encoding in encodings.items() if encoding is not None}
 
 
 def _encoding(kind: Any) -> str | None:

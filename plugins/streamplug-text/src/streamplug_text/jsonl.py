@@ -22,7 +22,7 @@ from streamplug.interfaces import (
 )
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
-from streamplug_text.values import JSON, Json
+from streamplug_text.values import JSON, JsonValue
 from streamplug_text.writing import LinesWriter
 
 ENDINGS = ("jsonl", "ndjson", "json")
@@ -100,19 +100,19 @@ class JSONLines(Lines):
     def one(self, line: bytes, columns: Sequence[Column]) -> list[Any]:
         plan = self._plan(columns)
         try:
-            found = list(msgspec.structs.astuple(plan.decode(line)))
+            fields = list(msgspec.structs.astuple(plan.decode(line)))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return _with_care(line, columns, self._whole)
         for place in plan.raw:
-            found[place] = _bytes(found[place])
-        return found
+            fields[place] = _bytes(fields[place])
+        return fields
 
     def many(
         self, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
         plan = self._plan(columns)
-        found = list(map(plan.decode, GatherBuffer(data).slices(starts, sizes)))
-        values = [list(map(get, found)) for get in plan.getters]
+        records = list(map(plan.decode, GatherBuffer(data).slices(starts, sizes)))
+        values = [list(map(get, records)) for get in plan.getters]
         for place in plan.raw:
             values[place] = list(map(_bytes, values[place]))
         return values
@@ -140,7 +140,7 @@ def _bytes(raw: msgspec.Raw | None) -> bytes:
 
 
 def _type(column: Column) -> Any:
-    return column.encoding.type if isinstance(column.encoding, Json) else msgspec.Raw
+    return column.encoding.type if isinstance(column.encoding, JsonValue) else msgspec.Raw
 
 
 @lru_cache(maxsize=256)
@@ -198,11 +198,11 @@ def document_of(line: bytes) -> dict[str, Any]:
 
 def _value(document: Mapping[str, Any], column: Column, whole: bool) -> Any:
     if column.name not in document and not whole:
-        return None if isinstance(column.encoding, Json) else b"null"
+        return None if isinstance(column.encoding, JsonValue) else b"null"
     if column.name not in document:
         raise DecodeError(f"column {column.name!r}: missing; there are {sorted(document)!r:.80}")
     value, encoding = document[column.name], column.encoding
-    if not isinstance(encoding, Json):
+    if not isinstance(encoding, JsonValue):
         return json.dumps(value).encode()
     try:
         return encoding.taken(value)

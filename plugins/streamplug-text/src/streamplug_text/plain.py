@@ -32,7 +32,7 @@ from streamplug.interfaces import (
     ShardReader,
 )
 from streamplug.types import Bytes1D, Int64
-from streamplug_text.split import MAX_FILE, U32, Lines, Offsets, SplitHead, SplitReader
+from streamplug_text.split import MAX_FILE, U32, Lines, Offsets, SplitHeader, SplitReader
 
 BOM = b"\xef\xbb\xbf"
 
@@ -40,7 +40,7 @@ _MAGIC = b"\x89lines\n\x01"
 _HEAD = Struct("<8sQQ")
 _U64 = np.dtype("<u8")
 _BLOCK = 1 << 23
-_MOST = 1 << 30
+_MAX_SAMPLE_BYTES = 1 << 30
 """Maximum bytes of a sample; longer ones suggest an unclosed quote or a file that is not text."""
 
 
@@ -75,10 +75,10 @@ class PlainFormat(ScannableFormat, RangeReadableFormat):
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
         offsets = _unpacked(head, shard.samples, shard.files["data"].raw.bytes)
-        return SplitHead(offsets, self.lines(columns))
+        return SplitHeader(offsets, self.lines(columns))
 
 
-class _PlainHead(SplitHead):
+class _PlainHead(SplitHeader):
     """Offsets of samples, with line numbers for errors."""
 
     def __init__(self, offsets: Offsets, lines: Lines, data: Bytes1D) -> None:
@@ -166,8 +166,12 @@ def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]
             yield Part(at, line, data[:stop], ends)
             line += data.count(b"\n", 0, stop)
         rest = data[stop:]
-        if rest and (final or len(rest) > _MOST):
-            why = "a quote is not closed" if final else f"it has more than {_MOST >> 20} MiB"
+        if rest and (final or len(rest) > _MAX_SAMPLE_BYTES):
+            why = (
+                "a quote is not closed"
+                if final
+                else f"it has more than {_MAX_SAMPLE_BYTES >> 20} MiB"
+            )
             raise CorruptShardError(f"line {line}: what begins here does not end: {why}")
         at += stop
         more = _BLOCK if stop else 2 * more

@@ -66,13 +66,13 @@ class PlainCSV(PlainFormat):
         names: list[str] | None = None
         starts = [np.empty(0, np.int64)]
         for part in parts(file, partial(record_ends, separator=self._separator.encode())):
-            found = part.starts[~blank(part)]
-            if names is None and len(found):
+            row_starts = part.starts[~blank(part)]
+            if names is None and len(row_starts):
                 first = part.data[
-                    found[0] : part.ends[np.searchsorted(part.ends, found[0], "right")]
+                    row_starts[0] : part.ends[np.searchsorted(part.ends, row_starts[0], "right")]
                 ]
-                names, found = self._names(first), found[1:]
-            starts.append(part.at + found)
+                names, row_starts = self._names(first), row_starts[1:]
+            starts.append(part.at + row_starts)
         if names is None:
             raise CorruptShardError("there is no line that names the columns")
         entry = {

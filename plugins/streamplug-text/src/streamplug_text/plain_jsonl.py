@@ -16,13 +16,13 @@ from streamplug.types import Int64
 from streamplug_text.jsonl import ENDINGS, JSONLines, document_of, refuse
 from streamplug_text.plain import Part, PlainFormat, packed, parts
 from streamplug_text.split import Lines
-from streamplug_text.values import Json
+from streamplug_text.values import JsonValue
 
 NAME = "plain-jsonl"
 _MOST_COLUMNS = 1000
 
 
-class JsonAny(Json):
+class JsonAny(JsonValue):
     """Any JSON value."""
 
     name, expected, plain = "json", "what JSON can express", object
@@ -70,7 +70,7 @@ class PlainJSONL(PlainFormat):
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # Missing keys are None, so that all files can have all columns.
-        return {**entries[0], "columns": sorted({n for each in entries for n in each["columns"]})}
+        return {**entries[0], "columns": sorted({n for entry in entries for n in entry["columns"]})}
 
 
 def _ends_of(data: bytes) -> Int64:

@@ -20,11 +20,11 @@ def record_ends(data: bytes, separator: bytes) -> Int64:
         data: Starts with a record.
         separator: A single byte.
     """
-    found = np.frombuffer(data, np.uint8)
-    newlines = np.flatnonzero(found == _NEWLINE)
-    quotes = np.flatnonzero(found == _QUOTE)
+    characters = np.frombuffer(data, np.uint8)
+    newlines = np.flatnonzero(characters == _NEWLINE)
+    quotes = np.flatnonzero(characters == _QUOTE)
     if len(quotes):
-        if not _regular(found, quotes, ord(separator)):
+        if not _regular(characters, quotes, ord(separator)):
             return _one_by_one(data, separator)
         # Newlines after an odd number of quotes are quoted.
         newlines = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
@@ -54,8 +54,8 @@ def _record(separator: bytes) -> re.Pattern[bytes]:
 def _one_by_one(data: bytes, separator: bytes) -> Int64:
     """Return the ends of records if quotes may also be plain characters."""
     match, at, ends = _record(separator).match, 0, list[int]()
-    while found := match(data, at):
-        at = found.end()
+    while record := match(data, at):
+        at = record.end()
         ends.append(at)
     return np.array(ends, np.int64)
 
@@ -77,15 +77,15 @@ def values_of(text: str, separator: str) -> list[str]:
         return text.split(separator)
     match, at, values = _value(separator).match, 0, list[str]()
     while True:
-        found = match(text, at)
-        if found is None or (found[1] is None and found[2].startswith('"')):
+        field = match(text, at)
+        if field is None or (field[1] is None and field[2].startswith('"')):
             raise CorruptShardError(
                 f"column {len(values) + 1}: a quote is not closed: {text!r:.80}"
             )
-        _check_unquoted(found[2])
-        values.append((found[1] or "").replace('""', '"') + found[2])
-        at = found.end()
-        if not found[3]:
+        _check_unquoted(field[2])
+        values.append((field[1] or "").replace('""', '"') + field[2])
+        at = field.end()
+        if not field[3]:
             return values
 
 

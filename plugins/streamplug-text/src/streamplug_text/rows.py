@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from streamplug.types import Buffer
-from streamplug_text.values import Value
+from streamplug_text.values import FieldValue
 
 Parts = tuple[Sequence[Buffer], int]
 
@@ -34,7 +34,7 @@ _TEXTS = {int: "{{v{n}}}", float: _FLOAT, str: "{{text{n}(v{n})}}"}
 
 
 def row_writer(
-    columns: Mapping[str, Value],
+    columns: Mapping[str, FieldValue],
     between: Sequence[str],
     marks: Sequence[str],
     with_care: Callable[[Mapping[str, Any]], Parts],

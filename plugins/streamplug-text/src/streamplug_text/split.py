@@ -35,14 +35,14 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin_kit.decoding import decoded, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
-from streamplug_text.values import Value
+from streamplug_text.values import FieldValue
 
 Offsets = np.ndarray[Any, np.dtype[np.uint32]] | np.ndarray[Any, np.dtype[np.uint64]]
 
 U32 = np.dtype("<u4")
 MAX_FILE = (1 << 32) - 1
 
-_FEW = 8
+_MIN_BATCH_SAMPLES = 8
 """Minimum samples for parsing them together."""
 
 
@@ -123,7 +123,7 @@ class SplitFormat(WritableFormat, ScannableFormat, RangeReadableFormat):
         _check_schema(meta[head_size(shard.samples) :])
         if data[: len(lines.header)].tobytes() != lines.header:
             raise CorruptShardError("its header does not name the columns that the index names")
-        return SplitReader(data, SplitHead(offsets, lines))
+        return SplitReader(data, SplitHeader(offsets, lines))
 
     def header_range(self, shard: ShardInfo) -> tuple[int, int]:
         return 0, head_size(shard.samples)
@@ -132,10 +132,10 @@ class SplitFormat(WritableFormat, ScannableFormat, RangeReadableFormat):
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
         lines, size = self.lines(columns), shard.files["data"].raw.bytes
-        return SplitHead(_offsets(head, shard.samples, size, len(lines.header)), lines)
+        return SplitHeader(_offsets(head, shard.samples, size, len(lines.header)), lines)
 
 
-class SplitHead(ShardHeader):
+class SplitHeader(ShardHeader):
     """Offsets of the samples of one shard.
 
     Attributes:
@@ -161,14 +161,16 @@ class SplitHead(ShardHeader):
         sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
         found = self._found(rows, data, starts, sizes, columns)
         return [
-            values if isinstance(column.encoding, Value) else self._decoded(column, rows, values)
+            values
+            if isinstance(column.encoding, FieldValue)
+            else self._decoded(column, rows, values)
             for column, values in zip(columns, found)
         ]
 
     def _found(
         self, rows: Int64, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
-        if len(rows) >= _FEW:
+        if len(rows) >= _MIN_BATCH_SAMPLES:
             with suppress(Exception):  # the fallback parses them one by one
                 return self._lines.many(data, starts, sizes, columns)
         lines = [
@@ -204,7 +206,7 @@ class SplitHead(ShardHeader):
 class SplitReader(ShardReader):
     """Reads one shard from its files."""
 
-    def __init__(self, data: Bytes1D, head: SplitHead) -> None:
+    def __init__(self, data: Bytes1D, head: SplitHeader) -> None:
         self._data = data
         self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         self._head = head
@@ -222,7 +224,7 @@ class SplitReader(ShardReader):
         planned, names, others = self._row_plan
         if planned is not columns:
             names = [column.name for column in columns]
-            others = [column for column in columns if not isinstance(column.encoding, Value)]
+            others = [column for column in columns if not isinstance(column.encoding, FieldValue)]
             self._row_plan = columns, names, others
         sample = dict(zip(names, self._head.one(index, line, columns)))
         for column in others:

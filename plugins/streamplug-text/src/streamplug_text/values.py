@@ -16,7 +16,7 @@ from streamplug.interfaces import Encoding
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 
-class Value(Encoding):
+class FieldValue(Encoding):
     """A value stored as text.
 
     Attributes:
@@ -83,7 +83,7 @@ def printed(values: Sequence[float]) -> list[str] | None:
 # -- between separators -------------------------------------------------------------------
 
 
-class Field(Value):
+class Field(FieldValue):
     """A value between separators."""
 
     @staticmethod
@@ -149,7 +149,7 @@ FIELDS: Mapping[str, Encoding] = {"str": StrField(), "int": IntField(), "float":
 # -- JSON -----------------------------------------------------------------------------------
 
 
-class Json(Value):
+class JsonValue(FieldValue):
     """A value in a JSON object.
 
     Attributes:
@@ -176,7 +176,7 @@ class Json(Value):
         return self.taken(value)
 
 
-class JsonStr(Json):
+class JsonStr(JsonValue):
     """A string, escaped to ASCII."""
 
     name, expected, plain = "str", "a str", str
@@ -189,7 +189,7 @@ class JsonStr(Json):
         return encode_basestring_ascii(value)
 
 
-class JsonInt(Json):
+class JsonInt(JsonValue):
     """An integer of any size, or a boolean."""
 
     name, expected, plain = "int", "an int", int
@@ -207,7 +207,7 @@ class JsonInt(Json):
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-class JsonFloat(Json):
+class JsonFloat(JsonValue):
     """A float, in the shortest digits that round-trip; NaN and infinities by name."""
 
     name, expected, plain = "float", "a float", float

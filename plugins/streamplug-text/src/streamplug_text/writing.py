@@ -14,7 +14,7 @@ from streamplug.plugin_kit.check_columns import check_names, count_of
 from streamplug.types import Buffer, Int64
 from streamplug_text.rows import row_writer
 from streamplug_text.split import MAX_FILE, U32, schema_text
-from streamplug_text.values import Value
+from streamplug_text.values import FieldValue
 
 
 class LinesWriter(ShardWriter):
@@ -128,8 +128,8 @@ class LinesWriter(ShardWriter):
         }
 
 
-def _value_of(column: Column) -> Value:
-    if not isinstance(column.encoding, Value):
+def _value_of(column: Column) -> FieldValue:
+    if not isinstance(column.encoding, FieldValue):
         raise EncodeTypeError(f"column {column.name!r}: {column.spec!r} is not text")
     return column.encoding
 

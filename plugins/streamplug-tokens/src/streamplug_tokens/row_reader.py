@@ -13,8 +13,8 @@ from streamplug.read.gather import slice_columns
 from streamplug.read.sample_range import FetchGroup
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_tokens.document_offsets import DocumentOffsets
-from streamplug_tokens.extra_columns import ExtraColumns, shift_left
 from streamplug_tokens.options import TokenRowOptions
+from streamplug_tokens.row_columns import ExtraColumns, shift_left
 from streamplug_tokens.row_layout import DocumentSpans, RowLayout
 from streamplug_tokens.token_copier import CopySpans, TokenCopier
 
@@ -127,7 +127,7 @@ class RowReader:
     def document_spans(self, row: int) -> list[DocumentSpan]:
         """Return the parts of documents of a row, from the left."""
         spans, document_lengths = self._spans(np.array([row]))
-        found, offset = [], 0
+        row_spans, offset = [], 0
         columns = (spans.document, spans.begin, spans.size, document_lengths)
         for document, begin, size, length in zip(*(column.tolist() for column in columns)):
             size_in_row = min(size, self._options.length - offset)  # without the lookahead
@@ -136,9 +136,9 @@ class RowReader:
             is_closed = self._options.separator is not None and begin + size_in_row == length
             end = begin + size_in_row - is_closed
             place = self._documents.locate(document)
-            found.append(DocumentSpan(offset, document, begin, end, is_closed, *place))
+            row_spans.append(DocumentSpan(offset, document, begin, end, is_closed, *place))
             offset += size_in_row
-        return found
+        return row_spans
 
     def row(self, sample_id: int) -> Sample:
         """Return one row."""

@@ -95,8 +95,8 @@ class TensorEncoding(Encoding):
             raise wrong_type_error("tensor", "a torch.Tensor", value)
         code = _CODE_OF.get(value.dtype)
         if code is None or self._dtype not in (None, value.dtype):
-            wanted = self._dtype or ", ".join(map(str, _CODE_OF))
-            raise EncodeTypeError(f"tensor takes tensors of {wanted}, got {value.dtype}")
+            expected = self._dtype or ", ".join(map(str, _CODE_OF))
+            raise EncodeTypeError(f"tensor takes tensors of {expected}, got {value.dtype}")
         if value.layout is not torch.strided or value.is_meta:
             raise EncodeTypeError(
                 f"tensor takes dense tensors, got {value.layout} on {value.device}"

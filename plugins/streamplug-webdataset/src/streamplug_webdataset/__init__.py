@@ -14,6 +14,10 @@ if TYPE_CHECKING:
         DataPipeline,
         WebDataset,
     )
+    from streamplug_webdataset.container_encodings import (
+        torch_dumps,
+        torch_loads,
+    )
     from streamplug_webdataset.decoding import (
         Continue,
         Decoder,
@@ -91,10 +95,6 @@ if TYPE_CHECKING:
     from streamplug_webdataset.utils import (
         PipelineStage,
         repeatedly,
-    )
-    from streamplug_webdataset.wrapped import (
-        torch_dumps,
-        torch_loads,
     )
     from streamplug_webdataset.writer import (
         WebDatasetWriter,
@@ -182,7 +182,7 @@ _HOMES = {
         "PipelineStage",
         "repeatedly",
     ),
-    "wrapped": (
+    "container_encodings": (
         "torch_dumps",
         "torch_loads",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamplug_webdataset.container_encodings import torch_loads
 from streamplug_webdataset.decoding import (
     IMAGE_SPECS,
     Continue,
@@ -12,7 +13,6 @@ from streamplug_webdataset.decoding import (
     handle_extension,
     imagehandler,
 )
-from streamplug_webdataset.wrapped import torch_loads
 
 ImageHandler = imagehandler
 imagespecs = IMAGE_SPECS

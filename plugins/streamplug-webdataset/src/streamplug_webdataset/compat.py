@@ -10,7 +10,7 @@ from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.iterable import IterablePipeline, flattened
 from streamplug_webdataset.names import KEY, split_name
-from streamplug_webdataset.pipeline import Pipeline, Wish
+from streamplug_webdataset.pipeline import Pipeline, PipelineOptions
 from streamplug_webdataset.shardlists import (
     ResampledShards,
     SimpleShardList,
@@ -19,7 +19,7 @@ from streamplug_webdataset.shardlists import (
     located,
 )
 from streamplug_webdataset.source import Archives
-from streamplug_webdataset.stages import LEFT_OUT, Each, Shuffle, Stage
+from streamplug_webdataset.stages import LEFT_OUT, MapStage, Shuffle, Stage
 from streamplug_webdataset.tariterators import (
     Expander,
     RenameFiles,
@@ -122,20 +122,18 @@ class WebDataset(Pipeline):
             format="webdataset:raw",
             storage_options=storage_options,
         )
-        wish = Wish(
+        settings = PipelineOptions(
             stream,
             options,
-            mix=1 if shardshuffle or resampled else None,
+            shuffle_block=1 if shardshuffle or resampled else None,
             seed=seed,
             batch=batch_size,
             trusted=allow_unsafe_types,
             empty=not empty_check,
             passes=0 if resampled or repeat else 1,
         )
-        super().__init__(wish)
-        if select_files is not None or rename_files is not None:
-            self._add(_files_stage(select_files, rename_files))
-            self._open(self._data.session.place.ranks, self._data.size)
+        chosen = select_files is not None or rename_files is not None
+        super().__init__(settings, [_files_stage(select_files, rename_files)] if chosen else [])
 
 
 def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stage:
@@ -156,7 +154,7 @@ def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stag
             changed[extension] = value
         return changed if len(changed) > before else LEFT_OUT
 
-    return Each("select_files", apply, keeps=False)
+    return MapStage("select_files", apply, keeps=False)
 
 
 class DataPipeline(Pipeline):
@@ -195,7 +193,7 @@ class DataPipeline(Pipeline):
         expander = flat[at] if isinstance(flat[at], Expander) else Expander()
         endless = isinstance(shards, ResampledShards)
         mixed = endless or shards.seed is not None
-        mixed = mixed or any(isinstance(each, Shuffle) for each in flat[1:at])
+        mixed = mixed or any(isinstance(stage, Shuffle) for stage in flat[1:at])
         settings = {"shardshuffle": mixed, "seed": shards.seed, "resampled": endless}
         settings |= {"select_files": expander.select_files, "rename_files": expander.rename_files}
         made: Pipeline = WebDataset(shards.remote, **{**settings, **options})
@@ -210,7 +208,11 @@ DataPipeline.register(IterablePipeline)
 def _expander_of(flat: Sequence[Any]) -> int:
     """Return the number of the stage that makes samples of archives; 0 if there is none."""
     return next(
-        (i for i, each in enumerate(flat) if isinstance(each, Expander) or each is tarfile_samples),
+        (
+            i
+            for i, stage in enumerate(flat)
+            if isinstance(stage, Expander) or stage is tarfile_samples
+        ),
         0,
     )
 
@@ -218,9 +220,9 @@ def _expander_of(flat: Sequence[Any]) -> int:
 def _planned(flat: Sequence[Any]) -> bool:
     """Say whether stages can be read in the order of a plan."""
     at = _expander_of(flat)
-    if not at or any(isinstance(each, PipelineStage) for each in flat):
+    if not at or any(isinstance(stage, PipelineStage) for stage in flat):
         return False
     shards = flat[0]
     known = type(shards) is SimpleShardList or (type(shards) is ResampledShards and shards.plain)
-    between = all(isinstance(each, (Splitter, Shuffle)) for each in flat[1:at])
+    between = all(isinstance(stage, (Splitter, Shuffle)) for stage in flat[1:at])
     return known and between and not getattr(flat[at], "rename_files", None)

@@ -92,16 +92,20 @@ class Decoder:
         Raises:
             ConfigError: If one is no decoder.
         """
-        own = [imagehandler(each) if isinstance(each, str) else each for each in handlers]
+        own = [
+            imagehandler(decoder) if isinstance(decoder, str) else decoder for decoder in handlers
+        ]
         self._own = (own, pre, post)
         self._only = set(only.split()) if isinstance(only, str) else only and set(only)
         self._partial = partial
         first = [gzfilter] if pre is None else list(pre)
         last = [applied(basichandlers, unsafe=unsafe)] if post is None else list(post)
         self._decoders: list[Decode] = [*first, *own, *last]
-        for each in self._decoders:
-            if not callable(each):
-                raise ConfigError(f"decode({each!r:.60}): expected a function, or name of images")
+        for decoder in self._decoders:
+            if not callable(decoder):
+                raise ConfigError(
+                    f"decode({decoder!r:.60}): expected a function, or name of images"
+                )
 
     def trusting(self) -> Decoder:
         """Return the same, which decodes values that can run code, too."""
@@ -138,16 +142,16 @@ class Decoder:
             raise
         except Exception as error:
             kind = f"{len(value)} bytes"
-            found = DecodingError(sample.get(URL), sample.get(KEY), name, kind)
-            raise found.because(error) from error
+            failure = DecodingError(sample.get(URL), sample.get(KEY), name, kind)
+            raise failure.because(error) from error
 
     def _decoded(self, key: str, data: bytes) -> Any:
         for decode in self._decoders:
-            found = decode(key, data)
-            if isinstance(found, Continue):
-                key, data = found
-            elif found is not None:
-                return found
+            value = decode(key, data)
+            if isinstance(value, Continue):
+                key, data = value
+            elif value is not None:
+                return value
         return data
 
 
@@ -185,7 +189,7 @@ def encoding(spec: str) -> Encoding:
 
 def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Decode:
     """Return a decoder for some extensions, with blanks between them, such as ``"seg.png jpg"``."""
-    endings = tuple(f".{each}" for each in extensions.lower().split())
+    endings = tuple(f".{extension}" for extension in extensions.lower().split())
 
     def handler(key: str, data: bytes) -> Any:
         return f(data) if key.lower().endswith(endings) else None
@@ -236,9 +240,11 @@ def imagehandler(imagespec: str, extensions: Iterable[str] | None = None) -> Dec
 
 @cache
 def _readable(image: Any) -> frozenset[str]:
-    found = image.registered_extensions().items()
+    formats_by_ending = image.registered_extensions().items()
     return frozenset(
-        ending[1:] for ending, name in found if name in image.OPEN and name not in _STUBS
+        ending[1:]
+        for ending, name in formats_by_ending
+        if name in image.OPEN and name not in _STUBS
     )
 
 

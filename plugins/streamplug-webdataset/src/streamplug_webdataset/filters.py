@@ -14,24 +14,25 @@ from streamplug_webdataset.collate import listed as as_list
 from streamplug_webdataset.decoding import Decode, Decoder
 from streamplug_webdataset.handlers import Handler, reraise_exception
 from streamplug_webdataset.names import KEY
+from streamplug_webdataset.progress import Progress
 from streamplug_webdataset.stages import (
     LEFT_OUT,
     Batched,
-    Each,
+    FunctionStage,
     LogKeys,
-    Own,
+    MapStage,
     Sampled,
     Shuffle,
     Slice,
     Stage,
     Unbatched,
 )
-from streamplug_webdataset.tally import Tally
+from streamplug_webdataset.utils import identity
 
 Function = Callable[[Any], Any]
 
 
-class Decoding(Each):
+class Decoding(MapStage):
     """The stage that decodes."""
 
     def __init__(self, decoder: Decoder, handler: Handler) -> None:
@@ -123,7 +124,7 @@ def map(f: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A0
             output[KEY] = sample[KEY]
         return output
 
-    return Each("map", apply, handler)
+    return MapStage("map", apply, handler)
 
 
 def map_dict(handler: Handler = reraise_exception, **functions: Function) -> Stage:
@@ -133,24 +134,24 @@ def map_dict(handler: Handler = reraise_exception, **functions: Function) -> Sta
     def apply(sample: Any) -> Any:
         return {**sample, **{name: function(sample[name]) for name, function in functions.items()}}
 
-    return Each("map_dict", apply, handler)
+    return MapStage("map_dict", apply, handler)
 
 
 def map_tuple(*functions: Function | None, handler: Handler = reraise_exception) -> Stage:
     """Apply functions to the values of tuples, by place; None, and places beyond, leave values alone."""
-    _functions("map_tuple", [each for each in functions if each is not None])
+    _functions("map_tuple", [function for function in functions if function is not None])
 
     def apply(sample: Any) -> Any:
         done = [value if f is None else f(value) for f, value in zip(functions, sample)]
         return (*done, *sample[len(done) :])
 
-    return Each("map_tuple", apply, handler)
+    return MapStage("map_tuple", apply, handler)
 
 
 def select(predicate: Function) -> Stage:
     """Keep the samples of which a function says so."""
     _functions("select", [predicate])
-    return Each("select", lambda s: s if predicate(s) else LEFT_OUT, keeps=False)
+    return MapStage("select", lambda s: s if predicate(s) else LEFT_OUT, keeps=False)
 
 
 def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str) -> Stage:
@@ -161,16 +162,16 @@ def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str
         keep: Whether all other values stay.
         **names: The old names of each new one.
     """
-    wanted = {new: _names(old) for new, old in names.items()}
-    gone = {old for choices in wanted.values() for old in choices}
+    old_names = {new: _names(old) for new, old in names.items()}
+    gone = {old for choices in old_names.values() for old in choices}
 
     def apply(sample: Any) -> Any:
-        renamed = {new: _first(sample, old) for new, old in wanted.items()}
+        renamed = {new: _first(sample, old) for new, old in old_names.items()}
         if not keep:
             return renamed
         return {**{name: v for name, v in sample.items() if name not in gone}, **renamed}
 
-    return Each("rename", apply, handler)
+    return MapStage("rename", apply, handler)
 
 
 def rename_keys(
@@ -189,13 +190,17 @@ def rename_keys(
         duplicate_is_error: Whether two values of one new name are; else the first one is taken.
         **patterns: Further patterns by new name.
     """
-    wanted = [*pairs, *patterns.items()]
+    patterns_by_name = [*pairs, *patterns.items()]
 
     def apply(sample: Any) -> Any:
         renamed: dict[str, Any] = {}
         used = set()
         for name, value in sample.items():
-            fits = [pair for pair in wanted if fnmatch(name.rpartition("/")[2].lower(), pair[1])]
+            fits = [
+                pair
+                for pair in patterns_by_name
+                if fnmatch(name.rpartition("/")[2].lower(), pair[1])
+            ]
             if not fits:
                 if keep_unselected:
                     renamed[name] = value
@@ -207,13 +212,15 @@ def rename_keys(
                     f"{sample.get(KEY)!r} has more than one value for {new!r}: {sorted(sample)}"
                 )
             renamed.setdefault(new, value)
-        if must_match and (left := sorted({pattern for _, pattern in set(wanted) - used})):
+        if must_match and (
+            left := sorted({pattern for _, pattern in set(patterns_by_name) - used})
+        ):
             raise DataError(
                 f"{sample.get(KEY)!r} has nothing that {left} fit, only {sorted(sample)}"
             )
         return renamed
 
-    return Each("rename_keys", apply)
+    return MapStage("rename_keys", apply)
 
 
 def extract_keys(
@@ -227,22 +234,24 @@ def extract_keys(
         duplicate_is_error: Whether it is one that several names fit a pattern; else the first is taken.
         ignore_missing: Whether a pattern that no name fits is passed over, else it is an error.
     """
-    wanted = [_names(each) for each in patterns]
+    pattern_lists = [_names(alternatives) for alternatives in patterns]
 
     def apply(sample: Any) -> Any:
-        found = []
-        for each in wanted:
-            fits = [n for n in sample if any(fnmatch(n, p) or fnmatch(f".{n}", p) for p in each)]
+        values = []
+        for alternatives in pattern_lists:
+            fits = [
+                n for n in sample if any(fnmatch(n, p) or fnmatch(f".{n}", p) for p in alternatives)
+            ]
             if len(fits) > 1 and duplicate_is_error:
-                raise DataError(f"{sample.get(KEY)!r} has {fits}, which all fit {each}")
+                raise DataError(f"{sample.get(KEY)!r} has {fits}, which all fit {alternatives}")
             if not fits and not ignore_missing:
                 raise DataError(
-                    f"{sample.get(KEY)!r} has nothing that {each} fit, only {sorted(sample)}"
+                    f"{sample.get(KEY)!r} has nothing that {alternatives} fit, only {sorted(sample)}"
                 )
-            found += [sample[name] for name in fits[:1]]
-        return tuple(found)
+            values += [sample[name] for name in fits[:1]]
+        return tuple(values)
 
-    return Each("extract_keys", apply)
+    return MapStage("extract_keys", apply)
 
 
 def associate(
@@ -250,7 +259,7 @@ def associate(
 ) -> Stage:
     """Add values by the samples' keys, from a dict of dicts or a function that returns one."""
     find = associator if callable(associator) else lambda key: associator.get(key, {})
-    return Each("associate", lambda sample: {**sample, **find(sample[KEY])})
+    return MapStage("associate", lambda sample: {**sample, **find(sample[KEY])})
 
 
 def to_tuple(
@@ -268,16 +277,18 @@ def to_tuple(
         none_is_error: Whether values that are None are an error; None for as `missing_is_error`.
     """
     split = names[0].split() if len(names) == 1 and isinstance(names[0], str) else names
-    wanted = [_names(each) for each in split]
+    name_lists = [_names(alternatives) for alternatives in split]
     refuse = missing_is_error if none_is_error is None else none_is_error
 
     def apply(sample: Any) -> Any:
-        found = tuple([_first(sample, each, missing_is_error) for each in wanted])
-        if refuse and any(value is None for value in found):
+        values = tuple(
+            [_first(sample, alternatives, missing_is_error) for alternatives in name_lists]
+        )
+        if refuse and any(value is None for value in values):
             raise DataError(f"to_tuple{names}: {sample.get(KEY)!r} has a value that is None")
-        return found
+        return values
 
-    return Each("to_tuple", apply, handler)
+    return MapStage("to_tuple", apply, handler)
 
 
 def batched(
@@ -345,9 +356,9 @@ class detshuffle(Shuffle):  # noqa: N801 - the word that users know
         super().__init__(bufsize, seed)
         self.epoch = epoch
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
-        for output in super().run(source, tally, at):
-            self.epoch = tally.epoch or 0
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        for output in super().run(source, progress, at):
+            self.epoch = progress.epoch or 0
             yield output
 
 
@@ -360,18 +371,14 @@ def pipelinefilter(function: Callable[..., Iterable[Any]]) -> Callable[..., Stag
             return function(source, *args, **kwargs)
 
         run.__name__ = getattr(function, "__name__", "stage")
-        return Own(run)
+        return FunctionStage(run)
 
     return stage
 
 
 def log_keys(logfile: str | None = None) -> Stage:
     """Note the keys of samples in a file, each with the process that read it; None for nothing."""
-    return LogKeys(logfile) if logfile else Each("log_keys", _same)
-
-
-def _same(sample: Any) -> Any:
-    return sample
+    return LogKeys(logfile) if logfile else MapStage("log_keys", identity)
 
 
 def _functions(stage: str, functions: Iterable[Any]) -> None:

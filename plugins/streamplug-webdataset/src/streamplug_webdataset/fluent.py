@@ -1,8 +1,9 @@
-"""Fluent: the methods that put one stage after another."""
+"""Methods of pipelines that add stages."""
 
 from __future__ import annotations
 
 import abc
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Fluent(abc.ABC):
-    """What stages can be added to. Each method returns another pipeline and leaves this one as it is."""
+    """Base class of pipelines. Each method returns a new pipeline and leaves this one unchanged."""
 
     _length: int | None
-    """What `with_length` said."""
+    """Length set by `with_length`."""
 
     @abc.abstractmethod
     def compose(self, *stages: Any) -> Self:
@@ -209,8 +210,19 @@ class Fluent(abc.ABC):
         """Let ``len()`` be `n`, whatever comes; warns of another length that is known, unless `silent`."""
 
     @abc.abstractmethod
-    def _known_length(self) -> int | None:
-        """Return how many outputs a loop has, or None if that is not known before."""
+    def known_length(self) -> int | None:
+        """Return the number of outputs of a loop, or None if it is unknown."""
+
+    @abc.abstractmethod
+    def reset(self) -> None:
+        """Prepare for the current options and stages; the next loop starts anew."""
+
+    def changed(self, **attributes: Any) -> Self:
+        """Return a copy with other values of attributes, which starts anew."""
+        pipeline = copy.copy(self)
+        pipeline.__dict__.update(attributes)
+        pipeline.reset()
+        return pipeline
 
     def __len__(self) -> int:
         """Return how many outputs of this rank a loop has.
@@ -218,7 +230,7 @@ class Fluent(abc.ABC):
         Raises:
             TypeError: If that is not known.
         """
-        length = self._length if self._length is not None else self._known_length()
+        length = self._length if self._length is not None else self.known_length()
         if length is None:
             raise TypeError("the number of outputs is known after a loop only; see with_length()")
         return length

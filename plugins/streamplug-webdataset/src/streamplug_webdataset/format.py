@@ -30,7 +30,7 @@ from streamplug_webdataset.lists import ENERGON_LISTS, WIDS_LIST, listed_files
 from streamplug_webdataset.members import BLOCK, Members
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.places import Places, least_size
-from streamplug_webdataset.reader import TarHead, TarReader
+from streamplug_webdataset.reader import TarHeader, TarReader
 from streamplug_webdataset.shard import TarWriter
 
 _STALE = "the index beside it is that of another archive"
@@ -107,7 +107,7 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
         places = Places.unpack(head, shard.samples, shard.files["data"].raw.bytes)
-        return TarHead(places, _stored_name(shard))
+        return TarHeader(places, _stored_name(shard))
 
     def is_file_list(self, name: str) -> bool:
         return name.endswith(".json")

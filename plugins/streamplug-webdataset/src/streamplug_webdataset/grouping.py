@@ -11,7 +11,7 @@ from streamplug_webdataset.members import BLOCK, Member
 from streamplug_webdataset.names import is_metadata, split_name
 from streamplug_webdataset.places import MAX_BLOCKS, Places
 
-_MOST_EXTENSIONS = 1000
+_MAX_EXTENSIONS = 1000
 
 _DOTS = (
     "extensions begin with numbers: if these belong to the keys, their dots have made one sample of "
@@ -20,7 +20,7 @@ _DOTS = (
 _SCATTERED = "keys come again later on, where their files become another sample"
 
 
-class _Column:
+class _ExtensionColumn:
     """The values with one extension."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Grouping:
         self.keys: list[str] = []
         self.nameless: list[str] = []
         self.metadata = 0
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, _ExtensionColumn] = {}
         self._key: str | None = None
 
     def add(self, member: Member) -> None:
@@ -77,13 +77,13 @@ class Grouping:
         column.blocks.append(begin // BLOCK)
         column.sizes.append(size)
 
-    def _new(self, name: str) -> _Column:
-        if len(self._columns) == _MOST_EXTENSIONS:
+    def _new(self, name: str) -> _ExtensionColumn:
+        if len(self._columns) == _MAX_EXTENSIONS:
             raise CorruptShardError(
-                f"more than {_MOST_EXTENSIONS} extensions, the last that of {name!r}: the extension begins "
+                f"more than {_MAX_EXTENSIONS} extensions, the last that of {name!r}: the extension begins "
                 "at the first dot of a file name, so names must not have other dots"
             )
-        return _Column()
+        return _ExtensionColumn()
 
     def places(self, archive: int) -> Places:
         """Return where the samples lie in an archive of so many bytes.
@@ -109,22 +109,22 @@ class Grouping:
 
     def notes(self) -> Mapping[str, str]:
         """Return what a reader of the archive should know, each with an example."""
-        found: dict[str, str] = {}
+        notes: dict[str, str] = {}
         if self.nameless:
-            found["files without an extension are no part of a sample"] = ", ".join(
+            notes["files without an extension are no part of a sample"] = ", ".join(
                 map(repr, self.nameless)
             )
         seen: dict[str, str] = {}
         for name in self._columns:
             number, dot, rest = name.partition(".")
             if dot and number.isdigit() and seen.setdefault(rest, name) != name:
-                found[_DOTS] = f"{seen[rest]!r} and {name!r}"
+                notes[_DOTS] = f"{seen[rest]!r} and {name!r}"
                 break
         known = set(self.keys)
         if len(known) < len(self.keys):
             for key in self.keys:
                 if key not in known:
-                    found[_SCATTERED] = repr(key)
+                    notes[_SCATTERED] = repr(key)
                     break
                 known.remove(key)
-        return found
+        return notes

@@ -18,8 +18,8 @@ from streamplug.interfaces import ScanSource
 from streamplug_webdataset.members import BLOCK, Read, next_header
 
 _VERSIONS = ("v1.1", "v1.2")
-_FAR = 1 << 20
-"""Bytes between headers, on average, from which on reading each by itself is sooner than all there is."""
+_MIN_HEADER_DISTANCE_BYTES = 1 << 20
+"""Bytes between headers, on average, at and above which headers are read one by one."""
 
 _PIECE = 3 * BLOCK
 """Bytes that are read of each header: most extensions, with the header that they are of, are no longer."""
@@ -83,7 +83,7 @@ def hints_of(file: ScanSource) -> Hints | None:
     name = file.name.rpartition("/")[2]
     text = file.read_sibling(f"{name.partition('.')[0]}.idx")
     places = list(_places(text)) if text is not None else []
-    if places and len(places) * _FAR <= file.size:
+    if places and len(places) * _MIN_HEADER_DISTANCE_BYTES <= file.size:
         hints = Hints(file)
         hints.look([place - BLOCK for place in places])
         return hints
@@ -110,7 +110,7 @@ def _by_samples(file: ScanSource, data: bytes) -> Hints:
     if not len(places) or len(data) % 8 or not ascending or int(places[-1]) > file.size:
         return Hints(file, wrong=1)
     hints = Hints(file, samples=len(places) - 1)
-    if hints.samples and hints.samples * _FAR <= file.size:
+    if hints.samples and hints.samples * _MIN_HEADER_DISTANCE_BYTES <= file.size:
         hints.follow([int(place) for place in places])
     return hints
 

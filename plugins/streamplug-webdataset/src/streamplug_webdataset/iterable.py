@@ -6,7 +6,6 @@ what its iterable yields there. For archives, `WebDataset` has both.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,9 +14,9 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable_dataset import IterableDataset
-from streamplug_webdataset.pipeline import checked_length, outputs_of
-from streamplug_webdataset.stages import Own, Stage
-from streamplug_webdataset.tally import Place, Tally
+from streamplug_webdataset.pipeline import checked_length, number_of_outputs
+from streamplug_webdataset.progress import Position, Progress
+from streamplug_webdataset.stages import FunctionStage, Stage
 from streamplug_webdataset.utils import PipelineStage
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
             ConfigError: If it is neither, or a stage is none.
         """
         self.pipeline: list[Any] = []
-        for each in flattened(stages):
-            self.append(each)
+        for stage in flattened(stages):
+            self.append(stage)
         self._length = None
         self._passes, self._outputs = 1, 0
         self._epoch = -1
@@ -67,21 +66,21 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
 
     def compose(self, *stages: Any) -> Self:
         """Return a pipeline with more stages; see `Fluent.compose`."""
-        made = self._changed()
-        for each in flattened(stages):
-            made.append(each)
+        made = self.changed()
+        for stage in flattened(stages):
+            made.append(stage)
         return made
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
         """Return a pipeline whose loops have so many outputs in each process.
 
-        Each begins with the beginning of the source, which is read again where it ends sooner.
+        MapStage begins with the beginning of the source, which is read again where it ends sooner.
 
         Args:
             nsamples: How many outputs.
             nbatches: The same by another name; the larger one counts.
         """
-        return self._changed(_outputs=outputs_of("with_epoch", nsamples, nbatches), _passes=0)
+        return self.changed(_outputs=number_of_outputs("with_epoch", nsamples, nbatches), _passes=0)
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
         """Return a pipeline that reads its source more than once; see `Fluent.repeat`.
@@ -93,24 +92,24 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
             if nepochs > 0:
                 raise ConfigError("repeat() takes a number of passes or one of outputs, not both")
             return self.with_epoch(nbatches)
-        return self._changed(_passes=max(whole_number("repeat", nepochs, -1), 0), _outputs=0)
+        return self.changed(_passes=max(whole_number("repeat", nepochs, -1), 0), _outputs=0)
 
     def with_length(self, n: int, silent: bool = False) -> Self:
         """Return a pipeline whose ``len()`` is `n`; see `Fluent.with_length`."""
-        return self._changed(_length=checked_length(n, None, silent=silent))
+        return self.changed(_length=checked_length(n, None, silent=silent))
 
-    def _changed(self, **changes: Any) -> Self:
-        made = copy.copy(self)
-        made.__dict__.update({"pipeline": list(self.pipeline), **changes})
-        return made
+    def reset(self) -> None:
+        """Copy the list of stages; there is no state."""
+        self.pipeline = list(self.pipeline)
 
-    def _known_length(self) -> int | None:
+    def known_length(self) -> int | None:
+        """Return the number of outputs of a loop, or None if it is unknown."""
         return self._outputs or None
 
     def close(self) -> None:
         """Close the source and the stages that can be closed."""
-        for each in self.pipeline:
-            if callable(close := getattr(each, "close", None)):
+        for stage in self.pipeline:
+            if callable(close := getattr(stage, "close", None)):
                 close()
 
     # -- iteration --------------------------------------------------------------------
@@ -139,15 +138,15 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
 
     def _one_pass(self) -> Iterator[Any]:
         self._epoch += 1
-        tally = Tally(Place())
-        tally.epoch = self._epoch
+        progress = Progress(Position())
+        progress.epoch = self._epoch
         source, *stages = self.pipeline
         if isinstance(source, PipelineStage):
             outputs = iter(source.run())
         else:
             outputs = iter(source) if isinstance(source, Iterable) else iter(source())
         for at, stage in enumerate(stages):
-            outputs = stage.run(outputs, tally, at)
+            outputs = stage.run(outputs, progress, at)
         return outputs
 
     # -- state ------------------------------------------------------------------------
@@ -201,25 +200,27 @@ class Cached(PipelineStage):
 
 def flattened(stages: Iterable[Any]) -> list[Any]:
     """Return stages, those in lists of stages one by one, without any that are None."""
-    found: list[Any] = []
-    for each in stages:
-        if isinstance(each, list) and each and all(map(_is_stage, each)):
-            found += [inner for inner in each if inner is not None]
-        elif each is not None:
-            found.append(each)
-    return found
+    flat: list[Any] = []
+    for stage in stages:
+        if isinstance(stage, list) and stage and all(map(_is_stage, stage)):
+            flat += [inner for inner in stage if inner is not None]
+        elif stage is not None:
+            flat.append(stage)
+    return flat
 
 
-def _is_stage(each: Any) -> bool:
+def _is_stage(stage: Any) -> bool:
     return (
-        each is None or callable(each) or isinstance(each, (Stage, PipelineStage, IterableDataset))
+        stage is None
+        or callable(stage)
+        or isinstance(stage, (Stage, PipelineStage, IterableDataset))
     )
 
 
-def _stage(each: Any) -> Stage:
-    if isinstance(each, Stage):
-        return each
+def _stage(stage: Any) -> Stage:
+    if isinstance(stage, Stage):
+        return stage
     function: Callable[[Iterator[Any]], Iterable[Any]] = (
-        each.run if isinstance(each, PipelineStage) else each
+        stage.run if isinstance(stage, PipelineStage) else stage
     )
-    return Own(function)
+    return FunctionStage(function)

@@ -26,7 +26,7 @@ _EXTENSIONS = frozenset((_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL))
 _WITHOUT_CONTENT = frozenset(
     b"123456"
 )  # links, devices, directories and pipes, whatever size they say
-_AT_ONCE = 256
+_HEADERS_PER_CHECK = 256
 _MAX_EXTENSION = 1 << 20
 _AFTER_END = 1 << 16
 
@@ -75,7 +75,7 @@ class Members:
                     f"the archive ends at byte {total} without the mark of its end: it was cut short"
                 )
             self._headers.append((header, at))
-            if len(self._headers) == _AT_ONCE:
+            if len(self._headers) == _HEADERS_PER_CHECK:
                 self._check()
             kind, begin = header[156], at + BLOCK
             stop = begin + self._content(header, at)

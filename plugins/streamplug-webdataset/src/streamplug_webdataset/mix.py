@@ -25,7 +25,7 @@ class RoundRobin(IterableDataset):  # type: ignore[type-arg]  # generic in its s
         self.datasets, self.longest = datasets, longest
 
     def __iter__(self) -> Iterator[Any]:
-        sources = [iter(each) for each in self.datasets]
+        sources = [iter(dataset) for dataset in self.datasets]
         at = 0
         while sources:
             at %= len(sources)
@@ -72,7 +72,7 @@ class RandomMix(IterableDataset):  # type: ignore[type-arg]  # generic in its st
         self.datasets, self.probs, self.longest = datasets, probs, longest
 
     def __iter__(self) -> Iterator[Any]:
-        sources = [iter(each) for each in self.datasets]
+        sources = [iter(dataset) for dataset in self.datasets]
         weights = [1.0] * len(sources) if self.probs is None else list(self.probs)
         while sources and sum(weights):
             at = random.choices(range(len(sources)), weights)[0]

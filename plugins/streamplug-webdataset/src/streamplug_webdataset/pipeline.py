@@ -1,8 +1,7 @@
-"""Pipeline: samples of archives in a fixed order, through stages, with a state that is exact."""
+"""Pipelines of archives: samples in a planned order, through stages, with an exact state."""
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,30 +16,38 @@ from streamplug.types import World
 from streamplug_webdataset.filters import Decoding
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable_dataset import IterableDataset
-from streamplug_webdataset.source import ENDLESS, Archives, Order, Source
-from streamplug_webdataset.stages import Batched, Each, LogKeys, Own, Shuffle, Slice, Stage
-from streamplug_webdataset.tally import Place, Tally, parts_of
+from streamplug_webdataset.progress import Position, Progress, positions_of
+from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
+from streamplug_webdataset.stages import (
+    Batched,
+    FunctionStage,
+    LogKeys,
+    MapStage,
+    Shuffle,
+    Slice,
+    Stage,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a pipeline is made of.
+class PipelineOptions:
+    """Options of a pipeline.
 
     Attributes:
-        stream: Where the archives are.
-        options: Further ones of `StreamingDataset`.
-        mix: Over how many samples to mix; 1 for archives in random order, None for all as it lies.
-        seed: Of that.
-        batch: Samples of a step of one rank, if the user says.
-        trusted: Whether values may be decoded that can run code.
-        empty: Whether a data set without samples is an epoch without samples, rather than an error.
-        epoch: Outputs of a loop, if the user says.
-        passes: How often a loop reads the data set; 0 without end.
+        stream: The archives.
+        options: Further options of `StreamingDataset`.
+        shuffle_block: Shuffle block size in samples; 1 shuffles only archives, None does not shuffle.
+        seed: Shuffle seed.
+        batch: Samples per step of a rank, if the user sets it.
+        trusted: Whether values that can run code may be decoded.
+        empty: Whether a data set without samples is an empty epoch, rather than an error.
+        epoch: Outputs of a loop, if the user sets it.
+        passes: Passes over the data set in a loop; 0 is unlimited.
     """
 
     stream: Archives
     options: Mapping[str, Any]
-    mix: int | None
+    shuffle_block: int | None
     seed: int | None
     batch: int | None
     trusted: bool
@@ -50,192 +57,205 @@ class Wish:
 
 
 class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
-    """A data set of archives and the stages that its samples go through; made by `WebDataset`."""
+    """Archives and the stages that process their samples; `WebDataset` creates it."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, options: PipelineOptions, stages: Sequence[Stage] = ()) -> None:
         """Open the archives."""
-        self._wish = wish
-        self._stages: tuple[Stage, ...] = ()
+        self._options = options
+        self._stages: tuple[Stage, ...] = tuple(stages)
         self._length = None
         self._open(World().ranks, 0)
-        if wish.passes != 1:
-            self._open(self.dataset.session.place.ranks, self.dataset.size)
+        if options.passes != 1:
+            self.reset()
 
     @property
     def dataset(self) -> Source:
-        """The `StreamingDataset` below, whose samples have their values as bytes."""
+        """The underlying `StreamingDataset`, whose samples have bytes as values."""
         return self._data
 
+    def reset(self) -> None:
+        """Open the archives in the order that options and stages require; the next loop starts anew."""
+        self._open(self._data.session.place.ranks, self._data.size)
+
     def _open(self, ranks: int, size: int) -> None:
-        """Take the archives up in the order that the stages want."""
-        wish, self._limit = self._wish, 0
-        batch = next((s.size for s in self._stages if isinstance(s, Batched)), wish.batch)
-        if wish.batch not in (None, batch):
+        options, self._limit = self._options, 0
+        batch = next((s.size for s in self._stages if isinstance(s, Batched)), options.batch)
+        if options.batch not in (None, batch):
             raise ConfigError(
-                f"batched({batch}) of a data set with batch_size={wish.batch}: leave batch_size= out"
+                f"batched({batch}) of a data set with batch_size={options.batch}: leave batch_size= out"
             )
-        each = self._samples_of_an_output()
-        # Each loop that ends before this begins with a whole pass, and a whole batch.
+        samples_per_output = self._samples_per_output()
+        # Each loop that ends before this starts with a whole pass, and a whole batch.
         whole = math.lcm(max(size, 1), (batch or 1) * ranks)
         total, end = whole * max(ENDLESS // whole, 1), None
-        if wish.epoch is not None and each:
-            total = wish.epoch * each * ranks
+        if options.epoch is not None and samples_per_output:
+            total = options.epoch * samples_per_output * ranks
             if total % ((batch or 1) * ranks):
                 raise ConfigError(
-                    f"with_epoch({wish.epoch}): no whole batches of batch_size={batch}"
+                    f"with_epoch({options.epoch}): no whole batches of batch_size={batch}"
                 )
-        elif wish.epoch is not None:
-            self._limit = wish.epoch
+        elif options.epoch is not None:
+            self._limit = options.epoch
         else:
-            end = wish.passes * size or None
-        plain = not size or (wish.epoch is None and wish.passes == 1)
-        order = Order(wish.mix, wish.seed, batch, None if plain else total, None if plain else end)
-        self._data = Source(wish.stream, order, wish.options)
-        # Where the next loop begins, beyond what the data set says; and the loop that is under way.
-        self._parts: list[Place] = []
+            end = options.passes * size or None
+        one_pass = not size or (options.epoch is None and options.passes == 1)
+        order = SourceOrder(
+            options.shuffle_block,
+            options.seed,
+            batch,
+            None if one_pass else total,
+            None if one_pass else end,
+        )
+        self._data = Source(options.stream, order, options.options)
+        # Where the next loop starts, in addition to the state of the data set.
+        self._start_positions: list[Position] = []
         self._loaded: dict[str, Any] | None = None
-        self._tally: Tally | None = None
+        self._progress: Progress | None = None
 
-    def _samples_of_an_output(self) -> int | None:
-        """Return how many samples of the source make an output; None if that depends."""
-        each = 1
+    def _samples_per_output(self) -> int | None:
+        """Return how many samples of the source make one output; None if it varies."""
+        samples = 1
         for stage in self._stages:
-            if isinstance(stage, Batched) and each == 1:
-                each = stage.size
+            if isinstance(stage, Batched) and samples == 1:
+                samples = stage.size
             elif not stage.keeps:
                 return None
-        return each
+        return samples
 
-    # -- what it is made of -----------------------------------------------------------
+    # -- composition ------------------------------------------------------------------
 
     def compose(self, *stages: Any) -> Pipeline:
         """Return a pipeline with more stages; see `Fluent.compose`."""
-        made = copy.copy(self)
-        for stage in stages:
-            made._add(stage if isinstance(stage, Stage) else Own(stage))
-        made._open(self._data.session.place.ranks, self._data.size)
-        return made
-
-    def _add(self, stage: Stage) -> None:
-        if isinstance(stage, Shuffle):
-            if stage.size < 1:
-                return
-            if all(isinstance(each, (Each, LogKeys)) for each in self._stages):
-                seed = self._wish.seed if stage.seed is None else stage.seed
-                self._wish = replace(self._wish, mix=stage.size, seed=seed)
-                return
-        if isinstance(stage, Decoding) and self._wish.trusted:
-            stage = stage.trusting()
-        self._stages += (stage,)
+        options, composed = self._options, list(self._stages)
+        for added in stages:
+            stage = added if isinstance(added, Stage) else FunctionStage(added)
+            if isinstance(stage, Shuffle) and stage.size < 1:
+                continue
+            if isinstance(stage, Shuffle) and _are_planned(composed):
+                seed = options.seed if stage.seed is None else stage.seed
+                options = replace(options, shuffle_block=stage.size, seed=seed)
+                continue
+            if isinstance(stage, Decoding) and options.trusted:
+                composed.append(stage.trusting())
+            else:
+                composed.append(stage)
+        return self.changed(_options=options, _stages=tuple(composed))
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Pipeline:
-        """Return a pipeline with loops of so many outputs; see `Fluent.with_epoch`."""
-        return self._wishing(epoch=outputs_of("with_epoch", nsamples, nbatches))
+        """Return a pipeline with a fixed number of outputs per loop; see `Fluent.with_epoch`."""
+        return self._with_options(epoch=number_of_outputs("with_epoch", nsamples, nbatches))
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Pipeline:
-        """Return a pipeline that reads the data set more than once; see `Fluent.repeat`."""
+        """Return a pipeline that reads the data set several times; see `Fluent.repeat`."""
         if nbatches > 0:
             if nepochs > 0:
                 raise ConfigError("repeat() takes a number of passes or one of outputs, not both")
             return self.with_epoch(nbatches)
-        return self._wishing(epoch=None, passes=max(nepochs, 0))
-
-    def _wishing(self, **changes: Any) -> Pipeline:
-        made = copy.copy(self)
-        made._wish = replace(self._wish, **changes)
-        made._open(self._data.session.place.ranks, self._data.size)
-        return made
+        return self._with_options(epoch=None, passes=max(nepochs, 0))
 
     def with_batch_size(self, batch_size: int) -> Pipeline:
-        """Return a pipeline whose worker processes take turns after so many samples.
+        """Return a pipeline whose worker processes take turns after `batch_size` samples.
 
-        It makes batches that a plain `DataLoader` puts together the same for any number of workers.
+        A plain `DataLoader` then makes the same batches with any number of workers.
         """
-        return self._wishing(batch=batch_size)
+        return self._with_options(batch=batch_size)
 
     def with_length(self, n: int, silent: bool = False) -> Pipeline:
         """Return a pipeline whose ``len()`` is `n`; see `Fluent.with_length`."""
-        made = self._wishing()
-        made._length = checked_length(n, self._known_length(), silent=silent)
-        return made
+        return self.changed(_length=checked_length(n, self.known_length(), silent=silent))
 
-    def _known_length(self) -> int | None:
-        each, batch = self._samples_of_an_output(), self._data.session.batch
-        if not each or self._data.session.place.ranks > 1:
-            return None if not each else len(self._data) // each
-        total = self._wish.epoch or max(self._wish.passes, 0) * self._data.size
-        if self._wish.epoch:
-            return total
-        last = next((s for s in self._stages if isinstance(s, Batched)), None)
-        short = last is not None and not last.partial
-        return (total // batch if short else -(-total // each)) or None
+    def _with_options(self, **changes: Any) -> Pipeline:
+        return self.changed(_options=replace(self._options, **changes))
+
+    def known_length(self) -> int | None:
+        """Return the number of outputs of a loop, or None if it is unknown."""
+        samples, batch = self._samples_per_output(), self._data.session.batch
+        if not samples:
+            return None
+        if self._data.session.place.ranks > 1:
+            return len(self._data) // samples
+        if self._options.epoch:
+            return self._options.epoch
+        total = max(self._options.passes, 0) * self._data.size
+        batched = next((s for s in self._stages if isinstance(s, Batched)), None)
+        drops_last = batched is not None and not batched.partial
+        return (total // batch if drops_last else -(-total // samples)) or None
 
     # -- iteration --------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this process's outputs of the next loop."""
-        if not self._data.size and self._wish.empty:
+        if not self._data.size and self._options.empty:
             return
         place = self._data.session.place
-        begin, self._parts = self._part(place), []
-        tally = self._tally = Tally(begin)
-        outputs: Iterator[Any] = self._data.samples(tally)
-        for at, stage in enumerate(self._all_stages(place)):
-            outputs = stage.run(outputs, tally, at)
+        start = self.start_positions(place.workers_per_rank)[place.worker]
+        self.mark_started()
+        progress = self._progress = Progress(start)
+        outputs: Iterator[Any] = self._data.samples(progress)
+        for number, stage in enumerate(self._stages_of(place)):
+            outputs = stage.run(outputs, progress, number)
         for number, output in enumerate(outputs, 1):
-            tally.moved()
-            if number > begin.after:
-                tally.made += 1
+            progress.count_output()
+            if number > start.after:
+                progress.made += 1
                 yield output
-        if tally.epoch is None:  # there was nothing left of it to be read
-            tally.epoch, tally.first = self._data.session.begin_epoch()
-        tally.done = True
-        self._check_epoch(tally, begin, place)
+        if progress.epoch is None:  # no samples were left
+            progress.epoch, progress.first = self._data.session.begin_epoch()
+        progress.done = True
+        self._check_epoch(progress, start, place)
 
-    def _all_stages(self, place: World) -> Sequence[Stage]:
+    def _stages_of(self, place: World) -> Sequence[Stage]:
         if not self._limit:
             return self._stages
         share, rest = divmod(self._limit, place.workers_per_rank)
         return (*self._stages, Slice(share + (place.worker < rest)))
 
-    def _part(self, place: World) -> Place:
-        """Return where this process goes on."""
-        if not self._parts:
-            return Place()
-        if len(self._parts) != place.workers_per_rank:
-            raise StateError(
-                f"the state is of {len(self._parts)} processes in the middle of batches of their own, and "
-                f"there are {place.workers_per_rank}: take as many workers until the epoch ends"
-            )
-        return self._parts[place.worker]
+    def start_positions(self, workers: int) -> list[Position]:
+        """Return where each loader worker of this rank starts the next loop.
 
-    def _check_epoch(self, tally: Tally, begin: Place, place: World) -> None:
-        """Refuse a nominal epoch that stages have made shorter."""
-        if self._wish.epoch is None or self._limit or begin != Place():
+        Raises:
+            StateError: If the loaded state is of another number of workers.
+        """
+        positions = self._start_positions or [Position()] * workers
+        if len(positions) != workers:
+            raise StateError(
+                f"the state is of {len(positions)} processes in the middle of batches of their own, and "
+                f"there are {workers}: take as many workers until the epoch ends"
+            )
+        return positions
+
+    def mark_started(self) -> None:
+        """Note that the loop has started, here or in workers; the next one starts at its beginning."""
+        self._start_positions = []
+
+    def _check_epoch(self, progress: Progress, start: Position, place: World) -> None:
+        """Check that stages have not shortened an epoch of fixed length."""
+        epoch = self._options.epoch
+        if epoch is None or self._limit or start != Position():
             return
-        steps = range(tally.first + place.worker, self._wish.epoch, place.workers_per_rank)
-        one = self._data.session.batch == (self._samples_of_an_output() or 0)
-        if one and tally.made < len(steps):
+        steps = range(progress.first + place.worker, epoch, place.workers_per_rank)
+        one_output_per_step = self._data.session.batch == (self._samples_per_output() or 0)
+        if one_output_per_step and progress.made < len(steps):
             raise ConfigError(
-                f"with_epoch({self._wish.epoch}): map() left {len(steps) - tally.made} samples out; use "
-                "select() for that, which is reckoned with"
+                f"with_epoch({epoch}): map() left {len(steps) - progress.made} samples out; use select() "
+                "for that, which is reckoned with"
             )
 
     # -- state ------------------------------------------------------------------------
 
     @property
-    def tally(self) -> Tally:
-        """How far the loop in this process has come."""
-        return self._tally or Tally(Place())
+    def progress(self) -> Progress:
+        """Progress of the loop in this process."""
+        return self._progress or Progress(Position())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loop in this process stands, as plain JSON values, after its last output.
+        """Return the state of the loop in this process after its last output, as plain JSON values.
 
         Raises:
             StateError: If loader workers have read; ask `WebLoader`.
         """
-        tally = self._tally
-        if tally is None:
+        progress = self._progress
+        if progress is None:
             try:
                 self._data.state_dict()
             except StateError:
@@ -243,92 +263,104 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                     "the data set was read by loader workers, which are ahead of the training loop; ask "
                     "WebLoader.state_dict()"
                 ) from None
-        if tally is None or tally.epoch is None:
+        if progress is None or progress.epoch is None:
             return self._loaded or self._data.session.next_state()
-        if tally.done:
-            return self._data.session.state_at(tally.epoch + 1, 0)
-        return self.state_of(tally.epoch, tally.first, [tally.place], [tally.place], 0)
+        if progress.done:
+            return self._data.session.state_at(progress.epoch + 1, 0)
+        position = progress.position
+        return self.state_of(progress.epoch, progress.first, [position], [position], 0)
 
     def state_of(
-        self, epoch: int, first: int, now: list[Place], before: list[Place], given: int
+        self,
+        epoch: int,
+        first: int,
+        positions: list[Position],
+        even_positions: list[Position],
+        extra_outputs: int,
     ) -> dict[str, Any]:
         """Return the state of a loop.
 
         Args:
-            epoch: Of the data set.
-            first: The step that the loop began with.
-            now: Where each process is; none if outputs at rest are not these.
-            before: Where each was when all had made as many outputs.
-            given: How many have handed out one more.
+            epoch: Epoch of the data set.
+            first: Step at which the loop began.
+            positions: Position of each process.
+            even_positions: Position of each process when all had made the same number of outputs.
+            extra_outputs: Number of processes that have made one output since then.
         """
-        batch, workers = self._data.session.batch, len(before)
-        if now and all(place.plain and place.used % batch == 0 for place in now):
-            done = [place.used // batch for place in now]
-            whole, rest = divmod(sum(done), workers)
-            if done == [whole + (worker < rest) for worker in range(workers)]:
-                return self._data.session.state_at(epoch, first + sum(done))
-        least = min(place.used // batch for place in before)
-        parts = [replace(place, used=place.used - least * batch) for place in before]
+        session, workers = self._data.session, len(even_positions)
+        batch = session.batch
+        if positions and all(p.at_rest and p.used % batch == 0 for p in positions):
+            steps = [position.used // batch for position in positions]
+            whole, rest = divmod(sum(steps), workers)
+            if steps == [whole + (worker < rest) for worker in range(workers)]:
+                return session.state_at(epoch, first + sum(steps))
+        common = min(position.used // batch for position in even_positions)
+        parts = [replace(p, used=p.used - common * batch) for p in even_positions]
         return {
-            **self._data.session.state_at(epoch, first + least * workers),
+            **session.state_at(epoch, first + common * workers),
             "stages": [stage.name for stage in self._stages],
-            "rank": [self._data.session.place.rank, self._data.session.place.ranks],
-            "parts": [part.saved() for part in parts],
-            "given": given,
+            "rank": [session.place.rank, session.place.ranks],
+            "parts": [part.to_json() for part in parts],
+            "given": extra_outputs,
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Continue where another loop stood.
+        """Continue where another loop stopped.
 
         Args:
-            saved: What `state_dict` returned there. One that was taken between the batches of the data set
-                is good for any number of ranks and workers, as those of a `StreamingDataset`; one from
-                the middle of batches for as many.
+            saved: What `state_dict` returned. A state between the batches of the data set can be loaded with
+                any number of ranks and workers, as that of a `StreamingDataset`; one in the middle of
+                batches requires the same number.
 
         Raises:
             StateError: If it was saved by a run whose order or stages differ.
         """
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
-        parts = parts_of(saved)
+        positions = positions_of(saved)
         rank = [self._data.session.place.rank, self._data.session.place.ranks]
-        if parts and saved.get("rank") != rank:
+        if positions and saved.get("rank") != rank:
             raise StateError(
                 f"the state is of rank {saved.get('rank')}, in the middle of its batches, and this is {rank}"
                 " (rank, ranks): each rank goes on with its own; a state at the end of an epoch serves all"
             )
         names = [stage.name for stage in self._stages]
-        if parts and saved.get("stages") != names:
+        if positions and saved.get("stages") != names:
             raise StateError(f"the state is of stages {saved.get('stages')}, these are {names}")
         own = ("stages", "rank", "parts", "given")
         self._data.load_state_dict({k: v for k, v in saved.items() if k not in own})
-        self._parts, self._loaded, self._tally = parts, dict(saved), None
+        self._start_positions, self._loaded, self._progress = positions, dict(saved), None
 
     def __getstate__(self) -> dict[str, Any]:
-        # The data set goes beside, so that torch shares what its workers have in common.
-        rest = {k: v for k, v in self.__dict__.items() if k not in ("_data", "_tally")}
+        # The data set is separate, so that torch can share its memory among workers.
+        rest = {k: v for k, v in self.__dict__.items() if k not in ("_data", "_progress")}
         return {"data": self._data, "rest": cloudpickle.dumps(rest)}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(cloudpickle.loads(saved["rest"]))
-        self._data, self._tally = saved["data"], None
+        self._data, self._progress = saved["data"], None
 
 
-def outputs_of(what: str, nsamples: int, nbatches: int) -> int:
-    """Return the number of outputs that a user asks for.
+def _are_planned(stages: Sequence[Stage]) -> bool:
+    """Return whether the plan can shuffle samples before these stages instead of after them."""
+    return all(isinstance(stage, (MapStage, LogKeys)) for stage in stages)
+
+
+def number_of_outputs(what: str, nsamples: int, nbatches: int) -> int:
+    """Return the number of outputs that a user sets by either argument.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If it is below 1.
     """
     count: int = whole_number(what, max(nsamples, nbatches), 1)
     return count
 
 
 def checked_length(n: int, known: int | None, *, silent: bool) -> int:
-    """Return the length that a user asks for, with a warning if another is known.
+    """Return the length that a user sets; warn if a different one is known.
 
     Raises:
-        ConfigError: If it is no length.
+        ConfigError: If it is negative or no whole number.
     """
     n = whole_number("with_length", n, 0)
     if known not in (None, n) and not silent:

@@ -14,6 +14,6 @@ def streamplug_plugins() -> list[Provider]:
         Provider("encoding", "npz", "streamplug_webdataset.arrays:Npz"),
         Provider("encoding", "ten", "streamplug_webdataset.tensors:Ten"),
         Provider("encoding", "cbor", "streamplug_webdataset.tensors:Cbor"),
-        Provider("encoding", "pth", "streamplug_webdataset.wrapped:Pth"),
-        Provider("encoding", "gzipped", "streamplug_webdataset.wrapped:Gzipped"),
+        Provider("encoding", "pth", "streamplug_webdataset.container_encodings:Pth"),
+        Provider("encoding", "gzipped", "streamplug_webdataset.container_encodings:Gzipped"),
     ]

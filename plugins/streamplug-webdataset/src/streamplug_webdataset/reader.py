@@ -16,7 +16,7 @@ from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.places import Places
 
 
-class _Values:
+class _ValueOffsets:
     """Where the values of one column lie.
 
     Attributes:
@@ -32,30 +32,30 @@ class _Values:
         self.whole = not len(begins) or bool(begins.min() >= 0)
 
 
-class TarHead(ShardHeader):
+class TarHeader(ShardHeader):
     """Knows where the samples of one archive lie."""
 
     def __init__(self, places: Places, name: str) -> None:
         """Take what the file beside the archive says, and the name of the archive in its data set."""
         self._places, self._name = places, name
-        self._values: dict[str, _Values] = {}
+        self._values: dict[str, _ValueOffsets] = {}
         for extension, blocks, sizes in zip(places.extensions, places.blocks, places.sizes):
             begins = np.where(blocks > 0, blocks.astype(np.int64) * BLOCK, -1)
-            self._values[extension] = _Values(begins, sizes.astype(np.int64))
+            self._values[extension] = _ValueOffsets(begins, sizes.astype(np.int64))
         ends = places.key_ends.astype(np.int64)
-        self._keys = _Values(
+        self._keys = _ValueOffsets(
             np.concatenate([ends[:0], [0], ends])[: len(ends)], np.diff(ends, prepend=0)
         )
-        self._none = _Values(np.full(len(ends), -1, np.int64), np.zeros(len(ends), np.int64))
+        self._none = _ValueOffsets(np.full(len(ends), -1, np.int64), np.zeros(len(ends), np.int64))
 
-    def of(self, name: str) -> tuple[_Values, Bytes1D | None]:
+    def of(self, name: str) -> tuple[_ValueOffsets, Bytes1D | None]:
         """Return where the values of a column lie, and in what if that is not the archive."""
         if name == KEY:
             return self._keys, self._places.keys
         if name == URL:
             text = np.frombuffer(self._name.encode(), np.uint8)
             zeros = np.zeros_like(self._keys.sizes)
-            return _Values(zeros, zeros + len(text)), text
+            return _ValueOffsets(zeros, zeros + len(text)), text
         return self._values.get(name, self._none), None
 
     def key(self, row: int) -> str:
@@ -102,12 +102,12 @@ class TarHead(ShardHeader):
         have = np.flatnonzero(begins >= 0)
         if moved is not None:
             begins = begins + moved
-        found: list[Any] = [None] * len(rows)
+        decoded: list[Any] = [None] * len(rows)
         if len(have):
             some = self._decoded(column, rows[have], data, begins[have], sizes[have])
             for place, value in zip(have.tolist(), column.encoding.unbatch(some)):
-                found[place] = value
-        return found
+                decoded[place] = value
+        return decoded
 
     def _decoded(
         self, column: Column, rows: Int64, data: Bytes1D, begins: Int64, sizes: Int64
@@ -129,7 +129,7 @@ class TarReader(ShardReader):
 
     def __init__(self, places: Places, data: Bytes1D, name: str) -> None:
         """Read from `data`, by what the file beside it says; `name` is that of the archive."""
-        self._places, self._head = places, TarHead(places, name)
+        self._places, self._head = places, TarHeader(places, name)
         self._data = data
         self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         self._row_plan: tuple[Sequence[Column], list[Any], Sample] = ((), [], {})

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.names import KEY
-from streamplug_webdataset.stages import Each, Stage
+from streamplug_webdataset.stages import MapStage, Stage
 
 Function = Callable[[Any], Any]
 Open = Callable[[Any], Any]
@@ -56,7 +56,7 @@ def info(  # noqa: PLR0917 - those of webdataset, in its order
             print(f"--- {name} {number}\n{text}", file=stream or sys.stderr)
         return sample
 
-    return Each("info", apply)
+    return MapStage("info", apply)
 
 
 def _summary(sample: Any, width: int) -> str:
@@ -79,11 +79,11 @@ def getfirst(
     Raises:
         DataError: If it has none, and that `missing_is_error`.
     """
-    wanted = keys.split(";") if isinstance(keys, str) else list(keys)
-    found = [a[name] for name in wanted if name in a]
-    if not found and missing_is_error:
-        raise DataError(f"none of {wanted}, only {sorted(a)}")
-    return found[0] if found else default
+    names = keys.split(";") if isinstance(keys, str) else list(keys)
+    values = [a[name] for name in names if name in a]
+    if not values and missing_is_error:
+        raise DataError(f"none of {names}, only {sorted(a)}")
+    return values[0] if values else default
 
 
 def transform_with(sample: Sequence[Any], transformers: Sequence[Function | None] | None) -> Any:
@@ -142,4 +142,4 @@ def xdecode(
             )
         return value
 
-    return Each("xdecode", lambda sample: {n: decoded(n, v, sample) for n, v in sample.items()})
+    return MapStage("xdecode", lambda sample: {n: decoded(n, v, sample) for n, v in sample.items()})

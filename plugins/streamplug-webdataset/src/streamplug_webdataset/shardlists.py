@@ -15,7 +15,7 @@ from streamplug.config import detect_world, whole_number
 from streamplug.errors import ConfigError
 from streamplug.scan.glob import expand_braces
 from streamplug.types import World
-from streamplug_webdataset.stages import Own, Stage
+from streamplug_webdataset.stages import FunctionStage, Stage
 
 Urls = str | Iterable[str]
 
@@ -35,11 +35,11 @@ def located(urls: Any) -> str | list[str]:
     """
     if isinstance(urls, str):
         parts = _with_variables(urls).split("::")
-        return _url(parts[0]) if len(parts) == 1 else [_url(each) for each in parts]
+        return _url(parts[0]) if len(parts) == 1 else [_url(url) for url in parts]
     if isinstance(urls, Iterable) and not isinstance(urls, (dict, bytes)):
-        found = [_url(_with_variables(str(each))) for each in urls]
-        if found:
-            return found
+        located_urls = [_url(_with_variables(str(url))) for url in urls]
+        if located_urls:
+            return located_urls
     raise ConfigError(f"urls={urls!r:.80}: expected paths or URLs of archives")
 
 
@@ -60,11 +60,11 @@ def _with_variables(text: str) -> str:
     raise ConfigError(f"{text!r:.80}: its environment variables name each other without end")
 
 
-def _variable(found: re.Match[str]) -> str:
-    name = f"WDS_{found[1]}"
+def _variable(match: re.Match[str]) -> str:
+    name = f"WDS_{match[1]}"
     if name not in os.environ:
         raise ConfigError(
-            f"${{{found[1]}}} in the URL stands for the environment variable {name}, which is not set"
+            f"${{{match[1]}}} in the URL stands for the environment variable {name}, which is not set"
         )
     return os.environ[name]
 
@@ -266,7 +266,7 @@ def resampled(n: int = sys.maxsize) -> Stage:
             yield draw.choice(items)
 
     run.__name__ = "resampled"
-    return Own(run)
+    return FunctionStage(run)
 
 
 def non_empty(src: Iterable[Any]) -> Iterator[Any]:
@@ -276,8 +276,8 @@ def non_empty(src: Iterable[Any]) -> Iterator[Any]:
         ConfigError: If nothing does.
     """
     empty = True
-    for each in src:
+    for sample in src:
         empty = False
-        yield each
+        yield sample
     if empty:
         raise ConfigError("non_empty: nothing came in; are there fewer archives than processes?")

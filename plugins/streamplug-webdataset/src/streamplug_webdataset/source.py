@@ -1,4 +1,4 @@
-"""Source: the samples of archives in the order of a plan, their values being bytes, as they lie there."""
+"""Samples of archives in a planned order, with their stored bytes as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamplug.plugin.location import join
 from streamplug.plugin.registry import make
 from streamplug.read import apply_decoders
 from streamplug_webdataset.names import KEY, URL
-from streamplug_webdataset.tally import Tally
+from streamplug_webdataset.progress import Progress
 
 ENDLESS = 1 << 42
 """Samples of an epoch that nobody reads to its end."""
@@ -67,23 +67,23 @@ class _UrlEncoding(Encoding):
 
 
 def _as_bytes(_encoding: Encoding) -> Encoding:
-    found: Encoding = make("encoding", "bytes")
-    return found
+    encoding: Encoding = make("encoding", "bytes")
+    return encoding
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a pipeline wants of the order of its source.
+class SourceOrder:
+    """Order of the samples of a source.
 
     Attributes:
-        mix: Over how many samples to mix; 1 for archives in random order, None for all as it lies.
-        seed: Of the order.
-        batch: Samples of a step of one rank; None for one by one.
-        total: Samples of an epoch over all ranks, pass after pass; None for one pass.
-        end: After how many of these a loop ends; None for all.
+        shuffle_block: Shuffle block size in samples; 1 shuffles only archives, None does not shuffle.
+        seed: Shuffle seed.
+        batch: Samples per step of a rank; None is 1.
+        total: Samples of an epoch over all ranks, pass after pass; None is one pass.
+        end: Number of these samples after which a loop ends; None is all.
     """
 
-    mix: int | None = None
+    shuffle_block: int | None = None
     seed: int | None = None
     batch: int | None = None
     total: int | None = None
@@ -93,7 +93,7 @@ class Order:
 class Source(StreamingDataset):
     """A data set that tells where it stands, for what is built on it."""
 
-    def __init__(self, stream: Stream, order: Order, options: Mapping[str, Any]) -> None:
+    def __init__(self, stream: Stream, order: SourceOrder, options: Mapping[str, Any]) -> None:
         """Read a stream in an order."""
         more = dict(options)
         if order.total:
@@ -102,33 +102,33 @@ class Source(StreamingDataset):
             more["shuffle_seed"] = order.seed
         super().__init__(
             streams=[stream],
-            shuffle=order.mix is not None,
-            shuffle_block_size=order.mix,
+            shuffle=order.shuffle_block is not None,
+            shuffle_block_size=order.shuffle_block,
             batch_size=order.batch,
             **more,
         )
         self._total, self._end = order.total, order.end
 
-    def samples(self, tally: Tally) -> Iterator[dict[str, Any]]:
-        """Yield this process's samples of the next epoch that a tally has not counted.
+    def samples(self, progress: Progress) -> Iterator[dict[str, Any]]:
+        """Yield this process's samples of the next epoch that a progress has not counted.
 
         With a single rank none comes twice: what fills up the last batch is left out.
         """
-        skip, tally.used, stop = tally.used, 0, ENDLESS
+        skip, progress.used, stop = progress.used, 0, ENDLESS
         for sample in self:
-            if tally.epoch is None:
-                tally.epoch, tally.first = self.session.current_epoch()
-                stop = self._own_samples(tally.first)
-            if tally.used == stop and self._end is not None:
+            if progress.epoch is None:
+                progress.epoch, progress.first = self.session.current_epoch()
+                stop = self._own_samples(progress.first)
+            if progress.used == stop and self._end is not None:
                 return
-            if tally.used == stop:
+            if progress.used == stop:
                 continue  # to the end, so that the epoch is over
-            tally.used += 1
-            if tally.used > skip:
-                tally.mark = tally.used
+            progress.used += 1
+            if progress.used > skip:
+                progress.mark = progress.used
                 yield {name: v for name, v in sample.items() if v is not None}
-        if tally.epoch is None:
-            tally.epoch, tally.first = self.session.current_epoch()
+        if progress.epoch is None:
+            progress.epoch, progress.first = self.session.current_epoch()
 
     def _own_samples(self, first: int) -> int:
         """Return how many samples this process has from a step on, without those that fill up a batch."""

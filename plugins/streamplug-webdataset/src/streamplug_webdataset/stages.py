@@ -11,7 +11,7 @@ import numpy as np
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
-from streamplug_webdataset.tally import Place, Tally
+from streamplug_webdataset.progress import Position, Progress
 
 
 class LEFT_OUT:  # noqa: N801 - a value; a class stays itself in a copy that is sent to a worker
@@ -29,16 +29,16 @@ class Stage:
     name = "stage"
     keeps = False
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         """Yield what becomes of `source`; `at` is the number of the stage in its pipeline."""
         raise NotImplementedError
 
     def __call__(self, source: Iterable[Any]) -> Iterator[Any]:
         """Return what becomes of samples, outside of a pipeline."""
-        return self.run(iter(source), Tally(Place()), 0)
+        return self.run(iter(source), Progress(Position()), 0)
 
 
-class Each(Stage):
+class MapStage(Stage):
     """Makes one output of each sample, or none."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Each(Stage):
         self._apply, self._handler = apply, checked(handler, name)
         self.keeps = keeps and handler is reraise_exception
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         apply = self._apply
         for sample in source:
             try:
@@ -86,17 +86,17 @@ class Batched(Stage):
         self.partial = partial
         self._collate = collate
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         batch: list[Any] = []
         for sample in source:
-            tally.held += not batch
+            progress.held += not batch
             batch.append(sample)
             if len(batch) == self.size:
-                tally.held -= 1
+                progress.held -= 1
                 whole, batch = batch, []
                 yield whole if self._collate is None else self._collate(whole)
         if batch:
-            tally.held -= 1
+            progress.held -= 1
             if self.partial:
                 yield batch if self._collate is None else self._collate(batch)
 
@@ -108,9 +108,9 @@ class Unbatched(Stage):
         """Take each batch apart by a function."""
         self.name, self._apart = name, apart
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         for batch in source:
-            yield from _held(self._apart(batch), tally)
+            yield from _held(self._apart(batch), progress)
 
 
 class Shuffle(Stage):
@@ -131,26 +131,26 @@ class Shuffle(Stage):
         """
         self.size, self.seed = whole_number("shuffle", size, 0), seed
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         block: list[Any] = []
         if self.size < 1:
             yield from source
             return
         for sample in source:
-            tally.held += not block
+            progress.held += not block
             block.append(sample)
             if len(block) >= self.size:
                 whole, block = block, []
-                yield from self._mixed(whole, tally, at)
+                yield from self._mixed(whole, progress, at)
         if block:
-            yield from self._mixed(block, tally, at)
+            yield from self._mixed(block, progress, at)
 
-    def _mixed(self, block: list[Any], tally: Tally, at: int) -> Iterator[Any]:
-        number = tally.counts.get(at, 0)
-        draw = np.random.default_rng([self.seed or 0, tally.epoch or 0, number])
-        tally.held -= 1
-        tally.counts[at] = number + 1
-        yield from _held([block[i] for i in draw.permutation(len(block)).tolist()], tally)
+    def _mixed(self, block: list[Any], progress: Progress, at: int) -> Iterator[Any]:
+        number = progress.counts.get(at, 0)
+        draw = np.random.default_rng([self.seed or 0, progress.epoch or 0, number])
+        progress.held -= 1
+        progress.counts[at] = number + 1
+        yield from _held([block[i] for i in draw.permutation(len(block)).tolist()], progress)
 
 
 class Slice(Stage):
@@ -164,17 +164,17 @@ class Slice(Stage):
         Raises:
             ConfigError: If it means nothing.
         """
-        wanted = slice(*bounds) if 1 <= len(bounds) <= 3 else slice(-1)
-        numbers = [wanted.start or 0, wanted.stop or 0, 1 if wanted.step is None else wanted.step]
+        chosen = slice(*bounds) if 1 <= len(bounds) <= 3 else slice(-1)
+        numbers = [chosen.start or 0, chosen.stop or 0, 1 if chosen.step is None else chosen.step]
         if not all(isinstance(n, int) and n >= low for n, low in zip(numbers, (0, 0, 1))):
             raise ConfigError(
                 f"slice{bounds}: expected stop, or start, stop and step, as for islice"
             )
-        self._stop = wanted.stop
+        self._stop = chosen.stop
         self._step, self._start = numbers[2], numbers[0]
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
-        seen = tally.counts.get(at, 0)
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        seen = progress.counts.get(at, 0)
         while self._stop is None or seen < self._stop:
             try:
                 sample = next(source)
@@ -182,7 +182,7 @@ class Slice(Stage):
                 return
             ahead = seen - self._start
             seen += 1
-            tally.counts[at] = seen
+            progress.counts[at] = seen
             if ahead >= 0 and ahead % self._step == 0:
                 yield sample
 
@@ -203,20 +203,20 @@ class Sampled(Stage):
             raise ConfigError(f"rsample({p!r:.60}): expected a probability, from 0 to 1")
         self._p = p
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
-        number, drawn, draws = tally.counts.get(at, 0), -1, np.empty(0)
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        number, drawn, draws = progress.counts.get(at, 0), -1, np.empty(0)
         for sample in source:
             block, place = divmod(number, self._BLOCK)
             if block != drawn:
-                draws = np.random.default_rng([at, tally.epoch or 0, block]).random(self._BLOCK)
+                draws = np.random.default_rng([at, progress.epoch or 0, block]).random(self._BLOCK)
                 drawn = block
             number += 1
-            tally.counts[at] = number
+            progress.counts[at] = number
             if draws[place] < self._p:
                 yield sample
 
 
-class Own(Stage):
+class FunctionStage(Stage):
     """A function of the user's, which takes an iterator and returns one."""
 
     def __init__(self, function: Callable[[Iterator[Any]], Iterable[Any]]) -> None:
@@ -229,8 +229,8 @@ class Own(Stage):
             raise ConfigError(f"{function!r:.80} is no stage: expected a function of an iterator")
         self.name, self._function = getattr(function, "__name__", "stage"), function
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
-        tally.held += 1  # nobody knows what it holds
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        progress.held += 1  # nobody knows what it holds
         yield from self._function(source)
 
 
@@ -244,20 +244,20 @@ class LogKeys(Stage):
         """Append to the file `path`."""
         self._path = path
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         with open(self._path, "ab", buffering=0) as out:  # noqa: PTH123 - appended to by several at once
             for sample in source:
-                out.write(f"{os.getpid()}\t{tally.used - 1}\t{sample.get('__key__')}\n".encode())
+                out.write(f"{os.getpid()}\t{progress.used - 1}\t{sample.get('__key__')}\n".encode())
                 yield sample
 
 
-def _held(samples: Sequence[Any], tally: Tally) -> Iterator[Any]:
+def _held(samples: Sequence[Any], progress: Progress) -> Iterator[Any]:
     """Yield samples, holding all until the last."""
     if not len(samples):
         return
-    tally.held += 1
+    progress.held += 1
     last = len(samples) - 1
     for number, sample in enumerate(samples):
         if number == last:
-            tally.held -= 1
+            progress.held -= 1
         yield sample

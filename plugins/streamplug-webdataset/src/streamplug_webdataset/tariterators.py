@@ -8,10 +8,10 @@ from typing import Any
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.names import KEY, URL, split_name
+from streamplug_webdataset.progress import Progress
 from streamplug_webdataset.shardlists import located
-from streamplug_webdataset.source import Archives, Order, Source
+from streamplug_webdataset.source import Archives, Source, SourceOrder
 from streamplug_webdataset.stages import Stage
-from streamplug_webdataset.tally import Tally
 
 SelectFiles = Callable[[str], Any]
 RenameFiles = Callable[[str], str]
@@ -44,18 +44,18 @@ class Expander(Stage):
         """Whether all files are taken as they are."""
         return self.select_files is None and self.rename_files is None
 
-    def run(self, source: Iterator[Any], tally: Tally, at: int) -> Iterator[Any]:
-        for each in source:
-            url = each.get("url") if isinstance(each, dict) else None
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        for source_item in source:
+            url = source_item.get("url") if isinstance(source_item, dict) else None
             if not isinstance(url, str):
-                raise DataError(f"tarfile_to_samples takes {{'url': …}}, got {each!r:.80}")
+                raise DataError(f"tarfile_to_samples takes {{'url': …}}, got {source_item!r:.80}")
             samples = self._samples(url)
             yield from samples if self.plain else self._changed(samples)
 
     def _samples(self, url: str) -> Iterator[dict[str, Any]]:
         if url not in self._opened:
             stream = Archives(remote=located(url), format="webdataset:raw")
-            self._opened[url] = Source(stream, Order(), {})
+            self._opened[url] = Source(stream, SourceOrder(), {})
         archive = self._opened[url]
         for start in range(0, archive.size, _SAMPLES_PER_READ):
             rows = list(range(start, min(start + _SAMPLES_PER_READ, archive.size)))

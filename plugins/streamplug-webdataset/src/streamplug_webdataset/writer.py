@@ -1,4 +1,4 @@
-"""WebDatasetWriter: what users of webdataset's writers know, on the general writer."""
+"""Writer of tar archives with the options of webdataset's writers, on the general writer."""
 
 from __future__ import annotations
 

@@ -112,17 +112,17 @@ def _texts(
 ) -> Iterator[tuple[list[int], list[int], bool]]:
     """Yield pairs of texts of an article: both follow each other, or the second is of another one."""
     article, most = articles[number], recipe.length - _SPECIALS
-    wanted = chance.randint(2, most) if chance.random() < recipe.short else most
+    target_length = chance.randint(2, most) if chance.random() < recipe.short else most
     at = 0
     while at < len(article):
         end, size = at, 0
-        while end < len(article) and size < wanted:
+        while end < len(article) and size < target_length:
             size += len(article[end])
             end += 1
         cut = chance.randint(at + 1, end - 1) if end - at > 1 else end
         first = _joined(article[at:cut])
         if end - at == 1 or chance.random() < 0.5:
-            yield first, _elsewhere(articles, number, wanted - len(first), chance), True
+            yield first, _elsewhere(articles, number, target_length - len(first), chance), True
             at = cut  # the rest of it has not been used
         else:
             yield first, _joined(article[cut:end]), False
@@ -130,7 +130,7 @@ def _texts(
 
 
 def _elsewhere(
-    articles: Sequence[Article], number: int, wanted: int, chance: random.Random
+    articles: Sequence[Article], number: int, target_length: int, chance: random.Random
 ) -> list[int]:
     """Return sentences from somewhere in another article; of the same, if chance finds no other."""
     other = number
@@ -139,12 +139,12 @@ def _elsewhere(
         if other != number:
             break
     article = articles[other]
-    found: list[int] = []
+    tokens: list[int] = []
     for sentence in article[chance.randrange(len(article)) :]:
-        found += sentence
-        if len(found) >= wanted:
+        tokens += sentence
+        if len(tokens) >= target_length:
             break
-    return found
+    return tokens
 
 
 def _joined(sentences: Sequence[Sentence]) -> list[int]:

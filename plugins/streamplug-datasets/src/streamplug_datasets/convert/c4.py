@@ -1,4 +1,4 @@
-"""C4: lines of JSON in files of gzip."""
+"""Conversion of C4, which is JSON lines in gzip files."""
 
 from __future__ import annotations
 

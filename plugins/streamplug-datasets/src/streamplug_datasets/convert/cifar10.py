@@ -75,8 +75,8 @@ def samples(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @lru_cache(1)
 def _all(batches: tuple[str, ...]) -> tuple[Labels, Pixels]:
-    found = [read(path) for path in batches]
-    return np.concatenate([labels for labels, _ in found]), np.concatenate([p for _, p in found])
+    labels, pixels = zip(*(read(path) for path in batches))
+    return np.concatenate(labels), np.concatenate(pixels)
 
 
 def read(path: str) -> tuple[Labels, Pixels]:
@@ -102,10 +102,10 @@ def _binary(path: str) -> tuple[Labels, Pixels]:
 
 
 def _pickled(path: Path) -> tuple[Labels, Pixels]:
-    found = load(path)
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: a {type(found).__name__} where a dict was expected")
-    values = {key.decode() if isinstance(key, bytes) else key: found[key] for key in found}
+    content = load(path)
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: a {type(content).__name__} where a dict was expected")
+    values = {key.decode() if isinstance(key, bytes) else key: content[key] for key in content}
     data, labels = values.get("data"), values.get("labels")
     if not isinstance(data, PickledArray) or not isinstance(labels, list):
         raise DataError(f"{path}: lacks an array 'data' or a list 'labels'")

@@ -76,9 +76,9 @@ def _images(path: Path) -> list[list[Any]]:
     return list(images.values())
 
 
-def _lean(found: dict[str, Any]) -> dict[str, Any]:
-    found.pop("segmentation", None)  # most of the memory that the file would take
-    return found
+def _lean(value: dict[str, Any]) -> dict[str, Any]:
+    value.pop("segmentation", None)  # most of the memory that the file would take
+    return value
 
 
 def _add(

@@ -14,13 +14,12 @@ from urllib.parse import urljoin, urlsplit
 import click
 
 from streamplug.errors import ConfigError
+from streamplug.plugin_kit.error_mapping import RETRYABLE_STATUSES
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CHUNK = 1 << 16
 _AGENT = "streamplug-datasets"
 _REDIRECTS = 5
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
-"""Answers that may be others next time."""
 
 
 class Crawl(NamedTuple):
@@ -124,12 +123,12 @@ class _Fetcher:
         )
         try:
             _check_scheme(url)
-            found: bytes = attempts(self._fetch, url)
+            data: bytes = attempts(self._fetch, url)
         except Failed as failed:
             return failed
         except ValueError as error:  # no URL at all
             return Failed("bad URL", str(error))
-        return found
+        return data
 
     def _fetch(self, url: str) -> bytes:
         import requests
@@ -138,10 +137,10 @@ class _Fetcher:
         try:
             # requests would follow by itself, but reads all of an answer that leads elsewhere, however long.
             for _ in range(_REDIRECTS + 1):
-                found = self._step(url)
-                if isinstance(found, bytes):
-                    return found
-                url = urljoin(url, found)
+                result = self._step(url)
+                if isinstance(result, bytes):
+                    return result
+                url = urljoin(url, result)
                 _check_scheme(url)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise _failed(error) from error
@@ -157,22 +156,22 @@ class _Fetcher:
                 return str(target)
             if answer.status_code != 200:
                 kind = f"status {answer.status_code}"
-                raise Failed(kind, passing=answer.status_code in _PASSING)
+                raise Failed(kind, passing=answer.status_code in RETRYABLE_STATUSES)
             return self._read(answer.raw)
 
     def _read(self, raw: Any) -> bytes:
-        found = bytearray()
+        data = bytearray()
         end = time.monotonic() + self._crawl.deadline
         # What has arrived, be it a byte: who waits for a whole chunk of a slow server does not see the time.
         while chunk := raw.read1(_CHUNK, decode_content=True):
-            found += chunk
-            if len(found) > self._crawl.max_bytes:
+            data += chunk
+            if len(data) > self._crawl.max_bytes:
                 raise Failed("too large", f"more than {self._crawl.max_bytes:,} bytes")
-            if len(found) > len(chunk) and time.monotonic() > end:  # what comes at once is not late
+            if len(data) > len(chunk) and time.monotonic() > end:  # what comes at once is not late
                 raise Failed("timeout", f"not done after {self._crawl.deadline:g} s", passing=True)
-        if not found:
+        if not data:
             raise Failed("empty")
-        return bytes(found)
+        return bytes(data)
 
     def _session(self) -> Any:
         """Return this thread's session, which keeps no cookies."""

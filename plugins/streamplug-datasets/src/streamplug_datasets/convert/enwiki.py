@@ -34,7 +34,7 @@ COLUMNS = dict.fromkeys(
     "bytes",
 )
 FILES = 500
-_AT_ONCE = 4096
+_TEXTS_PER_BATCH = 4096
 _UNKNOWN = "[UNK]"
 
 
@@ -126,11 +126,11 @@ def samples(part: dict[str, Any]) -> Iterator[dict[str, bytes]]:
     if not documents:
         raise DataError(f"{path}: there is no text in it")
     chance = random.Random(f"{part['seed']}/{path.name}")
-    found = list(pairs(documents, vocabulary, recipe, chance))
-    chance.shuffle(found)
-    picks = min(part["picks"] or len(found), len(found))
+    pairs_of_sentences = list(pairs(documents, vocabulary, recipe, chance))
+    chance.shuffle(pairs_of_sentences)
+    picks = min(part["picks"] or len(pairs_of_sentences), len(pairs_of_sentences))
     for at in range(picks):
-        yield _stored(found[at * len(found) // picks], recipe)
+        yield _stored(pairs_of_sentences[at * len(pairs_of_sentences) // picks], recipe)
 
 
 def _documents(path: Path, vocab: str, *, lower: bool) -> Iterator[list[list[int]]]:
@@ -148,9 +148,9 @@ def _documents(path: Path, vocab: str, *, lower: bool) -> Iterator[list[list[int
 
 def _sentences(path: Path, vocab: str, *, lower: bool) -> Iterator[tuple[str, list[int]]]:
     tokenizer, texts = _tokenizer(vocab, lower), text_lines(path)
-    while batch := list(islice(texts, _AT_ONCE)):
+    while batch := list(islice(texts, _TEXTS_PER_BATCH)):
         encoded = tokenizer.encode_batch(batch, add_special_tokens=False)
-        yield from zip(batch, (each.ids for each in encoded))
+        yield from zip(batch, (encoding.ids for encoding in encoded))
 
 
 @lru_cache(1)

@@ -9,7 +9,7 @@ from typing import Any
 from streamplug.errors import DataError
 from streamplug.plugin import open_storage
 
-_FEW = 10
+_MIN_SAMPLES = 10
 """Parts of fewer samples tell nothing about those to come."""
 
 
@@ -51,7 +51,7 @@ class Failures:
         name = f"part-{part:05}.json"
         storage = open_storage(folder)
         storage.write(name, json.dumps(content, indent=1).encode())
-        if tried >= _FEW and self.kinds.total() > most * tried:
+        if tried >= _MIN_SAMPLES and self.kinds.total() > most * tried:
             kinds = ", ".join(f"{kind}: {count:,}" for kind, count in self.kinds.most_common(3))
             raise DataError(
                 f"{self.kinds.total():,} of {tried:,} could not be had ({kinds}), more than --max-failed "

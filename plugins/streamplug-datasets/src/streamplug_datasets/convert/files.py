@@ -32,13 +32,13 @@ def file(path: Path) -> Path:
     return path
 
 
-def expect(found: int, wanted: int, what: str, *, allow_partial: bool) -> None:
+def expect(actual: int, expected: int, what: str, *, allow_partial: bool) -> None:
     """Check a number that the real data set has.
 
     Raises:
         DataError: If it is another, and a part of the data set will not do.
     """
-    if found != wanted and not (allow_partial and found > 0):
+    if actual != expected and not (allow_partial and actual > 0):
         raise DataError(
-            f"{what}: found {found:,}, expected {wanted:,}; pass --allow-partial for a part of it"
+            f"{what}: found {actual:,}, expected {expected:,}; pass --allow-partial for a part of it"
         )

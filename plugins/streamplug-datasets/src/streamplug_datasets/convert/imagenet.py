@@ -42,16 +42,16 @@ def command(
     planned = []
     for split in splits:
         home = files.folder(root / split)
-        found = _classes(home)
-        files.expect(len(found), CLASSES, f"{home}: classes", allow_partial=allow_partial)
-        if names is not None and found != names:
+        classes = _classes(home)
+        files.expect(len(classes), CLASSES, f"{home}: classes", allow_partial=allow_partial)
+        if names is not None and classes != names:
             raise DataError(
-                f"{home}: other classes than in {splits[0]}: {sorted(set(found) ^ set(names))[:3]} …"
+                f"{home}: other classes than in {splits[0]}: {sorted(set(classes) ^ set(names))[:3]} …"
             )
-        names = found
+        names = classes
         images = [
             (name, label)
-            for label, folder in enumerate(found)
+            for label, folder in enumerate(classes)
             for name in _images(home / folder, endings)
         ]
         items = [[i, name, label] for i, (name, label) in enumerate(images)]
@@ -63,11 +63,11 @@ def command(
 
 def _classes(home: Path) -> list[str]:
     with os.scandir(home) as entries:
-        found = [(entry.name, entry.is_dir()) for entry in entries]
-    loose = sorted(name for name, is_folder in found if not is_folder)
+        listed = [(entry.name, entry.is_dir()) for entry in entries]
+    loose = sorted(name for name, is_folder in listed if not is_folder)
     if loose:
         raise DataError(f"{home}/{loose[0]}: a file where there are only folders of classes")
-    return sorted(name for name, _ in found)
+    return sorted(name for name, _ in listed)
 
 
 def _images(folder: Path, endings: tuple[str, ...]) -> list[str]:

@@ -14,7 +14,7 @@ import click
 from streamplug.errors import DataError
 from streamplug_datasets.convert import files
 from streamplug_datasets.convert.failures import Failures
-from streamplug_datasets.convert.parquet import Table
+from streamplug_datasets.convert.parquet import ParquetTable
 from streamplug_datasets.convert.run import Split
 from streamplug_datasets.options import converter
 
@@ -38,7 +38,7 @@ _NAMES = {"nsfw": "NSFW", "license": "LICENSE"}
 """What two of them are called in the original."""
 SUCCESS = "success"
 _JPEG = b"\xff\xd8\xff"
-_ROWS = 256
+_ROWS_PER_READ = 256
 
 
 @converter(size_limit="64mb", whole=False)
@@ -73,8 +73,8 @@ def samples(part: dict[str, Any], *, failures: str) -> Iterator[dict[str, Any]]:
     """Yield the samples of a file."""
     path, lost = Path(part["path"]), Failures()
     count = 0
-    wanted = [_NAMES.get(name, name) for name in COLUMNS]
-    for row in Table(path, wanted).rows(_ROWS):
+    columns = [_NAMES.get(name, name) for name in COLUMNS]
+    for row in ParquetTable(path, columns).rows(_ROWS_PER_READ):
         count += 1
         sample = _sample(row)
         good = sample["status"] == SUCCESS
@@ -94,13 +94,13 @@ def _check(path: Path, count: int, good: int) -> None:
     """Check that there is what img2dataset says it has written."""
     stats = _stats(path)
     try:
-        found = json.loads(stats.read_bytes())
-        told = (int(found["count"]), int(found["successes"]))
+        content = json.loads(stats.read_bytes())
+        counts = (int(content["count"]), int(content["successes"]))
     except (LookupError, TypeError, ValueError) as error:
         raise DataError(f"{stats}: {type(error).__name__}: {error}") from error
-    if told != (count, good):
+    if counts != (count, good):
         raise DataError(
-            f"{path}: {count:,} rows with {good:,} images, {stats.name} says {told[0]:,} with {told[1]:,}"
+            f"{path}: {count:,} rows with {good:,} images, {stats.name} says {counts[0]:,} with {counts[1]:,}"
         )
 
 

@@ -19,12 +19,12 @@ from streamplug_datasets.convert import crawl as crawling
 from streamplug_datasets.convert.crawl import Crawl, Failed, fetch_all
 from streamplug_datasets.convert.failures import Failures
 from streamplug_datasets.convert.laion400m import COLUMNS, SUCCESS
-from streamplug_datasets.convert.parquet import Table
+from streamplug_datasets.convert.parquet import ParquetTable
 from streamplug_datasets.convert.run import Split
 from streamplug_datasets.options import converter
 
 _WANTED = ["SAMPLE_ID", "URL", "TEXT", "LICENSE", "NSFW", "similarity"]
-_ROWS = 1024
+_ROWS_PER_READ = 1024
 _EXIF = 1 << 16
 
 
@@ -74,7 +74,7 @@ def command(
     places = [
         {"path": str(path), "group": group, "start": start, "rows": min(part, count - start)}
         for path in paths
-        for group, count in enumerate(Table(path, _WANTED).groups)
+        for group, count in enumerate(ParquetTable(path, _WANTED).groups)
         for start in range(0, count, part)
     ]
     parts = [{**common, **place, "number": number} for number, place in enumerate(places)]
@@ -86,17 +86,17 @@ def samples(
 ) -> Iterator[dict[str, Any]]:
     """Yield the samples of a part."""
     start, count = part["start"], part["rows"]
-    table = Table(Path(part["path"]), _WANTED)
-    rows, again = tee(islice(table.rows(_ROWS, part["group"], start), count))
+    table = ParquetTable(Path(part["path"]), _WANTED)
+    rows, again = tee(islice(table.rows(_ROWS_PER_READ, part["group"], start), count))
     lost = Failures()
-    for row, found in zip(again, fetch_all((row["URL"] or "" for row in rows), crawl)):
+    for row, response in zip(again, fetch_all((row["URL"] or "" for row in rows), crawl)):
         status, message, image = SUCCESS, "", _NOTHING
-        if isinstance(found, Failed):
-            status, message = "failed_to_download", str(found)
-            lost.add(found.kind)
+        if isinstance(response, Failed):
+            status, message = "failed_to_download", str(response)
+            lost.add(response.kind)
         else:
             try:
-                image = _image(found, part["image_size"])
+                image = _image(response, part["image_size"])
             except Exception as error:  # noqa: BLE001 - decoders raise what they run into
                 status, message = "failed_to_resize", f"{type(error).__name__}: {error}"
                 lost.add("no image")

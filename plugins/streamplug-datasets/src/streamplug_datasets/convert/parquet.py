@@ -9,7 +9,7 @@ from typing import Any
 from streamplug.errors import ConfigError, DataError
 
 
-class Table:
+class ParquetTable:
     """Some columns of a file.
 
     Attributes:

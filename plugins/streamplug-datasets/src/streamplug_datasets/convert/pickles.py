@@ -34,9 +34,9 @@ class PickledArray:
             case (_, tuple(shape), _DType(name="u1"), fortran, bytes(data)) if all(
                 isinstance(n, int) and n >= 0 for n in shape
             ):
-                found = np.frombuffer(data, np.uint8)
-                if found.size == math.prod(shape):
-                    return found.reshape(shape, order="F" if fortran else "C")
+                values = np.frombuffer(data, np.uint8)
+                if values.size == math.prod(shape):
+                    return values.reshape(shape, order="F" if fortran else "C")
         raise DataError("an array that is not one of uint8, or has other bytes than it says")
 
 

@@ -28,11 +28,11 @@ def command(root: Path, splits: Sequence[str], *, allow_partial: bool) -> list[S
     files.folder(root)
     planned = []
     for split in splits:
-        found = [(name, _find(root, name)) for name in NAMES[split]]
-        for name, path in found:
+        files_by_name = [(name, _find(root, name)) for name in NAMES[split]]
+        for name, path in files_by_name:
             if path is None and not allow_partial:
                 raise NotFound(f"{root / name}{ENDINGS[0]}: there is no such file")
-        paths = [str(files.file(path)) for _, path in found if path is not None]
+        paths = [str(files.file(path)) for _, path in files_by_name if path is not None]
         if not paths:
             raise NotFound(f"{root / NAMES[split][0]}{ENDINGS[0]}: there is no such file")
         size = None if allow_partial else SIZES[split]
@@ -48,8 +48,8 @@ def _find(root: Path, name: str) -> Path | None:
 def samples(part: str) -> Iterator[dict[str, Any]]:
     """Yield the samples of a file."""
     path = Path(part)
-    for number, found in enumerate(json_lines(path, {"text": str, "meta": dict}), 1):
-        meta = found["meta"]
+    for number, document in enumerate(json_lines(path, {"text": str, "meta": dict}), 1):
+        meta = document["meta"]
         if meta.keys() != {"pile_set_name"} or not isinstance(meta["pile_set_name"], str):
             raise DataError(f"{path}: line {number}: meta is {meta!r:.100}, not a pile_set_name")
-        yield {"text": found["text"], "pile_set_name": meta["pile_set_name"]}
+        yield {"text": document["text"], "pile_set_name": meta["pile_set_name"]}

@@ -62,7 +62,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Summary:
+class SplitSummary:
     """What a split has become.
 
     Attributes:
@@ -82,7 +82,7 @@ class Summary:
     failed: dict[str, int] = field(default_factory=dict)
 
 
-def convert(splits: Sequence[Split], settings: Settings) -> list[Summary]:
+def convert(splits: Sequence[Split], settings: Settings) -> list[SplitSummary]:
     """Write the splits. A run that was killed goes on where it stood.
 
     Raises:
@@ -91,7 +91,7 @@ def convert(splits: Sequence[Split], settings: Settings) -> list[Summary]:
     return [_convert(split, settings) for split in splits]
 
 
-def _convert(split: Split, settings: Settings) -> Summary:
+def _convert(split: Split, settings: Settings) -> SplitSummary:
     out = f"{settings.out.rstrip('/')}/{split.name}" if split.name else settings.out
     write_parts(
         split.make,
@@ -116,7 +116,7 @@ def _convert(split: Split, settings: Settings) -> Summary:
         )
     raw_bytes = sum(shard["raw_data"]["bytes"] for shard in shards)
     failed = counted(split.failures) if split.failures else {}
-    return Summary(split.name, out, samples, len(shards), raw_bytes, failed)
+    return SplitSummary(split.name, out, samples, len(shards), raw_bytes, failed)
 
 
 def cut(items: Sequence[Any], size: int, **common: Any) -> list[dict[str, Any]]:

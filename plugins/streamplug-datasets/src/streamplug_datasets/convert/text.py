@@ -78,15 +78,15 @@ def json_lines(path: Path, fields: dict[str, type]) -> Iterator[dict[str, Any]]:
     """
     for number, line in lines(path):
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except ValueError as error:
             raise DataError(f"{path}: line {number}: {error}") from error
-        if not isinstance(found, dict) or found.keys() != fields.keys():
-            names = sorted(found) if isinstance(found, dict) else type(found).__name__
+        if not isinstance(record, dict) or record.keys() != fields.keys():
+            names = sorted(record) if isinstance(record, dict) else type(record).__name__
             raise DataError(f"{path}: line {number}: expected {sorted(fields)}, got {names!r:.200}")
         for name, kind in fields.items():
-            if not isinstance(found[name], kind):
+            if not isinstance(record[name], kind):
                 raise DataError(
-                    f"{path}: line {number}: {name!r} is a {type(found[name]).__name__}"
+                    f"{path}: line {number}: {name!r} is a {type(record[name]).__name__}"
                 )
-        yield found
+        yield record

@@ -1,4 +1,4 @@
-"""WebVid: a table of videos and their texts; the videos are fetched."""
+"""Conversion of WebVid, a table of videos and their captions; the videos are downloaded."""
 
 from __future__ import annotations
 
@@ -98,22 +98,22 @@ def command(
     return planned
 
 
-def _starts(path: Path, each: int, limit: int | None) -> list[tuple[int, int]]:
+def _starts(path: Path, rows_per_part: int, limit: int | None) -> list[tuple[int, int]]:
     """Return where in the table each part begins, and how many rows it has."""
-    found: list[tuple[int, int]] = []
+    starts: list[tuple[int, int]] = []
     table = _Table(path)
     start, count, whole = table.place, 0, 0
     for row in islice(table.rows(), limit):
         _checked(row, f"{path}: row {whole + count + 1}")
         count += 1
-        if count == each:
-            found.append((start, count))
+        if count == rows_per_part:
+            starts.append((start, count))
             start, count, whole = table.place, 0, whole + count
     if count:
-        found.append((start, count))
-    if not found:
+        starts.append((start, count))
+    if not starts:
         raise DataError(f"{path}: a table without rows")
-    return found
+    return starts
 
 
 class _Table:
@@ -157,10 +157,10 @@ class _Table:
 
 def _checked(row: dict[str, str], where: str) -> int:
     """Return the seconds that a video takes."""
-    found = _DURATION.fullmatch(row["duration"])
-    if found is None:
+    match = _DURATION.fullmatch(row["duration"])
+    if match is None:
         raise DataError(f"{where}: duration is {row['duration']!r:.40}, not like PT00H00M30S")
-    hours, minutes, seconds = map(int, found.groups())
+    hours, minutes, seconds = map(int, match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 
@@ -173,17 +173,17 @@ def samples(
     storage = open_storage(videos) if videos else None
     lost = Failures()
     fetched = fetch_all((row["contentUrl"] for row in rows), crawl)
-    for number, (row, found) in enumerate(zip(rows, fetched)):
-        if isinstance(found, Failed):
+    for number, (row, video) in enumerate(zip(rows, fetched)):
+        if isinstance(video, Failed):
             about = {"videoid": row["videoid"], "url": row["contentUrl"]}
-            lost.add(found.kind, **about, message=str(found))
+            lost.add(video.kind, **about, message=str(video))
             continue
         sample: dict[str, Any] = {name: row.get(name, "") for name in _ABOUT}
         sample["duration"] = _checked(row, part["csv"])
         if storage is None:
-            sample["content"] = found
+            sample["content"] = video
         else:
             sample["content_path"] = f"{part['number']:05}/{number:05}.mp4"
-            storage.write(sample["content_path"], found)
+            storage.write(sample["content_path"], video)
         yield sample
     lost.write(failures, part["number"], len(rows), max_failed)

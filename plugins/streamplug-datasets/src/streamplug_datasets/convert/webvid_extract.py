@@ -1,4 +1,4 @@
-"""WebVid: from videos within samples to videos as files."""
+"""Extraction of the videos of WebVid from samples into files."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def samples(part: dict[str, Any], *, videos: str) -> Iterator[dict[str, Any]]:
     """Yield the samples of a part."""
     storage, dataset = open_storage(videos), _opened(part["set"])
     for number, at in enumerate(range(part["start"], part["stop"])):
-        found = dataset[at]
-        if "content" not in found:
+        stored = dataset[at]
+        if "content" not in stored:
             raise DataError(f"{part['set']}: sample {at} has no video")
-        sample = {name: found.get(name, "") for name in OUTSIDE}
+        sample = {name: stored.get(name, "") for name in OUTSIDE}
         sample["content_path"] = f"{part['number']:05}/{number:05}.mp4"
-        storage.write(sample["content_path"], found["content"])
+        storage.write(sample["content_path"], stored["content"])
         yield sample

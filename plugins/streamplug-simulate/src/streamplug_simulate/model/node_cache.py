@@ -15,7 +15,7 @@ from streamplug_simulate.model.open_shards import OpenShardModel
 from streamplug_simulate.model.shards import ShardSizes
 
 
-class Job:
+class SimulatedJob:
     """Download of one shard by a thread of a process.
 
     Attributes:
@@ -49,14 +49,14 @@ class Threads:
     def __init__(self, node: NodeCache, active: int) -> None:
         self._node, self._active = node, active
         self.opened = OpenShardModel(node.limit)
-        self._queue: deque[Job] = deque()
+        self._queue: deque[SimulatedJob] = deque()
         self._running = 0
         self._busy = self._pending = False
         self.unfinished = self.weight = 0
 
-    def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
+    def submit(self, work: Callable[[], object], weight: int = 0) -> SimulatedJob:
         """Queue a job; `work` returns its shard."""
-        job = Job(self, work(), weight)  # type: ignore[arg-type]  # returns a shard here
+        job = SimulatedJob(self, work(), weight)  # type: ignore[arg-type]  # returns a shard here
         self.unfinished += 1
         self.weight += weight
         self._queue.append(job)
@@ -73,7 +73,7 @@ class Threads:
         self._running += change
         self._begin()
 
-    def finish(self, job: Job) -> None:
+    def finish(self, job: SimulatedJob) -> None:
         """Mark a job as finished."""
         job.done = True
         self.opened.add(job.shard, job.weight)
@@ -120,7 +120,7 @@ class NodeCache:
         # By cache, each in LRU order.
         self._cached: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(shards.caches)]
         self._held = [0] * shards.caches
-        self._downloads: dict[int, list[tuple[Job, float]]] = {}
+        self._downloads: dict[int, list[tuple[SimulatedJob, float]]] = {}
         self._reserved = [0] * shards.caches
         self.bytes = self.shards = self.hits = self.evictions = self.evicted_bytes = 0
         self.log: list[tuple[float, int, int]] = [(0.0, 0, 0)]
@@ -143,12 +143,12 @@ class NodeCache:
         """Return whether a shard is cached."""
         return shard in self._cached[self._shards.cache_of(shard)]
 
-    def ensure(self, job: Job) -> None:
+    def ensure(self, job: SimulatedJob) -> None:
         """Start or await the download of a job's shard."""
         shard = job.shard
-        there = self._cached[self._shards.cache_of(shard)]
-        if shard in there:
-            self._mark_used(shard, there)
+        cached = self._cached[self._shards.cache_of(shard)]
+        if shard in cached:
+            self._mark_used(shard, cached)
             self.hits += 1
             job.threads.finish(job)
         elif shard in self._downloads:
@@ -157,19 +157,19 @@ class NodeCache:
         else:
             self._start_download(job)
 
-    def use(self, wanted: Sequence[int]) -> None:
+    def use(self, shards: Sequence[int]) -> None:
         """Update the last use of shards that are being read."""
         now = self._events.now
-        for shard in wanted if self.limit is not None else ():
-            there = self._cached[self._shards.cache_of(shard)]
-            if shard in there and now - there[shard] > USED_SECONDS:
-                self._mark_used(shard, there)
+        for shard in shards if self.limit is not None else ():
+            cached = self._cached[self._shards.cache_of(shard)]
+            if shard in cached and now - cached[shard] > USED_SECONDS:
+                self._mark_used(shard, cached)
 
-    def _mark_used(self, shard: int, there: OrderedDict[int, float]) -> None:
-        there[shard] = self._events.now
-        there.move_to_end(shard)
+    def _mark_used(self, shard: int, cached: OrderedDict[int, float]) -> None:
+        cached[shard] = self._events.now
+        cached.move_to_end(shard)
 
-    def _start_download(self, job: Job) -> None:
+    def _start_download(self, job: SimulatedJob) -> None:
         shard = job.shard
         size = self._shards.sizes(shard)
         self._downloads[shard] = []
@@ -178,7 +178,7 @@ class NodeCache:
         self._reserved[size.cache] += size.room
         self._link.download(size.stored, size.requests, partial(self._finish_download, job))
 
-    def _finish_download(self, job: Job) -> None:
+    def _finish_download(self, job: SimulatedJob) -> None:
         size = self._shards.sizes(job.shard)
         self._reserved[size.cache] -= size.room
         self._cached[size.cache][job.shard] = self._events.now
@@ -202,17 +202,17 @@ class NodeCache:
             time += pause
         return time
 
-    def _retry(self, job: Job) -> None:
+    def _retry(self, job: SimulatedJob) -> None:
         job.threads.idle(+1)
         self.ensure(job)
 
     def _evict(self, cache: int, most: int) -> None:
         """Evict least recently used shards until at most `most` bytes are left, and then some more."""
-        there = self._cached[cache]
-        more = len(there) // EXTRA_EVICTION_DIVISOR if self._held[cache] > most else 0
-        while there and (self._held[cache] > most or more > 0):
+        cached = self._cached[cache]
+        more = len(cached) // EXTRA_EVICTION_DIVISOR if self._held[cache] > most else 0
+        while cached and (self._held[cache] > most or more > 0):
             more -= self._held[cache] <= most
-            shard, _ = there.popitem(last=False)
+            shard, _ = cached.popitem(last=False)
             kept = self._shards.sizes(shard).kept
             self._held[cache] -= kept
             self.evictions += 1

@@ -31,16 +31,16 @@ class OpenShardModel:
 
     def has(self, shard: int) -> bool:
         """Return whether a shard is open, and mark it as used."""
-        found = shard in self._open
-        if found:
+        is_open = shard in self._open
+        if is_open:
             self._recent.add(shard)
-        return found
+        return is_open
 
     def sweep(self, now: float, is_cached: Callable[[int], bool]) -> None:
         """Close evicted shards from time to time."""
         if self._max_bytes is not None and now - self._swept > SWEEP_SECONDS:
             self._swept = now
-            for shard in [each for each in self._open if not is_cached(each)]:
+            for shard in [number for number in self._open if not is_cached(number)]:
                 if shard not in self._references:
                     self._close(shard)
 

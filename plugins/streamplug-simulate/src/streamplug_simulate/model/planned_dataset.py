@@ -73,9 +73,9 @@ class SimulatedDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of the samples, and store the sizes of the shards."""
-        if any(isinstance(each.store, RangeReader) for each in opened):
+        if any(isinstance(stream.store, RangeReader) for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
-        self.shards = ShardSizes([each.index for each in opened], self._caches, self._keeps)
+        self.shards = ShardSizes([stream.index for stream in opened], self._caches, self._keeps)
         return read_all(opened, columns)
 
     def set_loader_config(self, loader: Mapping[str, Any]) -> None:
@@ -187,9 +187,9 @@ class WeighedReader:
 
     def needs(self, ids: Int64) -> list[int]:
         """Return the shards of samples, in the order of first use."""
-        found = cast("list[int]", self._reader.needs(ids))
-        self.need_count += len(found)
-        return found
+        shards = cast("list[int]", self._reader.needs(ids))
+        self.need_count += len(shards)
+        return shards
 
     def weight(self, need: int) -> int:
         """Return the bytes of a shard."""

@@ -112,13 +112,13 @@ def make_series(nodes: Sequence[NodeCache], end: float, waits: Sequence[float]) 
     fetched, held_bytes = (
         [_sample_log(node, times, column) for node in nodes] for column in (1, 2)
     )
-    each = -(-len(waits) // CURVE_POINTS)
-    bins = [waits[at : at + each] for at in range(0, len(waits), each)]
+    steps_per_bin = -(-len(waits) // CURVE_POINTS)
+    bins = [waits[at : at + steps_per_bin] for at in range(0, len(waits), steps_per_bin)]
     return {
         "seconds": [round(float(time), 4) for time in times],
         "fetched": _node_curves(fetched),
         "held": _node_curves(held_bytes),
-        "steps": [at * each for at in range(len(bins))],
+        "steps": [at * steps_per_bin for at in range(len(bins))],
         "mean_wait": [round(sum(some) / len(some), 5) for some in bins],
         "longest_wait": [round(max(some), 5) for some in bins],
     }
@@ -132,7 +132,7 @@ def _sample_log(node: NodeCache, times: Any, column: int) -> Any:
 def _node_curves(values: list[Any]) -> dict[str, list[int]]:
     """Return curves by node; of many nodes only the minimum, mean and maximum."""
     if len(values) <= _MAX_NODE_CURVES:
-        named = {f"node {number}": each for number, each in enumerate(values)}
+        named = {f"node {number}": numbers for number, numbers in enumerate(values)}
     else:
         table = np.stack(values)
         named = {
@@ -140,4 +140,4 @@ def _node_curves(values: list[Any]) -> dict[str, list[int]]:
             "mean": table.mean(0),
             "most of a node": table.max(0),
         }
-    return {name: [int(value) for value in each] for name, each in named.items()}
+    return {name: [int(value) for value in numbers] for name, numbers in named.items()}

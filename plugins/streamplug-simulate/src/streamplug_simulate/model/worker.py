@@ -68,21 +68,21 @@ class Worker:
 
     def _run(self) -> Generator[None, None, None]:
         window, begun = self._window, False
-        wanted: Sequence[int] = ()
+        shards: Sequence[int] = ()
         while True:
             yield from self._await_request()
-            window.forget(wanted)
+            window.forget(shards)
             if not window.look():
                 self.ended = True
                 self._on_batch(-1)
                 return
-            block, wanted = yield from self._pop_block(alone=not begun)
+            block, shards = yield from self._pop_block(alone=not begun)
             window.fill()
             begun = True
             for number, (step, _) in enumerate(block.batches()):
                 if number:
                     yield from self._await_request()
-                self._node.use(wanted)
+                self._node.use(shards)
                 self._on_batch(step)
 
     def _await_request(self) -> Generator[None, None, None]:
@@ -97,8 +97,8 @@ class Worker:
             try:
                 job = next(steps)
             except StopIteration as end:
-                block, wanted, _ = end.value
-                return block, wanted
+                block, shards, _ = end.value
+                return block, shards
             if not job.done:
-                job.listener = lambda: self._events.schedule(self._events.now, self._resume)  # type: ignore[attr-defined]  # a Job of `Threads`
+                job.listener = lambda: self._events.schedule(self._events.now, self._resume)  # type: ignore[attr-defined]  # a SimulatedJob of `Threads`
                 yield

@@ -144,5 +144,5 @@ def _checked(frames: Any, offsets: Any, stop: int, size: int) -> Int64:
         raise CorruptShardError("its frames end beyond the file")
     if (edges[ends] - edges[firsts] != held).any():
         raise CorruptShardError("its frames do not hold what its items take")
-    found: Int64 = firsts
-    return found
+    first_items: Int64 = firsts
+    return first_items

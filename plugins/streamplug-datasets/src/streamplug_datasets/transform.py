@@ -1,4 +1,4 @@
-"""What the data sets of this distribution have in common: samples that are changed on their way out."""
+"""Base class of data sets that transform their samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from streamplug import StreamingDataset
 
 
-class ChangedDataset(StreamingDataset):
+class TransformedDataset(StreamingDataset):
     """A `StreamingDataset` whose samples are made of those that are stored, one by one.
 
     `batches` gives columns as they are stored.
@@ -25,9 +25,11 @@ class ChangedDataset(StreamingDataset):
         Raises:
             IndexError: If there is no such sample.
         """
-        found: Any = super().__getitem__(at)
+        samples: Any = super().__getitem__(at)
         return (
-            [self.change(each) for each in found] if isinstance(found, list) else self.change(found)
+            [self.change(sample) for sample in samples]
+            if isinstance(samples, list)
+            else self.change(samples)
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -44,4 +46,4 @@ class ChangedDataset(StreamingDataset):
 
         Else they are read block by block, and changed when they are handed out.
         """
-        return type(self).__getitem__ is not ChangedDataset.__getitem__
+        return type(self).__getitem__ is not TransformedDataset.__getitem__

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamplug.errors import EncodeError, EncodeTypeError
 
-MOST = (1 << 31) - 1
+MAX_OFFSET = (1 << 31) - 1
 """Maximum bytes, or items, of an Arrow array with 32-bit offsets."""
 
 _TAKEN = {
@@ -59,18 +59,18 @@ def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
     """
     try:
         if isinstance(values, (list, tuple)):
-            found = _of_list(values, type_, nullable=nullable)
+            array = _of_list(values, type_, nullable=nullable)
         else:
-            found = _of_array(arrow_array(values), type_)
+            array = _of_array(arrow_array(values), type_)
     except EncodeError:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise _other(values, type_, error) from error
-    if found.null_count and not nullable:
+    if array.null_count and not nullable:
         raise EncodeTypeError(
             f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"
         )
-    return found
+    return array
 
 
 def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError:
@@ -98,13 +98,13 @@ def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> An
     return pa.array(values, type_)
 
 
-def _of_array(found: pa.Array, type_: pa.DataType) -> pa.Array:
-    if pa.types.is_null(found.type):
-        return pa.nulls(len(found), type_)
-    wanted = _family(type_)
-    if _family(found.type) not in _TAKEN.get(wanted, {wanted}):
-        raise EncodeTypeError(f"takes values of {type_}, got an array of {found.type}")
-    return found if found.type == type_ else found.cast(type_)
+def _of_array(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), type_)
+    family = _family(type_)
+    if _family(array.type) not in _TAKEN.get(family, {family}):
+        raise EncodeTypeError(f"takes values of {type_}, got an array of {array.type}")
+    return array if array.type == type_ else array.cast(type_)
 
 
 def arrow_array(values: Any) -> pa.Array:
@@ -115,12 +115,12 @@ def arrow_array(values: Any) -> pa.Array:
         values = values.tolist()
     if isinstance(values, np.ndarray):
         values = values.copy()  # the caller may modify the values later
-    found = values if isinstance(values, pa.Array) else pa.array(values)
-    if isinstance(found, pa.ChunkedArray):  # text of more than 2 GiB
-        found = pa.concat_arrays(found.chunks)
-    while isinstance(found, pa.ExtensionArray):
-        found = found.storage
-    return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    if isinstance(array, pa.ChunkedArray):  # text of more than 2 GiB
+        array = pa.concat_arrays(array.chunks)
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -132,12 +132,12 @@ def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         values = _flat(arrow_array(values), shape)
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:
         raise EncodeError(f"takes arrays of shape {list(shape)}: {error}") from error
-    if found.shape[1:] != shape and not (found.size == 0 and len(found) == 0):
-        raise EncodeError(f"takes arrays of shape {list(shape)}, got {list(found.shape[1:])}")
-    return found.reshape(len(found), *shape)
+    if array.shape[1:] != shape and not (array.size == 0 and len(array) == 0):
+        raise EncodeError(f"takes arrays of shape {list(shape)}, got {list(array.shape[1:])}")
+    return array.reshape(len(array), *shape)
 
 
 def _flat(array: pa.Array, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -172,7 +172,7 @@ def only(values: Any, which: np.ndarray[Any, Any]) -> Any:
         return values.filter(pa.array(which))
     if isinstance(values, np.ndarray):
         return values[which]
-    return [value for value, wanted in zip(values, which.tolist()) if wanted]
+    return [value for value, is_chosen in zip(values, which.tolist()) if is_chosen]
 
 
 def _family(type_: pa.DataType) -> str:

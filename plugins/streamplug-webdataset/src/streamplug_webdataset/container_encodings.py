@@ -1,4 +1,4 @@
-"""Values inside of something else: compressed, or a file of PyTorch."""
+"""Encodings of values in a container: a gzip file, or a file of PyTorch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamplug.errors import ConfigError, DecodeError, EncodeError
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import make
 
-_MOST = 1 << 30
-"""Bytes that a compressed value may have when it is not compressed any more."""
+_MAX_DECOMPRESSED_BYTES = 1 << 30
+"""Maximum bytes of a decompressed value."""
 
 
 class Gzipped(Encoding):
@@ -49,16 +49,16 @@ class _UnsafeGzipped(Gzipped):
 def _unpacked(data: bytes) -> bytes:
     """Return what is in a gzip file, which may have several parts."""
     parts: list[bytes] = []
-    room = _MOST
+    remaining = _MAX_DECOMPRESSED_BYTES
     while data or not parts:
         part = zlib.decompressobj(wbits=31)
         try:
-            parts.append(part.decompress(data, room))
+            parts.append(part.decompress(data, remaining))
         except zlib.error as error:
             raise DecodeError(f"not gzip: {error}") from error
-        room -= len(parts[-1])
-        if part.unconsumed_tail or not room:
-            raise DecodeError(f"{_MOST} bytes or more when decompressed")
+        remaining -= len(parts[-1])
+        if part.unconsumed_tail or not remaining:
+            raise DecodeError(f"{_MAX_DECOMPRESSED_BYTES} bytes or more when decompressed")
         if not part.eof:
             raise DecodeError("gzip data that was cut short")
         data = part.unused_data
