@@ -13,7 +13,7 @@ _READ_BYTES = 1 << 18
 """Bytes per read of a download; with the 64 KiB of s3fs, downloads take a sixth longer."""
 
 
-class FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no types
+class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no types
     """s3fs with downloads that store while they receive; `get_file` alternates between both."""
 
     async def stream_object(self, path: str, file: IncomingFile) -> bool:

@@ -60,11 +60,11 @@ class S3Storage(FsspecStorage):
         return s3fs_options(self._options, self._bucket)
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
-        from streamplug_s3fs.filesystem import FileSystem
+        from streamplug_s3fs.filesystem import StreamingFileSystem
 
         given = dict(options)
         session = new_session(given.pop("profile", None))
-        return FileSystem(session=session, **given), self._location.partition("://")[2]
+        return StreamingFileSystem(session=session, **given), self._location.partition("://")[2]
 
     def read(self, key: str) -> bytes:
         with self.translated(key):

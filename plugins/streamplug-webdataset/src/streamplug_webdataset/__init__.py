@@ -100,94 +100,33 @@ if TYPE_CHECKING:
         WebDatasetWriter,
     )
 
-_HOMES = {
-    "arrays": ("numpy_dumps",),
-    "compat": (
-        "DataPipeline",
-        "WebDataset",
-    ),
-    "decoding": (
-        "Continue",
-        "Decoder",
-        "DecodingError",
-        "gzfilter",
-        "handle_extension",
-        "imagehandler",
-    ),
+_NAMES = {
+    "arrays": "numpy_dumps",
+    "compat": "DataPipeline WebDataset",
+    "decoding": "Continue Decoder DecodingError gzfilter handle_extension imagehandler",
     "filters": (
-        "associate",
-        "batched",
-        "decode",
-        "detshuffle",
-        "extract_keys",
-        "listed",
-        "log_keys",
-        "map",
-        "map_dict",
-        "map_tuple",
-        "pipelinefilter",
-        "rename",
-        "rename_keys",
-        "rsample",
-        "select",
-        "shuffle",
-        "slice",
-        "to_tuple",
-        "unbatched",
-        "unlisted",
+        "associate batched decode detshuffle extract_keys listed log_keys map map_dict "
+        "map_tuple pipelinefilter rename rename_keys rsample select shuffle slice "
+        "to_tuple unbatched unlisted"
     ),
     "handlers": (
-        "ignore_and_continue",
-        "ignore_and_stop",
-        "reraise_exception",
-        "warn_and_continue",
-        "warn_and_stop",
+        "ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"
     ),
-    "iterable": (
-        "Cached",
-        "FluidWrapper",
-        "IterablePipeline",
-    ),
-    "loader": ("WebLoader",),
-    "mix": (
-        "MockDataset",
-        "RandomMix",
-        "RoundRobin",
-    ),
-    "samples": (
-        "getfirst",
-        "info",
-        "transform_with",
-        "xdecode",
-    ),
+    "iterable": "Cached FluidWrapper IterablePipeline",
+    "loader": "WebLoader",
+    "mix": "MockDataset RandomMix RoundRobin",
+    "samples": "getfirst info transform_with xdecode",
     "shardlists": (
-        "ResampledShards",
-        "SimpleShardList",
-        "non_empty",
-        "resampled",
-        "shardspec",
-        "single_node_only",
-        "split_by_node",
-        "split_by_worker",
+        "ResampledShards SimpleShardList non_empty resampled shardspec single_node_only "
+        "split_by_node split_by_worker"
     ),
-    "tariterators": (
-        "tarfile_samples",
-        "tarfile_to_samples",
-    ),
-    "tarwriter": (
-        "ShardWriter",
-        "TarWriter",
-    ),
-    "utils": (
-        "PipelineStage",
-        "repeatedly",
-    ),
-    "container_encodings": (
-        "torch_dumps",
-        "torch_loads",
-    ),
-    "writer": ("WebDatasetWriter",),
+    "tariterators": "tarfile_samples tarfile_to_samples",
+    "tarwriter": "ShardWriter TarWriter",
+    "utils": "PipelineStage repeatedly",
+    "container_encodings": "torch_dumps torch_loads",
+    "writer": "WebDatasetWriter",
 }
+"""Public names by module, which is imported on first use: discovery of plugins imports this package."""
 _MODULES = {
     "autodecode",
     "compat",
@@ -200,7 +139,7 @@ _MODULES = {
     "utils",
     "writer",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Cached",
@@ -271,7 +210,6 @@ __all__ = [
 if not TYPE_CHECKING:  # else any name would be one of the package
 
     def __getattr__(name: str) -> Any:
-        # Imported when it is used: looking for plugins imports this package.
         if name == "WebLoader" and find_spec("torch") is None:
             raise ImportError(
                 "WebLoader is a loader of torch, which is not installed: pip install torch; without "
@@ -279,6 +217,6 @@ if not TYPE_CHECKING:  # else any name would be one of the package
             )
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        if name in _HOME:
-            return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        if name in _MODULE_OF:
+            return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
