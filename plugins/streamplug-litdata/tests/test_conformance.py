@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from streamplug_litdata.format import LitData
-from streamplug_litdata.nested import Json, Tree
+from streamplug_litdata.nested import JsonItem, Tree
 from streamplug_litdata.specs import Options, Spec
 from streamplug_litdata.values import Array, Bool, Float, Tensor, Vector
 from streamplug_testing import EncodingTests, FormatTests
@@ -241,7 +241,7 @@ def test_tensors_are_as_newer_and_as_older_releases_wrote_them():
 
 
 class TestJson(ValueTests):
-    cls = make = Json
+    cls = make = JsonItem
     wrong = ()
     refused = (object(), {1, 2})
 

@@ -22,7 +22,7 @@ HEADER_COUNTS = {
 def looks_at_all_at_once():
     """A test takes few samples, and those are otherwise read one by one in any case."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split, "_FEW", 0)
+        patch.setattr(split, "_MIN_BATCH_SAMPLES", 0)
         yield
 
 

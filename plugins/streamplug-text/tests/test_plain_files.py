@@ -35,7 +35,7 @@ def small_blocks():
     """Records lie across the ends of blocks, and few are read as many are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain, "_BLOCK", 16)
-        patch.setattr(split, "_FEW", 2)
+        patch.setattr(split, "_MIN_BATCH_SAMPLES", 2)
         yield
 
 
