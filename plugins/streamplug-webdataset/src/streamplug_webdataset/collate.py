@@ -1,4 +1,4 @@
-"""Makes batches of samples, and samples of batches."""
+"""Conversion of samples to batches, and back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streamplug.errors import DataError
 
 
 def collated(samples: Sequence[Any]) -> Any:
-    """Return a batch of samples: dicts or tuples become one, of the values of each field together.
+    """Return a batch: a dict or tuple with the values of each field.
 
-    Numbers become an array, arrays and tensors of one shape are stacked, all else is a list.
+    Numbers become an array, arrays and tensors of the same shape are stacked, other values are a list.
 
     Raises:
-        DataError: If samples differ in their fields, or arrays in their shapes.
+        DataError: If the samples have different fields, or arrays of different shapes.
     """
     first = samples[0]
     if isinstance(first, dict):
@@ -54,7 +54,7 @@ def apart(batch: Any) -> list[Any]:
     """Return the samples of a batch.
 
     Raises:
-        DataError: If it is none.
+        DataError: If it is not a dict or tuple of values of equal length.
     """
     if isinstance(batch, dict):
         lengths = {name: len(values) for name, values in batch.items()}
@@ -68,10 +68,10 @@ def apart(batch: Any) -> list[Any]:
 
 
 def listed(batch: Any) -> list[Any]:
-    """Return a list of samples as it is.
+    """Return a list of samples unchanged.
 
     Raises:
-        DataError: If it is none.
+        DataError: If it is not a list.
     """
     if not isinstance(batch, list):
         raise DataError(f"unlisted() takes lists, got {type(batch).__name__}")

@@ -1,4 +1,4 @@
-"""WebDataset and DataPipeline, with the arguments that users of webdataset know."""
+"""WebDataset and DataPipeline with the arguments of webdataset."""
 
 from __future__ import annotations
 
@@ -35,38 +35,37 @@ _OURS |= {"curriculum", "epoch_size", "decoders"}
 
 
 class WebDataset(Pipeline):
-    """Samples of tar archives, for programs that were written for the package webdataset.
+    """Samples of tar archives, for programs written for the package webdataset.
 
-    It is an `IterableDataset` of torch, where that is installed, on a `StreamingDataset`: the order is the
-    same on any hardware, samples are dealt to ranks and workers by themselves, and `state_dict` is exact.
-    Values are bytes until `decode`.
+    It is an `IterableDataset` of torch, if that is installed, on a `StreamingDataset`: the order is the same
+    on any hardware, samples are distributed to ranks and workers, and `state_dict` is exact. Values are
+    bytes until `decode`.
 
     Args:
         urls: The archives: a path or URL with ``{…}`` or ``*``, several with ``::`` between them, a
             directory, or a list.
         handler: Only `reraise_exception`: a damaged archive is an error.
         mode: None, or ``"resampled"``, as `resampled`.
-        resampled: Whether to go on without end, pass after pass, archives in random order; every sample comes
-            once in a pass.
-        repeat: Whether to go on without end; as the method.
-        shardshuffle: Whether archives come in random order, all of them if true or any number; `shuffle`
-            does this, too.
-        cache_size: How many bytes of archives to keep in `cache_dir`; -1 for any number, 0 for no directory.
-        cache_dir: Where archives from far away are kept; None for the directory for temporary files.
-        detshuffle: Taken for the sake of existing programs: every order can be had again.
-        nodesplitter: One of `split_by_node`, `single_node_only` or None: samples are dealt to all ranks.
-        workersplitter: `split_by_worker` or None: samples are dealt to all workers.
+        resampled: Whether passes are unlimited, with archives in random order; each pass has every sample
+            once.
+        repeat: Whether passes are unlimited, as the method.
+        shardshuffle: Whether archives are read in random order; any number is true. `shuffle` does this, too.
+        cache_size: Limit of `cache_dir` in bytes; -1 is unlimited, 0 disables the directory.
+        cache_dir: Directory for downloaded archives; None is the directory for temporary files.
+        detshuffle: Accepted for compatibility: every order can be repeated.
+        nodesplitter: `split_by_node`, `single_node_only` or None: samples are distributed to all ranks.
+        workersplitter: `split_by_worker` or None: samples are distributed to all workers.
         empty_check: Whether a data set without samples is an error.
-        verbose: Whether to show what is downloaded.
-        seed: Of the order; the same on all ranks.
-        batch_size: Samples after which workers take turns, where a plain `DataLoader` makes the batches: give
-            it the same. `batched` and `WebLoader` say it themselves.
+        verbose: Whether to show downloads.
+        seed: Shuffle seed, the same on all ranks.
+        batch_size: Samples after which workers take turns, if a plain `DataLoader` makes the batches: pass
+            its batch size. `batched` and `WebLoader` set it.
         allow_unsafe_types: Whether `decode` may decode values that can run code, such as pickles.
-        storage_options: Settings of the storage.
+        storage_options: Options of the storage.
         **options: Further ones of `StreamingDataset`, such as `columns` and `predownload`.
 
     Raises:
-        ConfigError: If an argument has no meaning here; says what to do instead.
+        ConfigError: If an argument is invalid or unsupported; the error says what to do instead.
         StreamplugError: If the archives cannot be opened.
     """
 
@@ -158,21 +157,20 @@ def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stag
 
 
 class DataPipeline(Pipeline):
-    """A pipeline that is written as a list of stages.
+    """A pipeline given as a list of stages.
 
-    One that begins with `SimpleShardList` or `ResampledShards`, has only splitters and `shuffle` before
-    `tarfile_to_samples`, and then what is done with samples, is on a plan as `WebDataset`, with a state.
-    Any other is an `IterablePipeline`: it reads its first stage, an iterable such as a loader or a list, or a
-    function that returns an iterator, and has no state.
+    If it begins with `SimpleShardList` or `ResampledShards`, and has only splitters and `shuffle` before
+    `tarfile_to_samples`, it has a plan and a state, as `WebDataset`. Otherwise it is an `IterablePipeline`
+    without a state over its first stage, an iterable or a function that returns an iterator.
     """
 
     def __new__(cls, *stages: Any, **options: Any) -> Any:
-        """Return a pipeline of the kind that `stages` ask for.
+        """Return a pipeline of the kind that the stages require.
 
         Raises:
-            ConfigError: If `options` are given, and there is no plan that they could be for.
+            ConfigError: If there are `options`, but no plan to apply them to.
         """
-        if not stages or _planned(flattened(stages)):  # without any, it is being copied
+        if not stages or _planned(flattened(stages)):  # copies are made without arguments
             return super().__new__(cls)
         if options:
             raise ConfigError(
@@ -206,7 +204,7 @@ DataPipeline.register(IterablePipeline)
 
 
 def _expander_of(flat: Sequence[Any]) -> int:
-    """Return the number of the stage that makes samples of archives; 0 if there is none."""
+    """Return the number of the stage that reads archives; 0 if there is none."""
     return next(
         (
             i
@@ -218,7 +216,7 @@ def _expander_of(flat: Sequence[Any]) -> int:
 
 
 def _planned(flat: Sequence[Any]) -> bool:
-    """Say whether stages can be read in the order of a plan."""
+    """Return whether a plan can order the samples of these stages."""
     at = _expander_of(flat)
     if not at or any(isinstance(stage, PipelineStage) for stage in flat):
         return False

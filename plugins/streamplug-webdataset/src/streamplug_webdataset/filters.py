@@ -1,4 +1,4 @@
-"""Stages by the names that users of webdataset know; the methods of pipelines, as functions."""
+"""Stages with the names of webdataset: the methods of pipelines as functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Function = Callable[[Any], Any]
 
 
 class Decoding(MapStage):
-    """The stage that decodes."""
+    """The stage that decodes values."""
 
     def __init__(self, decoder: Decoder, handler: Handler) -> None:
         """Decode with `decoder`."""
@@ -41,7 +41,7 @@ class Decoding(MapStage):
         self._decoder = decoder
 
     def trusting(self) -> Decoding:
-        """Return the same, which decodes values that can run code, too."""
+        """Return a stage that also decodes values that can run code."""
         return Decoding(self._decoder.trusting(), self._handler)
 
 
@@ -52,21 +52,21 @@ def shuffle(
     seed: int | None = None,
     handler: None = None,
 ) -> Stage:
-    """Mix samples over a distance of `bufsize`.
+    """Shuffle samples in blocks of `bufsize`.
 
-    Before samples are batched this is the shuffle of the plan, with `bufsize` as its block size: archives
-    come in random order, samples of several are mixed, and nothing is held in memory for it. Later it mixes
-    the samples within blocks of `bufsize`.
+    Before samples are batched this is the shuffle of the plan with this block size: archives are read in
+    random order, samples of several are shuffled together, and no samples are held in memory. After other
+    stages it shuffles the samples of each block.
 
     Args:
-        bufsize: Over how many samples to mix; below 1, none.
-        initial: Taken for the sake of existing programs: there is no buffer to be filled.
-        rng: Only None: orders are those of a seed, so that they can be had again.
-        seed: Of the order; None for that of the data set.
-        handler: Only None: mixing does not fail.
+        bufsize: Block size in samples; below 1, the order is kept.
+        initial: Accepted for compatibility: there is no buffer to fill.
+        rng: Only None: the order depends on a seed, so that it can be repeated.
+        seed: Shuffle seed; None is that of the data set.
+        handler: Only None: shuffling does not fail.
 
     Raises:
-        ConfigError: If an argument has no meaning.
+        ConfigError: If an argument is invalid.
     """
     _check_initial(initial)
     if rng is not None:
@@ -96,14 +96,14 @@ def decode(
     """Decode values by their extensions.
 
     Args:
-        *handlers: What images become, such as ``"pil"`` or ``"rgb8"``; see `imagehandler`. Or functions
-            that take an extension, with a dot before it, and bytes, and return the value, or None if they
-            do not know it.
-        pre: Functions that come first; None unpacks ``.gz``.
-        post: Functions that come last; None decodes text, numbers, JSON, arrays and so on.
-        only: The extensions to decode; None for all.
-        partial: Whether values that are not bytes are left as they are, else they are an error.
-        handler: What to do about samples that cannot be decoded.
+        *handlers: Image specifications, such as ``"pil"`` or ``"rgb8"``; see `imagehandler`. Or functions
+            of an extension, with a leading dot, and bytes that return the value, or None for unknown
+            extensions.
+        pre: Functions that are tried first; None decompresses ``.gz``.
+        post: Functions that are tried last; None decodes text, numbers, JSON, arrays and so on.
+        only: The extensions to decode; None is all.
+        partial: Whether values that are not bytes are left unchanged; otherwise they are an error.
+        handler: Handler of samples that cannot be decoded.
         allow_unsafe_types: Whether to decode values that can run code, such as pickles.
     """
     decoder = Decoder(handlers, pre, post, only, partial, unsafe=allow_unsafe_types)
@@ -111,9 +111,9 @@ def decode(
 
 
 def map(f: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A001 - the word that users know
-    """Apply a function to each sample; one for which it returns None is left out.
+    """Apply a function to each sample; None leaves the sample out.
 
-    Where a dict becomes a dict, it keeps its ``__key__``.
+    If it returns a dict for a dict, the ``__key__`` is kept.
     """
 
     def apply(sample: Any) -> Any:
@@ -138,7 +138,7 @@ def map_dict(handler: Handler = reraise_exception, **functions: Function) -> Sta
 
 
 def map_tuple(*functions: Function | None, handler: Handler = reraise_exception) -> Stage:
-    """Apply functions to the values of tuples, by place; None, and places beyond, leave values alone."""
+    """Apply functions to the values of tuples by position; None leaves a value unchanged."""
     _functions("map_tuple", [function for function in functions if function is not None])
 
     def apply(sample: Any) -> Any:
@@ -149,17 +149,17 @@ def map_tuple(*functions: Function | None, handler: Handler = reraise_exception)
 
 
 def select(predicate: Function) -> Stage:
-    """Keep the samples of which a function says so."""
+    """Keep the samples for which a function returns true."""
     _functions("select", [predicate])
     return MapStage("select", lambda s: s if predicate(s) else LEFT_OUT, keeps=False)
 
 
 def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str) -> Stage:
-    """Give values other names: ``rename(image="jpg;png")`` calls the first of these that is there ``image``.
+    """Rename values: ``rename(image="jpg;png")`` names the first of these that exists ``image``.
 
     Args:
-        handler: What to do about samples that have none of them.
-        keep: Whether all other values stay.
+        handler: Handler of samples that have none of them.
+        keep: Whether other values are kept.
         **names: The old names of each new one.
     """
     old_names = {new: _names(old) for new, old in names.items()}
@@ -181,13 +181,13 @@ def rename_keys(
     duplicate_is_error: bool = True,
     **patterns: str,
 ) -> Stage:
-    """Give values other names by patterns, and leave others out: ``rename_keys(image="*g")``.
+    """Rename values by patterns, and drop others: ``rename_keys(image="*g")``.
 
     Args:
-        *pairs: New name and pattern, as for the shell. The last one that fits counts.
-        keep_unselected: Whether values that no pattern fits stay.
-        must_match: Whether a pattern that fits none is an error.
-        duplicate_is_error: Whether two values of one new name are; else the first one is taken.
+        *pairs: New name and shell pattern. The last pattern that matches is used.
+        keep_unselected: Whether values that match no pattern are kept.
+        must_match: Whether a pattern without a match is an error.
+        duplicate_is_error: Whether two values with the same new name are an error; else the first is used.
         **patterns: Further patterns by new name.
     """
     patterns_by_name = [*pairs, *patterns.items()]
@@ -307,27 +307,27 @@ def batched(
 
 
 def listed(batchsize: int = 20, partial: bool = True) -> Stage:
-    """Make lists of so many samples."""
+    """Make lists of `batchsize` samples."""
     return Batched("listed", batchsize, None, partial=partial)
 
 
 def unbatched() -> Stage:
-    """Take batches apart into samples."""
+    """Split batches into samples."""
     return Unbatched("unbatched", apart)
 
 
 def unlisted() -> Stage:
-    """Take lists apart into samples."""
+    """Split lists into samples."""
     return Unbatched("unlisted", as_list)
 
 
 def slice(*bounds: int | None) -> Stage:  # noqa: A001 - the word that users know
-    """Take samples by their number, in each process; as `itertools.islice`."""
+    """Select samples by number in each process, as `itertools.islice`."""
     return Slice(*bounds)
 
 
 def rsample(p: float = 0.5) -> Stage:
-    """Keep each sample with a probability; in an epoch these are the same whenever it is read."""
+    """Keep each sample with a probability; the same ones each time that an epoch is read."""
     return Sampled(p)
 
 
@@ -363,7 +363,7 @@ class detshuffle(Shuffle):  # noqa: N801 - the word that users know
 
 
 def pipelinefilter(function: Callable[..., Iterable[Any]]) -> Callable[..., Stage]:
-    """Make what gives a stage of a function that takes an iterator, and further arguments."""
+    """Return a function that makes stages of a function of an iterator and further arguments."""
 
     @wraps(function)
     def stage(*args: Any, **kwargs: Any) -> Stage:
@@ -377,7 +377,7 @@ def pipelinefilter(function: Callable[..., Iterable[Any]]) -> Callable[..., Stag
 
 
 def log_keys(logfile: str | None = None) -> Stage:
-    """Note the keys of samples in a file, each with the process that read it; None for nothing."""
+    """Log the keys of samples to a file, with the process that read each; None logs nothing."""
     return LogKeys(logfile) if logfile else MapStage("log_keys", identity)
 
 

@@ -25,32 +25,32 @@ class Fluent(abc.ABC):
 
     @abc.abstractmethod
     def compose(self, *stages: Any) -> Self:
-        """Add stages: of this package, or functions that take an iterator and return one.
+        """Add stages: of this package, or functions from an iterator to an iterator.
 
-        What a function of yours holds is not known, so a run is resumed by calling it again from the
-        beginning of the epoch on.
+        It is unknown which samples a function holds, so a resumed run calls it again from the beginning of
+        the epoch.
         """
 
     def then(self, function: Callable[..., Iterable[Any]], *args: Any, **kwargs: Any) -> Self:
-        """Add a function that takes an iterator, and what else is given here."""
+        """Add a function of an iterator and further arguments."""
         return self.compose(_Then(function, args, kwargs))
 
     def shuffle(self, size: int = 1000, *, bufsize: int | None = None, **kw: Any) -> Self:
-        """Mix samples over a distance of `size`; see `filters.shuffle`.
+        """Shuffle samples in blocks of `size`; see `filters.shuffle`.
 
         Args:
-            size: Over how many samples.
-            bufsize: The same by another name, which counts if it is given.
+            size: Block size in samples.
+            bufsize: Alias of `size`, which takes precedence.
             **kw: `initial` and `seed`.
         """
         return self.compose(filters.shuffle(size if bufsize is None else bufsize, **kw))
 
     def detshuffle(self, bufsize: int = 1000, initial: int = 100, seed: int = 0) -> Self:
-        """Mix samples; see `filters.detshuffle`."""
+        """Shuffle samples; see `filters.detshuffle`."""
         return self.compose(filters.detshuffle(bufsize, initial, seed))
 
     def info(self, *args: Any, **kw: Any) -> Self:
-        """Print what some samples are like; see `samples.info`."""
+        """Print some samples; see `samples.info`."""
         return self.compose(info(*args, **kw))
 
     def xdecode(self, *args: Any, **kw: Any) -> Self:
@@ -93,19 +93,19 @@ class Fluent(abc.ABC):
     def map_tuple(
         self, *functions: Callable[[Any], Any] | None, handler: Handler = reraise_exception
     ) -> Self:
-        """Apply functions to values by place; see `filters.map_tuple`."""
+        """Apply functions to values by position; see `filters.map_tuple`."""
         return self.compose(filters.map_tuple(*functions, handler=handler))
 
     def select(self, predicate: Callable[[Any], Any]) -> Self:
-        """Keep the samples of which a function says so."""
+        """Keep the samples for which a function returns true."""
         return self.compose(filters.select(predicate))
 
     def rename(self, handler: Handler = reraise_exception, keep: bool = True, **names: str) -> Self:
-        """Give values other names; see `filters.rename`."""
+        """Rename values; see `filters.rename`."""
         return self.compose(filters.rename(handler=handler, keep=keep, **names))
 
     def rename_keys(self, *pairs: tuple[str, str], **options: Any) -> Self:
-        """Give values other names by patterns; see `filters.rename_keys`."""
+        """Rename values by patterns; see `filters.rename_keys`."""
         return self.compose(filters.rename_keys(*pairs, **options))
 
     def extract_keys(
@@ -156,27 +156,27 @@ class Fluent(abc.ABC):
         return self.compose(filters.batched(batchsize, collation_fn, partial))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
-        """Make lists of so many samples."""
+        """Make lists of `batchsize` samples."""
         return self.compose(filters.listed(batchsize, partial))
 
     def unbatched(self) -> Self:
-        """Take batches apart into samples."""
+        """Split batches into samples."""
         return self.compose(filters.unbatched())
 
     def unlisted(self) -> Self:
-        """Take lists apart into samples."""
+        """Split lists into samples."""
         return self.compose(filters.unlisted())
 
     def slice(self, *bounds: int | None) -> Self:
-        """Take samples by their number, in each process; as `itertools.islice`."""
+        """Select samples by number in each process, as `itertools.islice`."""
         return self.compose(filters.slice(*bounds))
 
     def log_keys(self, logfile: str | None = None) -> Self:
-        """Note the keys of samples in a file, each with the process that read it; None for nothing."""
+        """Log the keys of samples to a file, with the process that read each; None logs nothing."""
         return self if not logfile else self.compose(filters.log_keys(logfile))
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Let go of what the last loop holds; the next one takes it up again."""
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release the resources of the last loop; the next one opens them again."""
 
     def __enter__(self) -> Self:
         return self
@@ -186,28 +186,28 @@ class Fluent(abc.ABC):
 
     @abc.abstractmethod
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
-        """Make each loop so many outputs of a rank, of all its workers together, whatever stages follow.
+        """Set the number of outputs of each loop of a rank, over all its workers.
 
-        The data set is read pass after pass, and a loop goes on where the last one ended. Where samples are
-        left out or batched anew, each loop begins with a pass of its own.
+        The data set is read pass after pass, and a loop continues where the last one ended. If stages leave
+        out or rebatch samples, each loop starts with a new pass.
 
         Args:
-            nsamples: How many outputs.
-            nbatches: The same by another name; the larger one counts.
+            nsamples: Number of outputs, after all stages.
+            nbatches: Alias of `nsamples`; the larger one is used.
         """
 
     @abc.abstractmethod
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
-        """Read the data set so many times in each loop, pass after pass; without end below 1.
+        """Set the number of passes over the data set in each loop.
 
         Args:
-            nepochs: How many passes.
-            nbatches: How many outputs instead, as `with_epoch`.
+            nepochs: Number of passes; below 1, they are unlimited.
+            nbatches: Number of outputs instead, as for `with_epoch`.
         """
 
     @abc.abstractmethod
     def with_length(self, n: int, silent: bool = False) -> Self:
-        """Let ``len()`` be `n`, whatever comes; warns of another length that is known, unless `silent`."""
+        """Set ``len()`` to `n`; warns if another length is known, unless `silent`."""
 
     @abc.abstractmethod
     def known_length(self) -> int | None:
@@ -225,10 +225,10 @@ class Fluent(abc.ABC):
         return pipeline
 
     def __len__(self) -> int:
-        """Return how many outputs of this rank a loop has.
+        """Return the number of outputs of a loop of this rank.
 
         Raises:
-            TypeError: If that is not known.
+            TypeError: If it is unknown.
         """
         length = self._length if self._length is not None else self.known_length()
         if length is None:
@@ -240,7 +240,7 @@ class Fluent(abc.ABC):
 
 
 class _Then:
-    """A function of an iterator and more."""
+    """A function of an iterator with its further arguments."""
 
     def __init__(
         self, function: Callable[..., Iterable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What to do about a sample that a stage of a pipeline cannot work with."""
+"""Handlers of samples that fail in a stage of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from streamplug.errors import ConfigError
 
 Handler = Callable[[Exception], Any]
-"""Takes an error. Raises it, or returns True to leave the sample out."""
+"""Function of an error that raises it, or returns True to leave the sample out."""
 
 _REFUSED = ("ignore_and_stop", "warn_and_stop")
 _LOG = logging.getLogger("streamplug")
@@ -18,18 +18,18 @@ _noted: set[str] = set()
 
 
 def reraise_exception(exn: Exception) -> Any:
-    """Raise the error: what all stages do by default."""
+    """Raise the error, as all stages do by default."""
     raise exn
 
 
 def warn_and_continue(exn: Exception) -> bool:
-    """Warn of the error, and leave the sample out."""
+    """Warn about the error, and leave the sample out."""
     warnings.warn(f"a sample is left out: {exn!r:.500}", stacklevel=2)
     return True
 
 
 def ignore_and_continue(exn: Exception) -> bool:
-    """Leave the sample out; the first error of each type is noted in the log, once in a process."""
+    """Leave the sample out; the first error of each type is logged once per process."""
     kind = type(exn).__name__
     if kind not in _noted:
         _noted.add(kind)
@@ -42,20 +42,20 @@ def ignore_and_continue(exn: Exception) -> bool:
 
 
 def ignore_and_stop(exn: Exception) -> bool:
-    """Stand for what is refused: ending an epoch in silence."""
+    """Refused: it would end an epoch silently."""
     raise _refusal("ignore_and_stop") from exn
 
 
 def warn_and_stop(exn: Exception) -> bool:
-    """Stand for what is refused: ending an epoch at the first error."""
+    """Refused: it would end an epoch at the first error."""
     raise _refusal("warn_and_stop") from exn
 
 
 def checked(handler: Handler, stage: str) -> Handler:
-    """Return a handler of a stage.
+    """Return a handler of a stage after checking it.
 
     Raises:
-        ConfigError: If it would lose samples in silence, or is no function.
+        ConfigError: If it would lose samples silently, or is not callable.
     """
     if getattr(handler, "__name__", "") in _REFUSED:
         raise _refusal(f"{stage}: handler={handler.__name__}")
@@ -65,10 +65,10 @@ def checked(handler: Handler, stage: str) -> Handler:
 
 
 def left_out(handler: Handler, error: Exception, stage: str) -> None:
-    """Let a handler decide about a sample; returns if it is to be left out.
+    """Call a handler; returns if the sample is to be left out.
 
     Raises:
-        ConfigError: If it wants the epoch to end there, which would lose all that follows.
+        ConfigError: If the handler asks to end the epoch, which would lose the remaining samples.
     """
     if not handler(error):
         raise ConfigError(

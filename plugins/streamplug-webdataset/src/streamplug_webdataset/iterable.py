@@ -1,7 +1,7 @@
-"""Pipelines over anything that can be iterated over: a loader, a mixture, a list, or a function.
+"""Pipelines over any iterable: a loader, a mixture, a list, or a function that returns an iterator.
 
-There is no plan below them, so nothing is known of what comes: they have no state, and each process reads
-what its iterable yields there. For archives, `WebDataset` has both.
+They have no plan and therefore no state, and each process reads all that its iterable yields. Pipelines of
+archives, such as `WebDataset`, have both.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
-    """Outputs of an iterable that go through stages, without a state.
+    """Stages over an iterable, without a state.
 
     Attributes:
         pipeline: The source and the stages, in their order.
     """
 
     def __init__(self, *stages: Any) -> None:
-        """Read the first of `stages`: an iterable, or a function that returns an iterator.
+        """Set the stages; the first is an iterable, or a function that returns an iterator.
 
         Raises:
-            ConfigError: If it is neither, or a stage is none.
+            ConfigError: If the first is neither, or another is not a stage.
         """
         self.pipeline: list[Any] = []
         for stage in flattened(stages):
@@ -43,13 +43,13 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
         self._passes, self._outputs = 1, 0
         self._epoch = -1
 
-    # -- what it is made of -----------------------------------------------------------
+    # -- composition ------------------------------------------------------------------
 
     def append(self, f: Any) -> None:
-        """Add a stage to this pipeline itself.
+        """Add a stage to this pipeline in place.
 
         Raises:
-            ConfigError: If it is none.
+            ConfigError: If it is not a stage.
         """
         if self.pipeline:
             self.pipeline.append(_stage(f))
@@ -61,7 +61,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
             )
 
     def stage(self, i: int) -> Any:
-        """Return a stage by its number; the source has 0."""
+        """Return a stage by number; 0 is the source."""
         return self.pipeline[i]
 
     def compose(self, *stages: Any) -> Self:
@@ -72,18 +72,18 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
         return made
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
-        """Return a pipeline whose loops have so many outputs in each process.
+        """Return a pipeline with a fixed number of outputs per loop in each process.
 
-        MapStage begins with the beginning of the source, which is read again where it ends sooner.
+        Each loop starts at the beginning of the source, which is read again if it ends too early.
 
         Args:
-            nsamples: How many outputs.
-            nbatches: The same by another name; the larger one counts.
+            nsamples: Number of outputs.
+            nbatches: Alias of `nsamples`; the larger one is used.
         """
         return self.changed(_outputs=number_of_outputs("with_epoch", nsamples, nbatches), _passes=0)
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
-        """Return a pipeline that reads its source more than once; see `Fluent.repeat`.
+        """Return a pipeline that reads its source several times; see `Fluent.repeat`.
 
         Raises:
             ConfigError: If both are given.
@@ -152,7 +152,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
     # -- state ------------------------------------------------------------------------
 
     def state_dict(self) -> NoReturn:
-        """Refuse: the place in an iterable cannot be returned to.
+        """Raise an error: the position in an iterable cannot be restored.
 
         Raises:
             StateError: Always.
@@ -163,7 +163,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
         )
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> NoReturn:
-        """Refuse, as `state_dict`.
+        """Raise an error, as `state_dict`.
 
         Raises:
             StateError: Always.
@@ -172,7 +172,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
 
 
 class FluidWrapper(IterablePipeline):
-    """A pipeline over one iterable, such as a mixture or a loader, to which stages can be added."""
+    """A pipeline over one iterable, such as a mixture or a loader."""
 
     def __init__(self, initial: Any) -> None:
         """Read `initial`: an iterable, or a function that returns an iterator."""
@@ -180,14 +180,14 @@ class FluidWrapper(IterablePipeline):
 
 
 class Cached(PipelineStage):
-    """Keeps all samples of the first whole pass in memory, and yields these in all further ones."""
+    """Stores all samples of the first complete pass in memory, and yields them in later passes."""
 
     def __init__(self) -> None:
-        """Begin with nothing kept."""
+        """Start without samples."""
         self.cached: list[Any] | None = None
 
     def run(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Yield the samples of `source`, or those that are kept."""
+        """Yield the samples of `source`, or the stored ones."""
         if self.cached is not None:
             yield from self.cached
             return
@@ -199,7 +199,7 @@ class Cached(PipelineStage):
 
 
 def flattened(stages: Iterable[Any]) -> list[Any]:
-    """Return stages, those in lists of stages one by one, without any that are None."""
+    """Return a flat list of stages without None."""
     flat: list[Any] = []
     for stage in stages:
         if isinstance(stage, list) and stage and all(map(_is_stage, stage)):

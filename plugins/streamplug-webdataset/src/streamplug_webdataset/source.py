@@ -19,12 +19,12 @@ from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.progress import Progress
 
 ENDLESS = 1 << 42
-"""Samples of an epoch that nobody reads to its end."""
+"""Samples of an unlimited epoch."""
 
 
 @dataclass(frozen=True)
 class Archives(Stream):
-    """A stream whose index is read once, however many pipelines begin with it, and whose values are bytes."""
+    """A stream whose index is read once for all pipelines over it, and whose values are bytes."""
 
     known: dict[str, tuple[Index, Path | None]] = field(
         default_factory=dict, repr=False, compare=False
@@ -50,7 +50,7 @@ class Archives(Stream):
 
 
 class _UrlEncoding(Encoding):
-    """The URLs of archives, whose readers say their names below the data set."""
+    """URLs of archives, made of their names below the data set."""
 
     def __init__(self, storage: Storage) -> None:
         self._known: dict[bytes, str] = {}
@@ -91,10 +91,10 @@ class SourceOrder:
 
 
 class Source(StreamingDataset):
-    """A data set that tells where it stands, for what is built on it."""
+    """A data set that reports its progress."""
 
     def __init__(self, stream: Stream, order: SourceOrder, options: Mapping[str, Any]) -> None:
-        """Read a stream in an order."""
+        """Open a stream in an order."""
         more = dict(options)
         if order.total:
             more |= {"curriculum": {0: [1.0]}, "epoch_size": order.total}
@@ -110,9 +110,9 @@ class Source(StreamingDataset):
         self._total, self._end = order.total, order.end
 
     def samples(self, progress: Progress) -> Iterator[dict[str, Any]]:
-        """Yield this process's samples of the next epoch that a progress has not counted.
+        """Yield this process's samples of the next epoch, without those that `progress` has counted.
 
-        With a single rank none comes twice: what fills up the last batch is left out.
+        With a single rank no sample is repeated: the padding of the last batch is left out.
         """
         skip, progress.used, stop = progress.used, 0, ENDLESS
         for sample in self:
@@ -122,7 +122,7 @@ class Source(StreamingDataset):
             if progress.used == stop and self._end is not None:
                 return
             if progress.used == stop:
-                continue  # to the end, so that the epoch is over
+                continue  # read to the end, so that the epoch is complete
             progress.used += 1
             if progress.used > skip:
                 progress.mark = progress.used
@@ -131,7 +131,7 @@ class Source(StreamingDataset):
             progress.epoch, progress.first = self.session.current_epoch()
 
     def _own_samples(self, first: int) -> int:
-        """Return how many samples this process has from a step on, without those that fill up a batch."""
+        """Return the number of samples of this process from a step, without the padding of the last batch."""
         place, batch = self.session.place, self.session.batch
         if place.ranks > 1 and self._end is None:
             return ENDLESS

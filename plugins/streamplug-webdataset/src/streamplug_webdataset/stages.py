@@ -1,4 +1,4 @@
-"""What a pipeline does with samples, one stage after the other."""
+"""Stages of pipelines: each maps an iterator to an iterator, and reports what it holds."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from streamplug_webdataset.progress import Position, Progress
 
 
 class LEFT_OUT:  # noqa: N801 - a value; a class stays itself in a copy that is sent to a worker
-    """What a stage makes of a sample that goes no further."""
+    """Output of a function for a sample that is left out."""
 
 
 class Stage:
-    """Makes outputs of what comes in.
+    """A step of a pipeline.
 
     Attributes:
-        name: What users call it.
-        keeps: Whether each sample that comes in goes out as one.
+        name: Name in states and errors.
+        keeps: Whether the stage makes one output of each sample.
     """
 
     name = "stage"
     keeps = False
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
-        """Yield what becomes of `source`; `at` is the number of the stage in its pipeline."""
+        """Yield the outputs for `source`; `at` is the number of the stage in its pipeline."""
         raise NotImplementedError
 
     def __call__(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Return what becomes of samples, outside of a pipeline."""
+        """Return the outputs for samples, outside of a pipeline."""
         return self.run(iter(source), Progress(Position()), 0)
 
 
 class MapStage(Stage):
-    """Makes one output of each sample, or none."""
+    """Maps each sample to one output or none."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class MapStage(Stage):
         """Apply a function to each sample; `keeps` says whether none is left out.
 
         Raises:
-            ConfigError: If the handler is of no use.
+            ConfigError: If the handler is invalid.
         """
         self.name = name
         self._apply, self._handler = apply, checked(handler, name)
@@ -71,15 +71,15 @@ class MapStage(Stage):
 
 
 class Batched(Stage):
-    """Makes a batch of so many samples."""
+    """Makes batches of a fixed number of samples."""
 
     def __init__(
         self, name: str, size: int, collate: Callable[[list[Any]], Any] | None, *, partial: bool
     ) -> None:
-        """Make batches of `size`, of what is left at the end only if `partial`.
+        """Make batches of `size`; a shorter last one only if `partial`.
 
         Raises:
-            ConfigError: If that is no size.
+            ConfigError: If the size is invalid.
         """
         self.name = name
         self.size = whole_number(name, size, 1)
@@ -102,10 +102,10 @@ class Batched(Stage):
 
 
 class Unbatched(Stage):
-    """Takes batches apart."""
+    """Splits batches into samples."""
 
     def __init__(self, name: str, apart: Callable[[Any], Sequence[Any]]) -> None:
-        """Take each batch apart by a function."""
+        """Split each batch by a function."""
         self.name, self._apart = name, apart
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
@@ -114,20 +114,20 @@ class Unbatched(Stage):
 
 
 class Shuffle(Stage):
-    """Mixes samples: in the plan where it can, else the samples of each block, whose order is drawn.
+    """Shuffles samples: in the plan where possible, else within blocks.
 
     Attributes:
-        size: Over how many samples to mix; none below 1.
-        seed: Of the order; None for that of the data set.
+        size: Block size in samples; below 1, the order is kept.
+        seed: Shuffle seed; None is that of the data set.
     """
 
     name = "shuffle"
 
     def __init__(self, size: int, seed: int | None = None) -> None:
-        """Mix over `size` samples.
+        """Shuffle blocks of `size` samples.
 
         Raises:
-            ConfigError: If that is no number.
+            ConfigError: If the size is invalid.
         """
         self.size, self.seed = whole_number("shuffle", size, 0), seed
 
@@ -154,15 +154,15 @@ class Shuffle(Stage):
 
 
 class Slice(Stage):
-    """Takes samples by their number, as `itertools.islice`."""
+    """Selects samples by number, as `itertools.islice`."""
 
     name = "slice"
 
     def __init__(self, *bounds: int | None) -> None:
-        """Take those of ``slice(*bounds)``, none of them negative.
+        """Select the samples of ``slice(*bounds)``, whose bounds are not negative.
 
         Raises:
-            ConfigError: If it means nothing.
+            ConfigError: If the bounds are invalid.
         """
         chosen = slice(*bounds) if 1 <= len(bounds) <= 3 else slice(-1)
         numbers = [chosen.start or 0, chosen.stop or 0, 1 if chosen.step is None else chosen.step]
@@ -188,16 +188,16 @@ class Slice(Stage):
 
 
 class Sampled(Stage):
-    """Keeps a part of the samples, drawn by their number: the same ones whenever an epoch is read."""
+    """Selects samples at random by number: the same ones each time that an epoch is read."""
 
     name = "rsample"
-    _BLOCK = 1024  # numbers that are drawn at once
+    _BLOCK = 1024  # random numbers generated together
 
     def __init__(self, p: float) -> None:
         """Keep each sample with the probability `p`.
 
         Raises:
-            ConfigError: If that is none.
+            ConfigError: If `p` is not a probability.
         """
         if not 0 <= p <= 1:
             raise ConfigError(f"rsample({p!r:.60}): expected a probability, from 0 to 1")
@@ -217,25 +217,25 @@ class Sampled(Stage):
 
 
 class FunctionStage(Stage):
-    """A function of the user's, which takes an iterator and returns one."""
+    """A user's function from an iterator to an iterator."""
 
     def __init__(self, function: Callable[[Iterator[Any]], Iterable[Any]]) -> None:
         """Apply `function`.
 
         Raises:
-            ConfigError: If it is none.
+            ConfigError: If it is not callable.
         """
         if not callable(function):
             raise ConfigError(f"{function!r:.80} is no stage: expected a function of an iterator")
         self.name, self._function = getattr(function, "__name__", "stage"), function
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
-        progress.held += 1  # nobody knows what it holds
+        progress.held += 1  # it is unknown what the function holds
         yield from self._function(source)
 
 
 class LogKeys(Stage):
-    """Notes the keys of samples in a file, each on a line with the process that read it."""
+    """Logs the keys of samples to a file, one line each, with the process that read it."""
 
     name = "log_keys"
     keeps = True
@@ -252,7 +252,7 @@ class LogKeys(Stage):
 
 
 def _held(samples: Sequence[Any], progress: Progress) -> Iterator[Any]:
-    """Yield samples, holding all until the last."""
+    """Yield samples; they count as held until the last."""
     if not len(samples):
         return
     progress.held += 1

@@ -1,4 +1,4 @@
-"""TarWriter and ShardWriter: archives without an index, as programs written for webdataset make them."""
+"""Writers of archives without an index, with the arguments of webdataset."""
 
 from __future__ import annotations
 
