@@ -193,9 +193,8 @@ class Stream(SummaryRepr, Configurable):
 
     def with_defaults(self, **defaults: Any) -> Stream:
         """Return this stream with defaults for the options that are None; an empty split counts as None."""
-        given = {name: getattr(self, name) for name in defaults}
-        missing = [name for name, value in given.items() if value is None]
-        if given.get("split") == "":
+        missing = [name for name in defaults if getattr(self, name) is None]
+        if "split" in defaults and self.split == "":
             missing.append("split")
         return replace(self, **{name: defaults[name] for name in missing})
 

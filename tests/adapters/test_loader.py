@@ -105,9 +105,9 @@ def test_batches_are_those_of_torch(folder, workers):
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_hand_over_large_arrays_without_copying_them(folder, method, monkeypatch):
-    seen, received = [], torch_batches.received
+    seen, unpack = [], torch_batches.unpack_arrays
     monkeypatch.setattr(
-        torch_batches, "received", lambda packed: seen.append(packed) or received(packed)
+        torch_batches, "unpack_arrays", lambda packed: seen.append(packed) or unpack(packed)
     )
     loader = StreamingDataLoader(make(folder), num_workers=2, multiprocessing_context=method)
     assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
@@ -331,4 +331,6 @@ def test_loops_that_are_left_early_free_their_slots(folder):
     for batch in loader:  # takes what was on its way
         check(batch)
     del batch
-    assert [arena._taken.tolist() for arena in loader._iterator._dataset._arenas] == [[0] * 4] * 2
+    assert [each._taken.tolist() for each in loader._iterator._dataset._shared_arrays] == [
+        [0] * 4
+    ] * 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamplug.adapters.shared_memory import SharedArrays, received
+from streamplug.adapters.shared_memory import SharedArrays, unpack_arrays
 
 pytestmark = pytest.mark.skipif(not SharedArrays.possible(), reason="no files without a name here")
 
@@ -35,25 +35,25 @@ def descriptors() -> int:
 
 def test_arrays_come_out_as_they_went_in():
     arena = SharedArrays(2)
-    same(received(arena.pack(ARRAYS)), ARRAYS)
-    same(received(pickle.loads(pickle.dumps(arena.pack(ARRAYS)))), ARRAYS)
+    same(unpack_arrays(arena.pack(ARRAYS)), ARRAYS)
+    same(unpack_arrays(pickle.loads(pickle.dumps(arena.pack(ARRAYS)))), ARRAYS)
 
 
 def test_arrays_begin_where_any_dtype_may():
     arena = SharedArrays(1)
-    found = received(arena.pack(ARRAYS))
+    found = unpack_arrays(arena.pack(ARRAYS))
     assert all(array.ctypes.data % 64 == 0 for array in found.values())
 
 
 def test_a_slot_is_free_when_its_last_array_is_gone():
     arena = SharedArrays(2)
-    first, second = received(arena.pack(ARRAYS)), received(arena.pack(ARRAYS))
+    first, second = unpack_arrays(arena.pack(ARRAYS)), unpack_arrays(arena.pack(ARRAYS))
     assert arena.pack(ARRAYS) is None
     kept = first["pixels"][1]
     del first
     assert arena.pack(ARRAYS) is None
     del kept
-    third = received(arena.pack({"x": np.ones(3)}))
+    third = unpack_arrays(arena.pack({"x": np.ones(3)}))
     same(second, ARRAYS)
     same(third, {"x": np.ones(3)})
 
@@ -61,14 +61,14 @@ def test_a_slot_is_free_when_its_last_array_is_gone():
 def test_a_batch_that_is_never_looked_at_frees_its_slot():
     arena = SharedArrays(1)
     for _ in range(3):
-        received(arena.pack(ARRAYS))
+        unpack_arrays(arena.pack(ARRAYS))
 
 
 def test_larger_arrays_move_to_larger_slots_and_spare_what_is_in_use():
     arena, kept = SharedArrays(3), []
     for turn in range(40):
         array = np.full(1000 * (turn + 1), turn, np.int32)
-        kept.append((turn, received(arena.pack({"x": array}))))
+        kept.append((turn, unpack_arrays(arena.pack({"x": array}))))
         for value, found in kept:
             assert (found["x"] == value).all()
             assert len(found["x"]) == 1000 * (value + 1)
@@ -78,7 +78,7 @@ def test_larger_arrays_move_to_larger_slots_and_spare_what_is_in_use():
 def test_arrays_outlive_their_arena():
     arena = SharedArrays(1)
     before = descriptors()
-    found = received(arena.pack(ARRAYS))
+    found = unpack_arrays(arena.pack(ARRAYS))
     del arena
     same(found, ARRAYS)
     del found
@@ -89,7 +89,7 @@ def test_arrays_outlive_their_arena():
 def test_a_batch_of_an_arena_that_is_gone_is_refused():
     packed = SharedArrays(1).pack(ARRAYS)
     with pytest.raises(KeyError):
-        received(packed)
+        unpack_arrays(packed)
 
 
 def fill(arena, pipe):
@@ -106,11 +106,11 @@ def test_another_process_fills_it(method):
     kept = []
     for number in range(6):
         ours.send(number)
-        kept.append(received(ours.recv()))
+        kept.append(unpack_arrays(ours.recv()))
         assert (kept[-1]["x"] == number).all()
         del kept[:-2]
     ours.send(6)
-    kept.append(received(ours.recv()))
+    kept.append(unpack_arrays(ours.recv()))
     ours.send(7)
     assert ours.recv() is None  # all are in use
     process.kill()
@@ -120,7 +120,7 @@ def test_another_process_fills_it(method):
 
 def test_a_fork_that_drops_its_copy_frees_nothing():
     arena = SharedArrays(1)
-    found = [received(arena.pack(ARRAYS))]
+    found = [unpack_arrays(arena.pack(ARRAYS))]
     child = os.fork()
     if child == 0:
         found.clear()

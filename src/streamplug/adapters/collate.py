@@ -13,7 +13,7 @@ from streamplug.types import ColumnValues
 
 Collate = Callable[[list[Any]], Any]
 
-_FAILURES = (TypeError, RuntimeError)
+_COLLATE_ERRORS = (TypeError, RuntimeError)
 """Exceptions that torch raises for values that it cannot collate."""
 
 
@@ -33,15 +33,15 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
     """Collate samples with torch's `default_collate`; raise `ConfigError` with the column that fails."""
     try:
         return collate(samples)
-    except _FAILURES:
+    except _COLLATE_ERRORS:
         if not all(isinstance(sample, dict) for sample in samples):
             raise
         for name in samples[0]:
             values = [sample[name] for sample in samples if name in sample]
             try:
                 collate(values)
-            except _FAILURES as error:
-                raise _refused(name, values, error) from error
+            except _COLLATE_ERRORS as error:
+                raise _collate_error(name, values, error) from error
         raise
 
 
@@ -50,11 +50,11 @@ def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
         return UnequalArrays(values)
     try:
         return collate(values)
-    except _FAILURES as error:
-        raise _refused(name, values, error) from error
+    except _COLLATE_ERRORS as error:
+        raise _collate_error(name, values, error) from error
 
 
-def _refused(name: str, values: Sequence[Any], error: Exception) -> ConfigError:
+def _collate_error(name: str, values: Sequence[Any], error: Exception) -> ConfigError:
     """Return the error for a column that torch cannot collate, with what to do."""
     first = next(
         (value for value in values if not isinstance(value, (int, float, str, bytes))), None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-_LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+_MAX_ITEM_BYTES = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """Item size in bytes of torch's largest dtype, by NumPy kind."""
 
 
@@ -14,6 +14,6 @@ def has_torch_dtype(values: Any) -> bool:
     """Return whether `values` is an array of a dtype that torch supports."""
     return (
         isinstance(values, np.ndarray)
-        and values.dtype.kind in _LARGEST
-        and values.dtype.itemsize <= _LARGEST[values.dtype.kind]
+        and values.dtype.kind in _MAX_ITEM_BYTES
+        and values.dtype.itemsize <= _MAX_ITEM_BYTES[values.dtype.kind]
     )

@@ -143,8 +143,10 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
-        own = dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
-        if own and (num_threads or batch_transform is not None):
+        changes_samples = (
+            dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
+        )
+        if changes_samples and (num_threads or batch_transform is not None):
             raise ConfigError(
                 f"num_threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
                 "makes samples of its own"
@@ -155,7 +157,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         super().__init__(
             dataset, batch_size=dataset.session.run.batch, collate_fn=collate_fn, **kwargs
         )
-        self._by_sample = transform is not None or collate_fn is not None or own
+        self._by_sample = transform is not None or collate_fn is not None or changes_samples
         self._transform = transform if self._by_sample else batch_transform
         self._threads = num_threads
         self._version = dataset.session.run.version
@@ -171,7 +173,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             self.collate_fn if self._by_sample else None,
             self.batch_size or 1,
             drop_last=self.drop_last,
-            arenas=self._arenas(),
+            shared_arrays=self._make_shared_arrays(),
             num_threads=self._threads,
         )
         if not self.num_workers and not self.pin_memory:
@@ -182,14 +184,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         settings |= {"batch_size": None, "collate_fn": identity}
         return iter(DataLoader(batches, **settings))
 
-    def _arenas(self) -> list[SharedArrays]:
+    def _make_shared_arrays(self) -> list[SharedArrays]:
+        if not SharedArrays.possible():
+            return []
         # One slot for each prefetched batch, for the batch in use, and for the one being made.
         slots = (self.prefetch_factor or 0) + 2
-        return (
-            [SharedArrays(slots) for _ in range(self.num_workers)]
-            if SharedArrays.possible()
-            else []
-        )
+        return [SharedArrays(slots) for _ in range(self.num_workers)]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset.session.run
@@ -201,7 +201,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         batches: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
         if self.num_workers:
             batches = round_robin(batches, self.num_workers)
-        with self._line():
+        with self._progress_line():
             for number, batch in enumerate(move_batches(batches, self._device), 1):
                 run.check_sets(sets)
                 run.set_loader_position(epoch, first + number)
@@ -209,11 +209,11 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 yield batch
         self._loop = None
 
-    def _line(self) -> AbstractContextManager[None]:
+    def _progress_line(self) -> AbstractContextManager[None]:
         # Without workers the data set is iterated over in this process, and shows its own progress.
         session = self.dataset.session
-        far = session.source.remote and self.num_workers > 0
-        return session.monitor.progress_line(session.placement.rank(), far)
+        fetches = session.source.remote and self.num_workers > 0
+        return session.monitor.progress_line(session.placement.rank(), fetches)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batch yielded last; it contains no random numbers."""

@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.message_batching import group_batches
-from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, received
+from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, unpack_arrays
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 
 if TYPE_CHECKING:
@@ -36,21 +36,21 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         batch_size: int,
         *,
         drop_last: bool,
-        arenas: list[SharedArrays],
+        shared_arrays: list[SharedArrays],
         num_threads: int,
     ) -> None:
         self.dataset = dataset
         self._transform, self._collate = transform, collate
         self._size, self._drop_last = batch_size, drop_last
-        self._arenas, self._threads = arenas, num_threads
+        self._shared_arrays, self._threads = shared_arrays, num_threads
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
         worker = get_worker_info()
         if worker is None:
             return map(_tensors, batches)
-        arena = self._arenas[worker.id] if self._arenas else None
-        return group_batches((_handed(batch, arena) for batch in batches), _nbytes, worker.id)
+        shared = self._shared_arrays[worker.id] if self._shared_arrays else None
+        return group_batches((_pack(batch, shared) for batch in batches), _nbytes, worker.id)
 
     def _of_columns(self) -> Iterator[Any]:
         finish = self._transform or partial(collate_columns, collate=default_collate)
@@ -92,9 +92,9 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
         return torch.from_numpy(native.copy())
 
 
-def _handed(batch: Any, arena: SharedArrays | None) -> Any:
+def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     """Return the message for a batch: large arrays, bytes and strings go through the shared memory."""
-    if arena is None or type(batch) is not dict:
+    if memory is None or type(batch) is not dict:
         return batch
     arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
     lists = {key: pack_strings(value) for key, value in batch.items() if key not in arrays}
@@ -102,11 +102,13 @@ def _handed(batch: Any, arena: SharedArrays | None) -> Any:
     shared = {**arrays, **{key: value.data for key, value in joined.items()}}
     # If the consumer keeps so many batches that no slot is free, further ones are copied.
     large = sum(array.nbytes for array in shared.values()) >= _MIN_SHARED_BYTES
-    packed = arena.pack(shared) if large else None
+    packed = memory.pack(shared) if large else None
     if packed is None:
-        return _Handed(None, {**batch, **arrays}, {})
+        return _PackedBatch(None, {**batch, **arrays}, {})
     cuts = {key: value.cuts for key, value in joined.items()}
-    return _Handed(packed, {key: None if key in shared else v for key, v in batch.items()}, cuts)
+    return _PackedBatch(
+        packed, {key: None if key in shared else v for key, v in batch.items()}, cuts
+    )
 
 
 def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
@@ -119,8 +121,8 @@ def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
     return key, value if has_torch_dtype(value) else None
 
 
-class _Handed:
-    """Message of a batch; it is unpickled by `_opened`."""
+class _PackedBatch:
+    """Message of a batch; it is unpickled by `_unpack`."""
 
     def __init__(
         self, packed: PackedArrays | None, rest: dict[Any, Any], cuts: dict[Any, StringLayout]
@@ -128,24 +130,24 @@ class _Handed:
         self.parts = packed, rest, cuts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, self.parts
+        return _unpack, self.parts
 
 
 def _nbytes(batch: Any) -> int:
     """Return the approximate bytes of a batch in a message; `sys.maxsize` if unknown or in shared memory."""
-    packed, rest, _ = batch.parts if type(batch) is _Handed else (None, {}, {})
+    packed, rest, _ = batch.parts if type(batch) is _PackedBatch else (None, {}, {})
     if packed is not None or not rest:
         return sys.maxsize
     return sum(map(message_bytes, rest.values()))
 
 
-def _opened(
+def _unpack(
     packed: PackedArrays | None, rest: dict[Any, Any], cuts: dict[Any, StringLayout]
 ) -> dict[Any, Any]:
-    shared = {} if packed is None else received(packed)
+    shared = {} if packed is None else unpack_arrays(packed)
     lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
-    found: dict[Any, Any] = _tensors({**rest, **shared, **lists})
-    return found
+    batch: dict[Any, Any] = _tensors({**rest, **shared, **lists})
+    return batch
 
 
 def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
@@ -154,17 +156,17 @@ def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterato
         yield from batches if device is None else (_to(batch, device) for batch in batches)
         return
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # it has no types
-    waiting: list[tuple[Any, torch.cuda.Event]] = []
+    pending: list[tuple[Any, torch.cuda.Event]] = []
     for batch in batches:
         with torch.cuda.stream(side):
-            waiting.append((_to(batch, device), side.record_event()))
-        if len(waiting) > 1:
-            yield _awaited(*waiting.pop(0), device)
-    for batch, copied in waiting:
-        yield _awaited(batch, copied, device)
+            pending.append((_to(batch, device), side.record_event()))
+        if len(pending) > 1:
+            yield _wait_for_copy(*pending.pop(0), device)
+    for batch, copied in pending:
+        yield _wait_for_copy(batch, copied, device)
 
 
-def _awaited(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
+def _wait_for_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
     stream = torch.cuda.current_stream(device)
     stream.wait_event(copied)
     tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)

@@ -46,16 +46,16 @@ def load(source: Source) -> dict[str, Any]:
         raise ConfigError(
             f"config {source!r:.80}: expected a mapping, or the path of a .toml, .yaml or .json file"
         )
-    found: dict[str, Any] = _filled_in(source, "")
-    return found
+    config: dict[str, Any] = _substitute(source, "")
+    return config
 
 
 def to_plain(value: Any) -> Any:
     """Return a value with every `FromEnvironment` converted to str."""
     if isinstance(value, dict):
-        return {key: to_plain(each) for key, each in value.items()}
+        return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [to_plain(each) for each in value]
+        return [to_plain(item) for item in value]
     return str(value) if isinstance(value, FromEnvironment) else value
 
 
@@ -72,10 +72,10 @@ def _read(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ConfigError(f"config {path}: not UTF-8: {error}") from None
     try:
-        found = parse(text)
+        config = parse(text)
     except ConfigError as error:
         raise ConfigError(f"config {path}: {error}") from None
-    return {} if found is None else found
+    return {} if config is None else config
 
 
 def _toml(text: str) -> Any:
@@ -97,12 +97,12 @@ def _json(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+    mapping: dict[Any, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise ConfigError(f"the key {key!r} is there twice")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def _yaml(text: str) -> Any:
@@ -139,24 +139,24 @@ def join_key(key: str, name: object) -> str:
     return f"{key}.{name}" if key else str(name)
 
 
-def _filled_in(value: Any, key: str) -> Any:
+def _substitute(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
-        return {name: _filled_in(each, join_key(key, name)) for name, each in value.items()}
+        return {name: _substitute(item, join_key(key, name)) for name, item in value.items()}
     if isinstance(value, str):
-        return _text(value, key) if "${" in value else value
+        return _substitute_text(value, key) if "${" in value else value
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
-        return [_filled_in(each, f"{key}[{number}]") for number, each in enumerate(value)]
+        return [_substitute(item, f"{key}[{number}]") for number, item in enumerate(value)]
     return value
 
 
-def _text(text: str, key: str) -> str:
-    def value(found: re.Match[str]) -> str:
-        if found[0] == "$${":
+def _substitute_text(text: str, key: str) -> str:
+    def resolve(match: re.Match[str]) -> str:
+        if match[0] == "$${":
             return "${"
-        variable = _VARIABLE.fullmatch(found["what"])
+        variable = _VARIABLE.fullmatch(match["what"])
         if variable is None:
             raise ConfigError(
-                f"{key}: {found[0]} has no meaning; write ${{env:NAME}}, or $${{ for the two characters"
+                f"{key}: {match[0]} has no meaning; write ${{env:NAME}}, or $${{ for the two characters"
             )
         name, default = variable["name"], variable["default"]
         if name not in os.environ and default is None:
@@ -165,6 +165,6 @@ def _text(text: str, key: str) -> str:
             )
         return os.environ.get(name, default or "")
 
-    filled = FromEnvironment(_REFERENCE.sub(value, text))
+    filled = FromEnvironment(_REFERENCE.sub(resolve, text))
     filled.written = text
     return filled

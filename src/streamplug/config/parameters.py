@@ -43,15 +43,15 @@ def _parameters(cls: type) -> dict[str, Parameter]:
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         texts.update(_described_parameters(base))
-    found: dict[str, Parameter] = {}
+    result: dict[str, Parameter] = {}
     for owner, signature in constructors(cls.__mro__):
         names = sys.modules[owner.__module__].__dict__
         for name, parameter in list(signature.parameters.items())[1:]:
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 hint = _resolve_hint(parameter.annotation, names)
                 text = texts.get(name, "")
-                found.setdefault(name, Parameter(hint, parameter.default, text))
-    return found
+                result.setdefault(name, Parameter(hint, parameter.default, text))
+    return result
 
 
 def constructors(classes: Sequence[type]) -> Iterator[tuple[type, inspect.Signature]]:

@@ -40,37 +40,39 @@ def _object(cls: type, nested: dict[str, Any], sections: Mapping[str, type]) -> 
         kinds = [hint for hint in file_types(parameter.hint) if hint is not type(None)]
         if not kinds or name in sections:
             continue
-        properties[name] = _of(parameter.hint, nested)
+        properties[name] = _schema_of(parameter.hint, nested)
         if parameter.text:
             properties[name]["description"] = parameter.text
         if parameter.default is REQUIRED:
             required.append(name)
         elif isinstance(parameter.default, (str, int, float)):
             properties[name]["default"] = parameter.default
-    found: dict[str, Any] = {"type": "object", "properties": properties}
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
-        found["required"] = required
-    return {**found, "additionalProperties": False}
+        schema["required"] = required
+    return {**schema, "additionalProperties": False}
 
 
-def _of(hint: Any, nested: dict[str, Any]) -> dict[str, Any]:
+def _schema_of(hint: Any, nested: dict[str, Any]) -> dict[str, Any]:
     kinds = file_types(hint)
     if Any in kinds:
         return {}
-    found = [part for kind in kinds for part in _alternatives(kind, nested)]
+    alternatives = [part for kind in kinds for part in _alternatives(kind, nested)]
     if {bool, int, float} & set(kinds) and str not in kinds:
-        found.append(_ENVIRONMENT)
-    return {"anyOf": found} if len(found) > 1 else found[0]
+        alternatives.append(_ENVIRONMENT)
+    return {"anyOf": alternatives} if len(alternatives) > 1 else alternatives[0]
 
 
 def _alternatives(hint: Any, nested: dict[str, Any]) -> list[dict[str, Any]]:
     if hint in _TYPES:
         return [{"type": _TYPES[hint]}]
     if is_mapping(hint):
-        return [{"type": "object", "additionalProperties": _of(typing.get_args(hint)[1], nested)}]
+        return [
+            {"type": "object", "additionalProperties": _schema_of(typing.get_args(hint)[1], nested)}
+        ]
     if is_list(hint):
         item = item_hint(hint)
-        lists: dict[str, Any] = {"type": "array", "items": _of(item, nested)}
+        lists: dict[str, Any] = {"type": "array", "items": _schema_of(item, nested)}
         named = {"type": "object", "additionalProperties": lists["items"]}
         return [lists, named] if is_section(item) else [lists]
     if hint.__name__ not in nested:

@@ -85,8 +85,10 @@ def validate_arguments(cls: type, values: Mapping[str, Any], key: str = "") -> d
 
 def suggest_name(name: str, known: Collection[str]) -> str:
     """Return the end of an error about an unknown name: the nearest name, or all of them."""
-    near = difflib.get_close_matches(name, known, 1, 0.6)
-    return f". Did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"
+    matches = difflib.get_close_matches(name, known, 1, 0.6)
+    return (
+        f". Did you mean {matches[0]!r}?" if matches else f"; there are {', '.join(sorted(known))}"
+    )
 
 
 def check_required(cls: type, names: Collection[str], key: str) -> None:

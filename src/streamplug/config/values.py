@@ -22,18 +22,18 @@ _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def check_names(what: str, where: str, wanted: Iterable[str], names: Collection[str]) -> None:
+def check_names(what: str, where: str, columns: Iterable[str], names: Collection[str]) -> None:
     """Check that columns exist; suggest the nearest name if one does not.
 
     Args:
         what: Parameter and value, for errors.
         where: Name of the data set, for errors.
-        wanted: Requested columns.
+        columns: Requested columns.
         names: Existing columns.
     """
-    if missing := sorted(set(wanted) - set(names)):
-        near = difflib.get_close_matches(missing[0], names, 1, 0.5)
-        hint = f". Did you mean {near[0]!r}?" if near else ""
+    if missing := sorted(set(columns) - set(names)):
+        matches = difflib.get_close_matches(missing[0], names, 1, 0.5)
+        hint = f". Did you mean {matches[0]!r}?" if matches else ""
         raise ConfigError(f"{what}: {where} has no {missing}, only {sorted(names)}{hint}")
 
 
@@ -111,7 +111,7 @@ def detect_world() -> World:
     Raises:
         ConfigError: If a variable is not a whole number, missing, or contradicts another.
     """
-    launcher = next((each for each in _LAUNCHERS if each.ranks in os.environ), None)
+    launcher = next((known for known in _LAUNCHERS if known.ranks in os.environ), None)
     if launcher is None:
         if "RANK" in os.environ:
             raise ConfigError(
@@ -144,8 +144,8 @@ def _nodes(launcher: _Launcher, ranks: int) -> int:
             f"{launcher.ranks}={ranks} on {launcher.nodes}={nodes}: every node has a rank; "
             "pass world= explicitly"
         )
-    most = ranks - (nodes - 1)  # the other nodes have one each
-    if local is not None and not (most if nodes == 1 else 1) <= local <= most:
+    max_local = ranks - (nodes - 1)  # the other nodes have one each
+    if local is not None and not (max_local if nodes == 1 else 1) <= local <= max_local:
         raise ConfigError(
             f"{launcher.local}={local} contradicts {launcher.ranks}={ranks} and "
             f"{launcher.nodes}={nodes}; pass world= explicitly"

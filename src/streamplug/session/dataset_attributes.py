@@ -127,8 +127,8 @@ class DatasetAttributes(DatasetRepr):
         """Sum of the cache limits of all cache directories in bytes; None if any is unlimited."""
         caches = [cache for stream in self.streams if (cache := stream.cache) is not None]
         limits: dict[Path, int | None] = dict(caches)
-        given = [limit for limit in limits.values() if limit is not None]
-        return sum(given) if given and len(given) == len(limits) else None
+        finite = [limit for limit in limits.values() if limit is not None]
+        return sum(finite) if finite and len(finite) == len(limits) else None
 
     def prepare_shard(self, shard_id: int) -> None:
         """Download a shard into the cache and decompress it, if it is not there; wait until it is done.

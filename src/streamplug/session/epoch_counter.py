@@ -112,8 +112,8 @@ class EpochCounter:
         ) % _PROCESSES - _PROCESSES // 2
         # Within a loop the process numbers are equal, unless other processes are started meanwhile; those
         # of the next loop are larger by its number of workers.
-        near = (-loop.workers < ahead) & (ahead < workers)
-        return bool(loop.ticket) and bool(near.any())
+        is_same_loop = (-loop.workers < ahead) & (ahead < workers)
+        return bool(loop.ticket) and bool(is_same_loop.any())
 
     def begun(self) -> int:
         """Return the number of epochs started since the last `set`."""

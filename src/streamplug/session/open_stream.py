@@ -47,16 +47,16 @@ class OpenStream:
         return RangeReader(storage, self.stream.retries, derived=derived)
 
     def check_columns(
-        self, wanted: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True
+        self, columns: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True
     ) -> None:
         """Check the columns to read; `same` requires that all shards have them with equal encodings."""
-        check_column_names(wanted)
+        check_column_names(columns)
         if same:
-            check_same_columns(self.index, wanted)
+            check_same_columns(self.index, columns)
         for schema in self.index.schemas:
             names = [column.name for column in schema.columns]
-            check_names(f"columns={wanted}", self.where, wanted or (), names)
-            for column in (c for c in schema.columns if wanted is None or c.name in wanted):
+            check_names(f"columns={columns}", self.where, columns or (), names)
+            for column in (c for c in schema.columns if columns is None or c.name in columns):
                 if column.encoding.unsafe and not allow_unsafe:
                     raise UnsafeTypeError(
                         f"{self.where}: column {column.name!r} contains an unsafe type: {column.spec!r} "

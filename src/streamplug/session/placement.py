@@ -12,16 +12,16 @@ from streamplug.types import World
 
 
 class Placement:
-    """Detects the place of this process at each call; `given` replaces the place from the launcher."""
+    """Detects the place of this process at each call; `world` replaces that from the launcher."""
 
-    def __init__(self, given: World | None, replication: int, *, keep_nodes: bool) -> None:
-        if given is not None and not isinstance(given, World):
-            raise ConfigError(f"world={given!r:.60}: expected a streamplug.World, or None")
-        self.given, self.replication, self._keep_nodes = given, replication, keep_nodes
+    def __init__(self, world: World | None, replication: int, *, keep_nodes: bool) -> None:
+        if world is not None and not isinstance(world, World):
+            raise ConfigError(f"world={world!r:.60}: expected a streamplug.World, or None")
+        self._world, self.replication, self._keep_nodes = world, replication, keep_nodes
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker belongs to this rank, whose place it may not be able to detect.
-        return {**self.__dict__, "given": self.rank()}
+        return {**self.__dict__, "_world": self.rank()}
 
     def detect_rank(self) -> World:
         """Return this rank's place according to its launcher."""
@@ -33,7 +33,7 @@ class Placement:
 
     def rank(self) -> World:
         """Return this rank's place, without its workers."""
-        return self.given or self.detect_rank()
+        return self._world or self.detect_rank()
 
     def merge_replicas(self, world: World) -> World:
         """Return a place in the world in which each group of replicas counts as one rank."""

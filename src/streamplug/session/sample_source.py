@@ -137,8 +137,8 @@ class SampleSource:
         """Describe streams that `reader` reads; `columns` None selects all."""
         size = sum(stream.index.raw_bytes for stream in streams)
         schemas = [schema for stream in streams for schema in stream.index.schemas]
-        read = [
-            [c for c in schema.columns if columns is None or c.name in columns]
+        encodings = [
+            [c.encoding for c in schema.columns if columns is None or c.name in columns]
             for schema in schemas
         ]
         return cls(
@@ -146,8 +146,8 @@ class SampleSource:
             remote=any(stream.store.fetches for stream in streams),
             row_bytes=max(size // max(int(reader.starts[-1]), 1), 1),
             decoded=max((schema.decoded_bytes for schema in schemas), default=0),
-            columns=max(map(len, read), default=1),
-            objects=max((sum(c.encoding.dtype is None for c in each) for each in read), default=1),
+            columns=max(map(len, encodings), default=1),
+            objects=max((sum(e.dtype is None for e in some) for some in encodings), default=1),
             predownload=predownload,
         )
 
