@@ -179,7 +179,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             opened_stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
         run = make_run(order, weights, self._reader, self.make_fingerprint(opened))
-        source = SampleSource.of(opened, self._reader, columns, order.predownload)
+        source = SampleSource.of(opened, self._reader, order.predownload)
         self._session = Session(opened, source, run, monitor, placement)
         self._size = self._session.size
 

@@ -124,7 +124,7 @@ def test_less_than_no_threads_are_refused(root):
 
 def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
     monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 600.0)
-    monkeypatch.setattr("streamplug.session.sample_source._ROWS_OF_BATCHES", BATCH)
+    monkeypatch.setattr("streamplug.session.sample_source._COLUMN_BLOCK_ROWS", BATCH)
     expected, started = ids(make(root).batches()), []
     monkeypatch.setattr(DecodePool, "add", lambda *_: started.append(1))
     assert ids(make(root).batches(num_threads=2)) == expected

@@ -28,8 +28,7 @@ _RANGE_LIMITS = PrefetchLimits(bytes=64 << 20, strict=True, active=16, busy=8 <<
 _BLOCK_STORED_BYTES = 4 << 20
 _BLOCK_DECODED_BYTES = 32 << 20
 _BLOCK_ROWS = 1024
-_BLOCK_VALUES = 1 << 14
-"""Larger blocks are slower: they need fresh memory, and their Python objects exceed the CPU caches."""
+"""Larger blocks are slower: they need fresh memory."""
 
 _COLUMN_BLOCK_ROWS = 4096
 """Larger where columns are read: few values are Python objects, or batches are decoded one by one."""
@@ -122,8 +121,6 @@ class SampleSource:
     remote: bool  # whether any stream may have to download
     row_bytes: int  # approximate stored bytes of a sample
     decoded: int  # largest known bytes of a decoded sample; 0 if unknown
-    columns: int  # number of columns that are read
-    objects: int  # number of these whose batches are no arrays
     predownload: int | None  # number of samples to fetch ahead; None adapts
 
     @classmethod
@@ -131,30 +128,23 @@ class SampleSource:
         cls,
         streams: Sequence[OpenStream],
         reader: SampleReader,
-        columns: Sequence[str] | None,
         predownload: int | None,
     ) -> SampleSource:
-        """Describe streams that `reader` reads; `columns` None selects all."""
+        """Describe streams that `reader` reads."""
         size = sum(stream.index.raw_bytes for stream in streams)
         schemas = [schema for stream in streams for schema in stream.index.schemas]
-        encodings = [
-            [c.encoding for c in schema.columns if columns is None or c.name in columns]
-            for schema in schemas
-        ]
         return cls(
             reader,
             remote=any(stream.store.fetches for stream in streams),
             row_bytes=max(size // max(int(reader.starts[-1]), 1), 1),
             decoded=max((schema.decoded_bytes for schema in schemas), default=0),
-            columns=max(map(len, encodings), default=1),
-            objects=max((sum(e.dtype is None for e in some) for some in encodings), default=1),
             predownload=predownload,
         )
 
     @property
     def rows(self) -> int:
         """Approximate number of samples per block."""
-        return self._rows(_BLOCK_ROWS, self.columns)
+        return self._limit_rows(_BLOCK_ROWS)
 
     def rows_of_batches(self, *, num_threads: int) -> int:
         """Return the approximate number of samples per block where batches of columns are read."""
@@ -162,18 +152,17 @@ class SampleSource:
             return self.rows  # a larger block would wait for more shards
         if self.reader.decodes_lazily and not num_threads:
             return _COLUMN_BLOCK_ROWS
-        return self._rows(_COLUMN_BLOCK_ROWS, self.objects)
+        return self._limit_rows(_COLUMN_BLOCK_ROWS)
 
     @property
     def _together(self) -> bool:
         """Whether blocks are cut where they need more shards; not with an explicit `predownload`."""
         return self.reader.decodes_lazily and self.predownload is None
 
-    def _rows(self, max_rows: int, columns: int) -> int:
-        fitting = min(
-            _BLOCK_STORED_BYTES // self.row_bytes, _BLOCK_DECODED_BYTES // max(self.decoded, 1)
-        )
-        return max(min(max_rows, fitting, _BLOCK_VALUES // max(columns, 1)), 1)
+    def _limit_rows(self, max_rows: int) -> int:
+        stored_rows = _BLOCK_STORED_BYTES // self.row_bytes
+        decoded_rows = _BLOCK_DECODED_BYTES // max(self.decoded, 1)
+        return max(min(max_rows, stored_rows, decoded_rows), 1)
 
     def parts(
         self,

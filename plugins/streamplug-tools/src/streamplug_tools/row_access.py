@@ -74,7 +74,7 @@ class Table:
             opened.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
         self._reader = read_all(self._opened, names)
         self.size = int(self._reader.starts[-1])
-        self._source = SampleSource.of(self._opened, self._reader, names, None)
+        self._source = SampleSource.of(self._opened, self._reader, None)
         self.rows, self.row_bytes = self._source.rows, self._source.row_bytes
 
     @property
