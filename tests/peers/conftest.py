@@ -6,6 +6,7 @@ import os
 import runpy
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from importlib.metadata import metadata
@@ -50,10 +51,16 @@ def shown(tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "program.py").write_text(program, encoding="utf-8")
         path = [str(HERE / "standins"), os.environ.get("PYTHONPATH", "")]
+        # Streams without `local` have a directory that must be new.
+        temporary = tempfile.mkdtemp(dir=tmp_path)
         done = subprocess.run(
             [sys.executable, *SIDES[side]],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, path)),
+                "TMPDIR": temporary,
+            },
             capture_output=True,
             text=True,
             timeout=280,

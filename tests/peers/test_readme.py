@@ -38,10 +38,16 @@ def placed(blocks, tmp_path):
             for n in range(count):
                 out.write({"n": n})
 
+    def bucket(match):
+        place = tmp_path / match[1]
+        if not place.exists():
+            place.symlink_to(tmp_path / "large")
+        return str(place)
+
     def fill(word, name="large"):
         place = f'local="cache", remote="{tmp_path / name}", batch_size=1'
         program = blocks[word].replace("/tmp/", "cache/").replace("s3://my-bucket/", "")
-        program = re.sub(r"(s3|gcs)://datasets/\w+", f"{tmp_path}/large", program)
+        program = re.sub(r"(?:s3|gcs)://datasets/(\w+)", bucket, program)
         program = program.replace("StreamingDataset(...)", f"StreamingDataset({place})")
         return program.replace("=...", "=2").replace("    ...\n", f"    {place}\n")
 
