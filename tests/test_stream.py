@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tenacity import wait_none
 
 from streamplug import MDSWriter, Stream, StreamingDataset, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
@@ -63,7 +62,7 @@ class Counting(AnyFsspec):
 def counting(monkeypatch):
     monkeypatch.setattr(Counting, "calls", Counter())
     monkeypatch.setattr(Counting, "failures", Counter())
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     register_storage("counting", Counting)
     yield Counting
     unregister("storage", "counting")

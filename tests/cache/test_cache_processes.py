@@ -76,10 +76,10 @@ DEATHS = [
     ("streamplug.cache.quota:CacheQuota._append", 2, "before"),
     ("streamplug.cache.quota:CacheQuota._append", 2, "after"),
     ("streamplug.cache.quota:CacheQuota._place", 3, "after"),
-    ("streamplug.cache.quota:CacheQuota._note", 5, "before"),
+    ("streamplug.cache.quota:CacheQuota._write_used", 5, "before"),
     ("streamplug.cache.quota:CacheQuota._evict", 2, "before"),
-    ("streamplug.cache.quota:CacheQuota._rewrite", 2, "before"),
-    ("streamplug.cache.quota:CacheQuota._rewrite", 2, "after"),
+    ("streamplug.cache.quota:CacheQuota._write_list", 2, "before"),
+    ("streamplug.cache.quota:CacheQuota._write_list", 2, "after"),
     ("streamplug.cache.quota:reserve_bytes", 2, "after"),
 ]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamplug.cache import quota as room_module
 from streamplug.cache.quota import CacheQuota
 from streamplug.cache.staging import staging_path
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock, make_sibling_state
 
 
 def put(room: CacheQuota, name: str, size: int) -> None:
@@ -79,6 +79,33 @@ def test_of_many_files_some_more_go_so_that_the_next_finds_room(tmp_path, monkey
         put(room, str(number), 10)
     assert len(looks) == 1
     assert there(tmp_path) == {f"{number:02d}" for number in range(7, 107)}
+
+
+def test_a_file_larger_than_its_reservation_counts_in_full(tmp_path):
+    room = CacheQuota(tmp_path, 100)
+    with (
+        cache_lock(tmp_path, "a"),
+        room.reserve("a", 10) as commit,
+        staging_path(tmp_path, "a") as part,
+    ):
+        part.write_bytes(b"x" * 70)
+        commit(part, tmp_path / "a")
+        assert used(tmp_path) == 70
+    age(tmp_path, "a")
+    put(room, "b", 40)
+    assert there(tmp_path) == {"b"}
+    assert used(tmp_path) == 40
+
+
+def test_a_state_directory_that_appears_beside_the_cache_is_used_at_once(tmp_path):
+    cache = tmp_path / "cache"
+    core = CacheQuota(cache, 100)
+    make_sibling_state(cache)  # by the compatibility alias, in another process
+    alias = CacheQuota(cache, 100)
+    put(core, "a", 60)
+    age(cache, "a")
+    put(alias, "b", 60)
+    assert there(cache) == {"b"}
 
 
 def test_without_a_limit_nothing_goes_and_everything_is_listed(tmp_path):

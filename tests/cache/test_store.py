@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tenacity import wait_none
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cache.options import CacheOptions
@@ -85,7 +84,7 @@ def index_of(raw: dict[str, bytes], stored: dict[str, bytes] | None = None, **kw
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
 
 
 class Place:
@@ -449,7 +448,7 @@ def test_a_directory_without_permission_is_named(plain, monkeypatch):
 
 
 def test_a_lock_that_is_never_given_back_is_named(plain, monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.file_lock._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("streamplug.transfer.file_lock._MAX_LOCK_SECONDS", 0.05)
     store = plain.store()
     with cache_lock(plain.near, "shard.0"), pytest.raises(StorageError) as caught:
         store.ensure(0)

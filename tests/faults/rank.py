@@ -8,22 +8,10 @@ import os
 import signal
 from pathlib import Path
 
-from tenacity.wait import wait_base
-
 from streamplug.transfer import retry
 from streamplug.types import World
 
 TASK = globals()["TASK"]
-
-
-class Hasty(wait_base):
-    """Waits of a part of the length."""
-
-    def __init__(self, wait, part):
-        self.wait, self.part = wait, part
-
-    def __call__(self, state):
-        return self.part * self.wait(state)
 
 
 class Tally(logging.Handler):
@@ -57,7 +45,8 @@ def epoch(source, *, batches):
 def main():
     signal.alarm(TASK["leash"])
     os.environ.update(TASK.get("environment", {}))
-    retry._WAIT = Hasty(retry._WAIT, TASK["haste"])
+    backoff_seconds = retry.backoff_seconds
+    retry.backoff_seconds = lambda attempt: TASK["haste"] * backoff_seconds(attempt)
     logger = logging.getLogger("streamplug")
     logger.addHandler(Tally())
     logger.propagate = False

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tenacity import wait_none
 
 from streamplug import (
     MDSWriter,
@@ -63,7 +62,7 @@ class Remote(AnyFsspec):
 
 @pytest.fixture(autouse=True)
 def remote(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     monkeypatch.setattr(probe, "_stalled", {})
     monkeypatch.setattr(Remote, "failure", None)
     monkeypatch.setattr(Remote, "requests", 0)

@@ -19,7 +19,6 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
 
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
-from streamplug.transfer.decode_pool import DecodePool  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -110,7 +109,7 @@ def of_samples(samples: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have threads read even what takes no time."""
-    monkeypatch.setattr(DecodePool, "worthwhile", property(lambda self: self._threads > 0))
+    monkeypatch.setattr("streamplug.transfer.decode_pool.SLOW_BLOCKS", 0)
 
 
 def checked_more(batch: dict[str, Any]) -> list[int]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from streamplug_testing import http
 from streamplug_testing.http import serving
-from tenacity import wait_none
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import Transient
@@ -23,7 +22,7 @@ SHARD = "shard.00001.mds"
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     with MDSWriter(
         out=tmp_path / "www/set", columns={"n": "int", "b": "bytes"}, size_limit=1 << 14
     ) as out:

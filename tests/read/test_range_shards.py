@@ -421,7 +421,7 @@ def test_a_format_that_points_outside_the_file_does_no_harm(tmp_path, monkeypatc
 
 
 def test_failed_requests_are_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", lambda state: 0)
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     folder = write(tmp_path)
     index = Stream(local=str(folder)).open().index
     flaky = FlakyStorage(AnyFsspec(str(folder)), fail_every=2)

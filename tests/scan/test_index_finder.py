@@ -29,7 +29,7 @@ def folder(tmp_path) -> Path:
 
 @pytest.mark.parametrize("short", [1, 10**6])
 def test_a_short_index_comes_in_one_request(folder, tmp_path, monkeypatch, short):
-    monkeypatch.setattr(indexes, "_SHORT_INDEX", short)
+    monkeypatch.setattr(indexes, "_FIRST_READ_BYTES", short)
     storage = CountingStorage(AnyFsspec(str(folder)))
     index = indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=0)
     assert index.size == 40

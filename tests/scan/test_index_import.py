@@ -84,7 +84,7 @@ def test_one_of_ours_is_read_as_it_is(tmp_path):
 
 def test_a_file_that_it_names_must_be_there(folder):
     next(folder.glob("*.mds")).unlink()
-    with pytest.raises(InvalidIndexError, match=r"index\.json names a file that is not there"):
+    with pytest.raises(InvalidIndexError, match=r"index\.json names a file that does not exist"):
         read(folder)
 
 

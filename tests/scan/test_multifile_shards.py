@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import FileSelection
+from streamplug.plugin.location import open_storage
 from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.scan import multifile_shards as bundling
+from streamplug.scan.multifile_storage import _MultifileStorage, _ShardFiles
 from streamplug.types import ObjectInfo
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=6)
@@ -58,10 +60,10 @@ def test_names_that_are_no_text_are_refused():
 def test_shards_are_files_in_a_row_within_bounds(sizes, most_files, most_bytes):
     files = [ObjectInfo(f"{number:02d}", size) for number, size in enumerate(sizes)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundling, "_MOST_FILES", most_files)
-        patch.setattr(bundling, "_MOST_BYTES", most_bytes)
+        patch.setattr(bundling, "MAX_FILES_PER_SHARD", most_files)
+        patch.setattr(bundling, "MAX_SHARD_BYTES", most_bytes)
         numbers = range(len(files))
-        found = list(bundling.bundles(files, FileSelection(numbers, {}, labels=numbers)))
+        found = list(bundling.group_files(files, FileSelection(numbers, {}, labels=numbers)))
     assert [each.name(n) for each in found for n in range(len(each))] == [f.key for f in files]
     assert [label for each in found for label in each.labels.tolist()] == list(numbers)
     for each in found:
@@ -70,3 +72,13 @@ def test_shards_are_files_in_a_row_within_bounds(sizes, most_files, most_bytes):
     for each, other in pairwise(found):
         full = len(each) == most_files
         assert full or int(each.sizes.sum()) + int(other.sizes[0]) > most_bytes
+
+
+def test_a_shard_without_files_can_be_read_like_any_other(tmp_path, monkeypatch):
+    storage = _MultifileStorage(open_storage(str(tmp_path)), None, None)
+    empty = _ShardFiles("", ShardManifest.of([], [], None))
+    monkeypatch.setattr(storage, "_files", lambda key: empty)
+    assert storage.serves_ranges("_bundles/00000")
+    assert storage.read("_bundles/00000") == b""
+    storage.download("_bundles/00000", tmp_path / "data")
+    assert (tmp_path / "data").read_bytes() == b""

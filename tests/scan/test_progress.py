@@ -16,7 +16,7 @@ def test_a_line_tells_how_many_files_were_looked_through(monkeypatch):
     with ScanProgress("memory://set") as progress:
         for done in range(6):
             progress.update(done, 5)
-    assert "looking through memory://set" in terminal.getvalue()
+    assert "scanning memory://set" in terminal.getvalue()
     assert "5/5" in terminal.getvalue()
 
 

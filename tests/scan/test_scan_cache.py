@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
+from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
 from streamplug.scan import scan_cache as derived
 from streamplug.scan import scanner as scanning
+from streamplug.scan.glob import FileSet
 
 
 class Bytes(ScannableFormat):
@@ -60,13 +63,13 @@ def _registered():
 @pytest.fixture
 def looked(monkeypatch):
     """Return a list that gets the name of each file that is looked through."""
-    names, really = [], scanning._opened
+    names, really = [], scanning._open_source
 
     def opened(found, *rest):
         names.append(found.stored.key)
         return really(found, *rest)
 
-    monkeypatch.setattr(scanning, "_opened", opened)
+    monkeypatch.setattr(scanning, "_open_source", opened)
     return names
 
 
@@ -182,3 +185,17 @@ def test_progress_is_told(folder):
     files = Stream(remote=str(folder), format="bytes-as-samples").location.files
     deriver.get_index(files, folder, lambda done, total: told.append((done, total)))
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_progress_is_reported_in_order_by_the_thread_that_waits(tmp_path):
+    (tmp_path / "many").mkdir()
+    for number in range(30):
+        (tmp_path / "many" / f"{number:02d}.raw").write_bytes(b"a")
+    reports = []
+    cache = derived.ScanCache(open_storage(str(tmp_path / "many")), None, "bytes-as-samples", 0)
+    cache.get_index(
+        FileSet(str(tmp_path / "many"), ("",)),
+        tmp_path,
+        lambda *report: reports.append((*report, threading.get_ident())),
+    )
+    assert reports == [(done, 30, threading.get_ident()) for done in range(31)]

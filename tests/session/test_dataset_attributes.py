@@ -108,7 +108,7 @@ def test_shards_of_other_streams_are_found(far):
 def test_a_data_set_that_is_read_in_place_loses_nothing(far):
     dataset = StreamingDataset(local=str(far / "b"))
     before = files(far / "b")
-    with pytest.raises(ConfigError, match=r"shard 0 of .*b: the data set is read where it lies"):
+    with pytest.raises(ConfigError, match=r"shard 0 of .*b: the data set is read in place"):
         dataset.evict_shard(0)
     assert files(far / "b") == before
     assert dataset[0] == {"n": 0}

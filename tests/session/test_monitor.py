@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from streamplug_testing import FlakyStorage, isolated_plugins
 from streamplug_testing.callback import EVENTS, CallbackTests
-from tenacity import wait_none
 
 from streamplug import Callback, MDSWriter, World, register_callback
 from streamplug.builtin.storages.fsspec import AnyFsspec
@@ -234,7 +233,7 @@ def test_a_damaged_shard_that_comes_anew_is_counted(make, noted, tmp_path):
 @pytest.fixture
 def flaky(monkeypatch, folder):
     """Have each operation of the storage fail the first time that it is tried on a file."""
-    monkeypatch.setattr(retry, "_WAIT", wait_none())
+    monkeypatch.setattr(retry, "backoff_seconds", lambda _: 0.0)
     original = Stream.storage.fget
     tried = set()
 
@@ -352,7 +351,7 @@ def test_events_are_plain_values(event):
 def test_credentials_are_in_no_event(tmp_path, noted, monkeypatch):
     secret = "hunter2"
     pytest.importorskip("aiohttp")
-    monkeypatch.setattr(retry, "_WAIT", wait_none())
+    monkeypatch.setattr(retry, "backoff_seconds", lambda _: 0.0)
     with pytest.raises(StorageError):
         StreamingDataset(
             remote=f"http://me:{secret}@127.0.0.1:9/set?token={secret}",

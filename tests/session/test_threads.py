@@ -31,7 +31,7 @@ def root(tmp_path_factory):
 @pytest.fixture
 def always(monkeypatch):
     """Have threads read even what takes no time."""
-    monkeypatch.setattr(DecodePool, "worthwhile", property(lambda self: self._threads > 0))
+    monkeypatch.setattr("streamplug.transfer.decode_pool.SLOW_BLOCKS", 0)
 
 
 def make(root, **kwargs):
@@ -123,7 +123,7 @@ def test_less_than_no_threads_are_refused(root):
 
 
 def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 600.0)
+    monkeypatch.setattr("streamplug.transfer.decode_pool.MIN_BLOCK_SECONDS", 600.0)
     monkeypatch.setattr("streamplug.session.sample_source._COLUMN_BLOCK_ROWS", BATCH)
     expected, started = ids(make(root).batches()), []
     monkeypatch.setattr(DecodePool, "add", lambda *_: started.append(1))
@@ -131,17 +131,13 @@ def test_what_takes_no_time_is_read_without_threads(root, monkeypatch):
     assert not started
 
 
-def test_threads_take_over_what_takes_long_and_are_asked_again(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.decode_pool._WORTH", 0.0)
-    makers = DecodePool(lambda block: [block], 2)
-    here, there = [], []
-    for block in range(40):
-        if makers.worthwhile:
-            makers.add(block, None)
-            there += makers.next()
-        else:
-            here += makers.here(block)
-    makers.stop()
-    # The first two show that it is worth it, then eight are made by threads, one is not, sixteen are.
-    assert here == [0, 1, 10, 27]
-    assert here + there == [*here, *(n for n in range(40) if n not in here)]
+def test_threads_take_over_after_two_slow_blocks(monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.decode_pool.MIN_BLOCK_SECONDS", 0.0)
+    pool = DecodePool(lambda block: [block], 2)
+    assert not pool.is_worthwhile
+    assert [*pool.decode(0), *pool.decode(1)] == [0, 1]
+    assert pool.is_worthwhile
+    monkeypatch.setattr("streamplug.transfer.decode_pool.MIN_BLOCK_SECONDS", 600.0)
+    assert list(pool.decode(2)) == [2]
+    assert not pool.is_worthwhile
+    pool.stop()

@@ -79,47 +79,38 @@ def test_whoever_waits_for_what_was_not_begun_is_told_when_all_stops(workers):
         assert isinstance(job.error, Cancelled)
 
 
-def test_a_job_that_comes_while_the_only_thread_leaves_is_not_forgotten(workers, monkeypatch):
-    pool = workers(4)
-    leaving, go, ended = threading.Event(), threading.Event(), pool._ended
-
-    def slowly():
-        leaving.set()
-        assert go.wait(20)
-        ended()
-
-    def none(*_):
+def test_a_job_that_no_thread_can_be_started_for_is_an_error(workers, monkeypatch):
+    def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    pool._ended = slowly
-    pool.submit(lambda: None).wait()
-    assert leaving.wait(20)
-    monkeypatch.setattr(workers_module, "on_thread", none)
-    job = pool.submit(lambda: None)  # there is a thread: it may do this, too
-    assert not job.done
-    go.set()
-    assert job._done.wait(20)
-    assert str(job.error) == "can't start new thread"
+    pool, start = workers(4), threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        pool.submit(lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    pool.submit(lambda: None).wait()  # the next one finds a thread, for both
+    pool.stop()
     assert pool.unfinished == 0
 
 
 def test_an_interrupt_while_a_thread_starts_is_no_thread_less(workers, monkeypatch):
-    pool, begin, done = workers(4), workers_module.on_thread, threading.Event()
+    pool, start, done = workers(4), threading.Thread.start, threading.Event()
 
-    def interrupted(*told):
-        begin(*told)
+    def interrupted(thread):
+        start(thread)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers_module, "on_thread", interrupted)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         pool.submit(done.set)
+    monkeypatch.undo()
     assert done.wait(20)
     pool.stop()
-    assert pool._threads == 0
+    assert not any(thread.is_alive() for thread in pool._threads)
 
 
 def test_a_thread_that_stops_the_others_does_not_wait_for_itself(workers, monkeypatch):
-    monkeypatch.setattr(workers_module, "_STOP_SECONDS", 3600.0)
+    monkeypatch.setattr(workers_module, "STOP_SECONDS", 3600.0)
     one, ended = workers(1), threading.Event()
 
     def stop():

@@ -2,44 +2,74 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 from streamplug.errors import NotFound
-from streamplug.transfer.prefetch import BlockRequirements, PrefetchLimits, prefetch_blocks
+from streamplug.transfer.prefetch import PrefetchLimits, prefetch_blocks
+from streamplug.types import Int64
 
 BLOCKS = [[0, 1], [1, 2], [2], [3, 4, 5], [0]]
 
 
-class Shards:
-    """Records which shards were made ready, and when."""
+class Block(list[int]):
+    """A block of samples of some shards; it has ten, in turns of its shards."""
 
-    def __init__(self, fail: int | None = None, slow: float = 0.0) -> None:
+    @property
+    def ids(self) -> Int64:
+        return np.resize(np.array(self, np.int64), 10)
+
+    def split(self) -> list[Block]:
+        return [Block([shard]) for shard in self]
+
+
+class Shards:
+    """Records which shards were made ready, and what else a window asks for."""
+
+    def __init__(
+        self,
+        fail: int | None = None,
+        slow: float = 0.0,
+        ensure: Callable[[int], object] = lambda _: None,
+        weight: int = 0,
+    ) -> None:
         self.ready: list[int] = []
-        self.fail, self.slow = fail, slow
+        self.events: list[tuple[str, int]] = []
+        self._fail, self._slow, self._ensure, self._weight = fail, slow, ensure, weight
+
+    @property
+    def released(self) -> list[int]:
+        return [shard for event, shard in self.events if event == "release"]
+
+    def needs(self, ids: Int64) -> list[int]:
+        return list(dict.fromkeys(ids.tolist()))
+
+    def weight(self, shard: int) -> int:
+        return self._weight
 
     def ensure(self, shard: int) -> None:
-        time.sleep(self.slow)
-        if shard == self.fail:
+        time.sleep(self._slow)
+        if shard == self._fail:
             raise NotFound(f"shard {shard} is missing")
+        self._ensure(shard)
+        self.events.append(("ready", shard))
         self.ready.append(shard)
+
+    def claim(self, shard: int) -> None:
+        self.events.append(("claim", shard))
+
+    def release(self, shard: int) -> None:
+        self.events.append(("release", shard))
+
+
+def prefetch(blocks, shards: Shards, limits: PrefetchLimits, use=lambda block: [block]):
+    return prefetch_blocks(map(Block, blocks), shards, use, limits)
 
 
 def run(shards: Shards, ahead: int | None, blocks: object = None) -> Iterator[list[int]]:
-    return prefetch_blocks(
-        BLOCKS if blocks is None else blocks, needs(shards), whole, PrefetchLimits(ahead)
-    )  # type: ignore[arg-type]
-
-
-def whole(block: list[int]) -> list[list[int]]:
-    return [block]
-
-
-def needs(shards: Shards, **kwargs: object) -> BlockRequirements[list[int], int]:
-    return BlockRequirements(
-        of=lambda block: block, samples=lambda block: 10, ensure=shards.ensure, **kwargs
-    )  # type: ignore[arg-type]
+    return prefetch(BLOCKS if blocks is None else blocks, shards, PrefetchLimits(ahead))
 
 
 def threads() -> list[str]:
@@ -118,12 +148,8 @@ def test_closing_drops_what_has_not_begun():
         if shard:
             gate.wait(60)
 
-    it = prefetch_blocks(
-        [[0], *([number] for number in range(1, 100))],
-        BlockRequirements(of=lambda block: block, samples=lambda block: 1, ensure=ensure),
-        whole,
-        PrefetchLimits(1000),
-    )
+    blocks = [[0], *([number] for number in range(1, 100))]
+    it = prefetch(blocks, Shards(ensure=ensure), PrefetchLimits(1000))
     assert next(it) == [0]
     threading.Timer(0.05, gate.set).start()
     it.close()
@@ -144,9 +170,8 @@ def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
             seen.append(number)
             yield [number]
 
-    shards = Shards()
-    limits = PrefetchLimits(bytes=1000, busy=100, active=2)
-    it = prefetch_blocks(blocks(), needs(shards, bytes=lambda _: 100), whole, limits)
+    shards = Shards(weight=100)
+    it = prefetch(blocks(), shards, PrefetchLimits(bytes=1000, busy=100, active=2))
     ahead = []
     for (number,) in it:
         time.sleep(0.001)
@@ -157,18 +182,16 @@ def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
 
 
 def test_what_a_block_needed_is_released_when_the_next_is_asked_for():
-    released: list[int] = []
-    it = prefetch_blocks(
-        BLOCKS, needs(Shards(), release=released.append), whole, PrefetchLimits(1000)
-    )
+    shards = Shards()
+    it = run(shards, 1000)
     next(it)
-    assert released == []
+    assert shards.released == []
     next(it)
-    assert released == []  # 0 is needed by the last block, 1 by this one
+    assert shards.released == []  # 0 is needed by the last block, 1 by this one
     next(it)
-    assert released == [1]
+    assert shards.released == [1]
     it.close()
-    assert sorted(released) == [0, 1, 2, 3, 4, 5]
+    assert sorted(shards.released) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_thread_that_waits_for_another_process_lets_others_work():
@@ -183,17 +206,12 @@ def test_a_thread_that_waits_for_another_process_lets_others_work():
         else:
             arrived.set()
 
-    wanted = BlockRequirements(of=lambda block: block, samples=lambda block: 1, ensure=ensure)
-    assert list(prefetch_blocks([[0, 1]], wanted, whole, PrefetchLimits(active=1))) == [[0, 1]]
+    it = prefetch([[0, 1]], Shards(ensure=ensure), PrefetchLimits(active=1))
+    assert list(it) == [[0, 1]]
 
 
 def test_a_block_comes_in_parts_up_to_the_one_that_fails():
-    it = prefetch_blocks(
-        [[0, 1, 3, 2]],
-        needs(Shards(fail=3), split=lambda block: [[shard] for shard in block]),
-        whole,
-        PrefetchLimits(),
-    )
+    it = prefetch([[0, 1, 3, 2]], Shards(fail=3), PrefetchLimits())
     assert [next(it), next(it)] == [[0], [1]]
     with pytest.raises(NotFound, match="shard 3 is missing"):
         next(it)
@@ -210,34 +228,18 @@ def test_so_many_samples_ahead_are_never_exceeded_by_more_than_a_block():
     for samples in (None, 1000):
         seen.clear()
         shards = Shards()
-        it = prefetch_blocks(blocks(), needs(shards), whole, PrefetchLimits(samples, most=25))
+        it = prefetch(blocks(), shards, PrefetchLimits(samples, most=25))
         for (number,) in it:
             assert len(seen) - number - 1 <= 3
         assert len(seen) == 20
 
 
 def test_what_begins_to_be_needed_is_claimed_before_it_is_ready_and_released_once():
-    told: list[tuple[str, int]] = []
-    lock = threading.Lock()
-
-    def tell(what: str, shard: int) -> None:
-        with lock:
-            told.append((what, shard))
-
-    wanted = BlockRequirements(
-        of=lambda block: block,
-        samples=lambda block: 10,
-        ensure=lambda shard: tell("ready", shard),
-        claim=lambda shard: tell("claim", shard),
-        release=lambda shard: tell("release", shard),
-    )
-    held: set[int] = set()
-    for block in prefetch_blocks(BLOCKS, wanted, whole, PrefetchLimits(15)):
-        with lock:
-            held = {n for what, n in told if what == "claim"}
-        assert set(block) <= held
+    shards = Shards()
+    for block in run(shards, 15):
+        assert {("claim", shard) for shard in block} <= set(shards.events)
     for shard in range(6):
-        mine = [what for what, n in told if n == shard]
+        mine = [event for event, n in shards.events if n == shard]
         assert mine == ["claim", "ready", "release"] * (len(mine) // 3)
         assert mine
 
@@ -250,7 +252,7 @@ def test_nothing_else_is_fetched_before_the_very_first_value_is_made():
             events.append((block[0], part, sorted(shards.ready)))
             yield f"{block[0]}{part}"
 
-    it = prefetch_blocks([[0], [1], [2]], needs(shards), use, PrefetchLimits(1000))
+    it = prefetch([[0], [1], [2]], shards, PrefetchLimits(1000), use)
     assert list(it) == ["0a", "0b", "1a", "1b", "2a", "2b"]
     assert events[0] == (0, "a", [0])
     assert events[-1] == (2, "b", [0, 1, 2])

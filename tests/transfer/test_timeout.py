@@ -8,14 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tenacity import wait_none
 
 from streamplug import MDSWriter, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
-from streamplug.transfer import watchdog as stall
 from streamplug.transfer.probe import ProbeStorage
 from streamplug.transfer.timeout import TimeoutStorage
 
@@ -52,7 +50,7 @@ for _name in READS:
 
 @pytest.fixture(autouse=True)
 def hanging(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     Hanging.gate, Hanging.hangs, Hanging.asked = threading.Event(), frozenset(), ()
     register_storage("hanging", Hanging)
     yield
@@ -155,17 +153,15 @@ def _wait(place, pipe):
 
 def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"abcd")
-    begin, failing = stall.on_thread, [RuntimeError("can't start new thread")]
 
-    def scarce(*told):
-        if failing:
-            raise failing.pop()
-        begin(*told)
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(stall, "on_thread", scarce)
     storage = TimeoutStorage(AnyFsspec(str(tmp_path)), 20.0)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(Transient, match="can't start new thread; raise the limit of processes"):
         storage.read_range("a", 0, 2)
+    monkeypatch.undo()
     assert storage.read_range("a", 0, 2) == b"ab"
 
 

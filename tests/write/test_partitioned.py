@@ -416,6 +416,7 @@ def test_only_what_is_of_a_set_is_removed(tmp_path):
     write_parts(samples, range(2), out=out, processes=0, **OPTIONS)
     (out / ".attempts" / "1-x").mkdir(parents=True)
     (out / ".attempts" / "1-x" / "shard.00000.mds").touch()
+    (out / "index.streamplug").touch()  # of an earlier version
     for name in ("notes.txt", "part-00000/notes.txt", "train/index.json", "shard.00009.mds"):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).touch()

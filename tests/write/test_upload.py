@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tenacity import wait_none
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import StorageError, Transient
@@ -32,7 +31,7 @@ class Far(AnyFsspec):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
 
 
 @pytest.fixture

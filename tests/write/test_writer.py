@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from tenacity import wait_none
 
 from streamplug import MDSWriter, StreamingDataset, Writer, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
@@ -441,7 +440,7 @@ class Upload(AnyFsspec):
 
 @pytest.fixture
 def storage(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     monkeypatch.setattr(Upload, "keys", [], raising=False)
     register_storage("uploads", Upload)
     yield Upload

@@ -32,8 +32,8 @@ from streamplug.verification import verify
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(bundling, "_MOST_FILES", 7)
-    monkeypatch.setattr(bundling, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(bundling, "MAX_FILES_PER_SHARD", 7)
+    monkeypatch.setattr(bundling, "MAX_SHARD_BYTES", 5000)
 
 
 def write(path, content):
@@ -303,7 +303,7 @@ def test_order_is_that_of_shards_of_these_sizes(tree, tmp_path):
     files = FileSet(str(tree), ("",))
     found = bundling.list_tree(open_storage(str(tree)), files, 0).files
     chosen = FileSelection([n for n, each in enumerate(found) if not each.key.startswith(".")], {})
-    sizes = [len(bundle) for bundle in bundling.bundles(found, chosen)]
+    sizes = [len(bundle) for bundle in bundling.group_files(found, chosen)]
     assert sum(sizes) == len(names)
     assert max(sizes) == 7
     ends = np.cumsum(sizes)

@@ -308,13 +308,13 @@ def test_entries_that_are_none_are_refused(entry):
 
 
 def test_a_file_is_decompressed_to_where_the_next_start_removes_it(tmp_path, monkeypatch):
-    places, unpack = [], scanning._unpack
+    places, unpack = [], scanning._decompress
 
     def watched(stored, path, compression):
         places.append(path)
         unpack(stored, path, compression)
 
-    monkeypatch.setattr(scanning, "_unpack", watched)
+    monkeypatch.setattr(scanning, "_decompress", watched)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
     assert StreamingDataset(remote=str(tmp_path / "set"), format="csv").size == 1

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tenacity import wait_none
 
 from streamplug import MDSWriter, TokenBlocks, TokenDataset, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
@@ -39,7 +38,7 @@ class Away(AnyFsspec):
 
 @pytest.fixture
 def away(monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.retry._WAIT", wait_none())
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     monkeypatch.setattr(Away, "is_away", False)
     register_storage("away", Away)
     yield Away

@@ -10,10 +10,10 @@ import tarfile
 
 import pytest
 from streamplug_testing.http import serving
+from streamplug_tools.index_writer import scan_index
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound
-from streamplug.scan.index_writer import scan_index
 
 SIZES = {"a.tar": 3, "b.tar": 2, "other.tar": 4}
 LARGE = 1 << 20

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 import streamplug_webdataset as wds
 from streamplug_testing.http import serving
+from streamplug_tools.index_writer import scan_index
 
 from streamplug import Stream, StreamingDataset
 from streamplug.errors import InvalidIndexError
-from streamplug.scan.index_writer import scan_index
 from streamplug.verification import verify
 
 SIZES = {"a": 5, "b": 3}

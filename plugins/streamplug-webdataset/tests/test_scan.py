@@ -291,8 +291,8 @@ def inflating(path):
 def test_an_archive_that_inflates_beyond_measure_is_refused(tmp_path, monkeypatch):
     inflating(tmp_path / "x.tar.gz")
     assert len(StreamingDataset(remote=str(tmp_path), format="webdataset")) == 1
-    monkeypatch.setattr(scanning, "_EXPANSION", 100)
-    monkeypatch.setattr(scanning, "_EXPANSION_LEAST", 1 << 20)
+    monkeypatch.setattr(scanning, "MAX_EXPANSION", 100)
+    monkeypatch.setattr(scanning, "MIN_EXPANSION_BYTES", 1 << 20)
     inflating(tmp_path / "y.tar.gz")
     with pytest.raises(DecompressError, match=r"y\.tar\.gz: 'gz' data expands beyond the 1048576"):
         StreamingDataset(remote=str(tmp_path), format="webdataset")
@@ -301,7 +301,7 @@ def test_an_archive_that_inflates_beyond_measure_is_refused(tmp_path, monkeypatc
 def test_what_is_decompressed_leaves_room_on_the_disk(tmp_path, monkeypatch):
     inflating(tmp_path / "x.tar.gz")
     full = SimpleNamespace(free=5 << 20, total=1 << 40)
-    monkeypatch.setattr(scanning, "_GLANCE", 1 << 20)
+    monkeypatch.setattr(scanning, "DISK_CHECK_BYTES", 1 << 20)
     monkeypatch.setattr(scanning.shutil, "disk_usage", lambda path: full)
     with pytest.raises(StorageError, match="has only 5242880 bytes left"):
         StreamingDataset(remote=str(tmp_path), format="webdataset")

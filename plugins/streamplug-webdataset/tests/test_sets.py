@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 from streamplug_testing.http import serving
+from streamplug_tools.index_writer import scan_index
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.cli import main
@@ -25,7 +26,6 @@ from streamplug.errors import (
 )
 from streamplug.plugin import make
 from streamplug.scan import scanner as scanning
-from streamplug.scan.index_writer import scan_index
 
 COUNT = 30
 
@@ -153,10 +153,10 @@ def test_compressed_archives_are_read_in_place_and_through_a_cache(tars, tmp_pat
 @pytest.fixture
 def looked(monkeypatch):
     """Return a list that gets the name of each file that is looked through."""
-    names, really = [], scanning._opened
+    names, really = [], scanning._open_source
     monkeypatch.setattr(
         scanning,
-        "_opened",
+        "_open_source",
         lambda found, *rest: names.append(found.stored.key) or really(found, *rest),
     )
     return names
@@ -229,14 +229,14 @@ def as_bytes(encoding):
 
 
 def open_and_count(folder, local, log, barrier, results):
-    really = scanning._opened
+    really = scanning._open_source
 
     def opened(found, *rest):
         with open(log, "a") as out:  # noqa: PTH123 - appended to by several at once
             out.write(f"{found.stored.key}\n")
         return really(found, *rest)
 
-    scanning._opened = opened
+    scanning._open_source = opened
     barrier.wait(60)
     dataset = StreamingDataset(remote=folder, local=local, format="webdataset")
     results.put(len(list(dataset)))

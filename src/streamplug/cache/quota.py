@@ -33,15 +33,15 @@ from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
 EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, to stat them less often
-_PAUSE = 0.002  # lock poll interval in seconds
-_FRESH = 2.0
-_FRESH_LIST = "files.new"
+_MAX_LOCK_POLL_SECONDS = 0.002
+_RECENT_USE_SECONDS = 2.0
+_NEW_LIST = "files.new"
 
 CommitFile = Callable[[Path, Path], None]
 """Commits a finished staging file to the cache: (staging path, target path)."""
 
 _warned: set[Path] = set()
-_turns: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
+_mutexes: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
 
 
 class CacheQuota:
@@ -51,8 +51,15 @@ class CacheQuota:
         """Manage `root` with a limit in bytes; None is unlimited."""
         self.root = root
         self.limit = limit
-        self._files = state_directory(root) / "files"
-        self._used = state_directory(root) / "used"
+
+    # Not stored: another process may have created the state directory beside the cache meanwhile.
+    @property
+    def _files(self) -> Path:
+        return state_directory(self.root) / "files"
+
+    @property
+    def _used(self) -> Path:
+        return state_directory(self.root) / "used"
 
     @contextmanager
     def reserve(self, name: str, size: int) -> Iterator[CommitFile]:
@@ -70,10 +77,10 @@ class CacheQuota:
 
         def commit(part: Path, path: Path) -> None:
             nonlocal reservation, size
-            bytes_ = part.stat().st_size
+            file_size = part.stat().st_size
             with self._lock():
-                self._place(part, path)
-                size = max(size - bytes_, 0)
+                self._place(part, path, unreserved_bytes=max(file_size - size, 0))
+                size = max(size - file_size, 0)
                 reservation = resize_reservation(reservation, size)
 
         try:
@@ -82,14 +89,14 @@ class CacheQuota:
             # In a scope of its own, as a cancelled job must release its reservation, too.
             with inside(Scope()), self._lock():
                 reservation.unlink(missing_ok=True)
-                self._settle(-size, self.limit)
+                self._release(size, self.limit)
 
     def shrink(self, size: int) -> None:
         """Evict half of the used bytes, and at least `size`, to make space on a full disk."""
         if self.limit is not None:
             with self._lock():
-                taken = sum(bytes_ for _, bytes_, _ in self._look()[1])
-                self._note(self._evict(max(min(taken - size, taken // 2), 0)))
+                used = sum(file_size for _, file_size, _ in self._stat_files())
+                self._write_used(self._evict(max(min(used - size, used // 2), 0)))
 
     def remove(self, paths: Sequence[Path]) -> None:
         """Evict some files regardless of their last use; ``used`` remains an upper bound."""
@@ -101,54 +108,54 @@ class CacheQuota:
 
     def remove_stale(self) -> None:
         """Remove the staging files of dead processes."""
-        fresh = self._files.with_name(_FRESH_LIST)
-        if fresh.exists():
+        new_list = self._files.with_name(_NEW_LIST)
+        if new_list.exists():
             with self._lock():
-                fresh.unlink(missing_ok=True)
+                new_list.unlink(missing_ok=True)
         remove_stale_files(self.root)
 
     def _commit(self, part: Path, path: Path) -> None:
         with self._lock():
             self._place(part, path)
 
-    def _place(self, part: Path, path: Path) -> None:
-        used = self._known()
+    def _place(self, part: Path, path: Path, unreserved_bytes: int = 0) -> None:
+        used = self._read_used()
         # List it first: if killed in between, a name without a file is harmless.
         self._append(path)
         commit_file(part, path)
         # Without a limit this file is not counted, which makes the old bound invalid.
         if used is not None and self.limit is not None:
-            self._note(used)
+            self._write_used(used + unreserved_bytes)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
         # A mutex for the threads of this process, as polling the file lock costs more.
-        turn = _turns.setdefault(self.root, threading.Lock())
-        while not turn.acquire(timeout=LOCK_POLL_SECONDS):
+        mutex = _mutexes.setdefault(self.root, threading.Lock())
+        while not mutex.acquire(timeout=LOCK_POLL_SECONDS):
             check()
         try:
             with file_lock(
                 state_directory(self.root) / "lock.room",
                 "to make room",
                 required=self.limit is not None,
-                pause=_PAUSE,
+                pause=_MAX_LOCK_POLL_SECONDS,
             ):
                 yield
         finally:
-            turn.release()
+            mutex.release()
 
-    def _known(self) -> int | None:
+    def _read_used(self) -> int | None:
         """Return the bound of used bytes; None if it does not match ``files``."""
         try:
             text = self._used.read_text("ascii")
-            listed, used = map(int, text.split())
-            known = text.endswith("\n") and used >= 0 and listed == self._files.stat().st_size
+            list_size, used = map(int, text.split())
+            is_valid = text.endswith("\n") and used >= 0
+            return used if is_valid and list_size == self._files.stat().st_size else None
         except (OSError, ValueError):
             return None
-        return used if known else None
 
-    def _note(self, used: int) -> None:
-        with _unless_full():  # the bound is invalid then: the next caller measures
+    def _write_used(self, used: int) -> None:
+        with _ignore_full_disk():  # the bound is invalid then: the next caller measures
             self._files.touch()
             self._used.write_text(f"{self._files.stat().st_size} {max(used, 0)}\n", "ascii")
 
@@ -156,10 +163,10 @@ class CacheQuota:
         name = path.relative_to(self.root).as_posix()
         with self._files.open("a+b") as stream:
             stream.seek(max(stream.seek(0, os.SEEK_END) - 1, 0))
-            torn = stream.read() not in {b"", b"\n"}  # the disk was full
-            stream.write(b"\n" * torn + json.dumps(name).encode() + b"\n")
+            is_torn = stream.read() not in {b"", b"\n"}  # the disk was full
+            stream.write(b"\n" * is_torn + json.dumps(name).encode() + b"\n")
 
-    def _listed(self) -> list[str]:
+    def _read_list(self) -> list[str]:
         """Return the distinct names of committed files."""
         try:
             lines = self._files.read_bytes().splitlines()
@@ -169,63 +176,65 @@ class CacheQuota:
         for line in lines:
             with suppress(ValueError):
                 name = json.loads(line)
-                if isinstance(name, str) and _inside(name):
+                if isinstance(name, str) and _is_below_root(name):
                     names[name] = None
         return list(names)
 
     def _make_room(self, size: int, limit: int) -> None:
-        used = self._known()
+        used = self._read_used()
         if used is None or used + size > limit:
             used = self._evict(limit - size - remove_stale_files(self.root))
-        self._note(used + size)
+        self._write_used(used + size)
 
-    def _settle(self, change: int, limit: int) -> None:
+    def _release(self, size: int, limit: int) -> None:
         """Release the rest of a reservation; evict if the limit is exceeded."""
-        used = self._known()
-        fits = used is not None and used + change <= limit
-        self._note(used + change if used is not None and fits else self._evict(limit))
+        used = self._read_used()
+        if used is None or used - size > limit:
+            self._write_used(self._evict(limit))
+        else:
+            self._write_used(used - size)
 
-    def _look(self) -> tuple[int, list[tuple[int, int, str]]]:
-        """Return the reserved bytes, and (mtime in ns, bytes, name) of all files, least recent first."""
+    def _stat_files(self) -> list[tuple[int, int, str]]:
+        """Return (mtime in ns, bytes, name) of all files, least recently used first."""
         now = time.time_ns()
-        found = []
-        for name in self._listed():
+        files = []
+        for name in self._read_list():
             with suppress(FileNotFoundError, NotADirectoryError):
                 status = os.lstat(self.root / name)
                 if status.st_mtime_ns > now:  # the clock was set back
                     with suppress(OSError):
                         os.utime(self.root / name, ns=(now, now))
-                found.append((status.st_mtime_ns, status.st_size, name))
-        found.sort()
-        return remove_stale_files(self.root), found
+                files.append((status.st_mtime_ns, status.st_size, name))
+        return sorted(files)
 
-    def _evict(self, most: int) -> int:
-        """Evict least recently used files down to `most` bytes; return used plus reserved bytes."""
-        aside, found = self._look()
-        taken = sum(bytes_ for _, bytes_, _ in found)
-        more = len(found) // EXTRA_EVICTION_DIVISOR
-        gone, youngest = 0, 0
-        for last_use, bytes_, name in found:
-            if taken <= most:
-                if not gone or more == 0:
+    def _evict(self, max_bytes: int) -> int:
+        """Evict least recently used files down to `max_bytes`; return used plus reserved bytes."""
+        files = self._stat_files()
+        used = sum(size for _, size, _ in files)
+        extra = len(files) // EXTRA_EVICTION_DIVISOR
+        num_evicted, last_use = 0, 0
+        for last_use_of_file, size, name in files:
+            if used <= max_bytes:
+                if not num_evicted or extra == 0:
                     break
-                more -= 1
+                extra -= 1
             (self.root / name).unlink(missing_ok=True)
-            emit(ShardEvicted(str(self.root / name), bytes_))
-            taken -= bytes_
-            gone, youngest = gone + 1, last_use
-        self._rewrite([name for _, _, name in found[gone:]])
-        self._warn_if_busy(youngest)
-        return taken + aside
+            emit(ShardEvicted(str(self.root / name), size))
+            used -= size
+            num_evicted, last_use = num_evicted + 1, last_use_of_file
+        self._write_list([name for _, _, name in files[num_evicted:]])
+        if abs(time.time_ns() - last_use) < _RECENT_USE_SECONDS * 1e9:
+            self._warn_once()
+        return used + remove_stale_files(self.root)
 
-    def _rewrite(self, names: list[str]) -> None:
-        fresh = self._files.with_name(_FRESH_LIST)
-        with _unless_full():  # evicted files stay listed then, which is harmless
-            fresh.write_bytes(b"".join(json.dumps(name).encode() + b"\n" for name in names))
-            commit_file(fresh, self._files)
+    def _write_list(self, names: list[str]) -> None:
+        new_list = self._files.with_name(_NEW_LIST)
+        with _ignore_full_disk():  # evicted files stay listed then, which is harmless
+            new_list.write_bytes(b"".join(json.dumps(name).encode() + b"\n" for name in names))
+            commit_file(new_list, self._files)
 
-    def _warn_if_busy(self, youngest: int) -> None:
-        if abs(time.time_ns() - youngest) < _FRESH * 1e9 and self.root not in _warned:
+    def _warn_once(self) -> None:
+        if self.root not in _warned:
             _warned.add(self.root)
             _LOG.warning(
                 "%s: cache_limit=%s is less than what is being read at once: shards go before they are "
@@ -236,7 +245,7 @@ class CacheQuota:
 
 
 @contextmanager
-def _unless_full() -> Iterator[None]:
+def _ignore_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -244,10 +253,10 @@ def _unless_full() -> Iterator[None]:
             raise
 
 
-def _inside(name: str) -> bool:
+def _is_below_root(name: str) -> bool:
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts
 
 
 # A lock may be held by a thread that does not exist in the child.
-os.register_at_fork(after_in_child=_turns.clear)
+os.register_at_fork(after_in_child=_mutexes.clear)

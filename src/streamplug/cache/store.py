@@ -6,11 +6,10 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
-from weakref import WeakMethod
+from typing import BinaryIO
 
-from streamplug.cache.file_opener import FileOpener
 from streamplug.cache.options import CacheOptions
 from streamplug.cache.quota import CacheQuota, CommitFile
 from streamplug.cache.shard_files import (
@@ -37,8 +36,14 @@ from streamplug.transfer.observer import Observer, emit, observer_context, track
 from streamplug.transfer.probe import check_reachable
 from streamplug.types import FileInfo
 
-_PAUSES = (0.0, 0.1, 0.5)  # seconds before retries after an error of the local disk
+_RETRY_SECONDS = (0.0, 0.1, 0.5)  # waits before retries after an error of the local disk
 _LOG = logging.getLogger("streamplug.cache")
+
+close_evicted_callbacks: list[Callable[[], None]] = []
+"""Functions that close the evicted files that this process has open, to free their disk space."""
+
+_OpenFiles = dict[str, BinaryIO]  # by role
+_WrapCommit = Callable[[CommitFile], CommitFile]
 
 
 class ShardStore:
@@ -46,7 +51,7 @@ class ShardStore:
 
     A raw file that exists is complete: files are renamed to their final name after verification. Processes
     may share a directory; one of them downloads a shard, the others wait. With a quota, a file may be
-    evicted at any time, and is downloaded again. `on_disk_full` is a method that closes evicted files.
+    evicted at any time, and is downloaded again.
     """
 
     def __init__(
@@ -79,10 +84,6 @@ class ShardStore:
         self._options = options
         self._quota = CacheQuota(options.root or local, options.cache_limit)
         self._checked: set[str] = set()
-        self.on_disk_full: WeakMethod[Callable[[], None]] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "on_disk_full": None}
 
     @property
     def fetches(self) -> bool:
@@ -109,7 +110,7 @@ class ShardStore:
                 with suppress(OSError):  # not writable: no staging files of ours
                     CacheQuota(directory, None).remove_stale()
 
-    def ensure(self, shard: int, opened: dict[str, BinaryIO] | None = None) -> Mapping[str, Path]:
+    def ensure(self, shard: int, opened: _OpenFiles | None = None) -> Mapping[str, Path]:
         """Return the paths of a shard's raw files by role, downloading them if necessary.
 
         `opened` receives the downloaded files, open, by role, for the caller to close: another process may
@@ -123,7 +124,7 @@ class ShardStore:
             prefix_shard_errors(shard),
         ):
             return {
-                role: self._made(file) or self._ensure_file(shard, file, FileOpener(role, opened))
+                role: self._scanned_file(file) or self._ensure_file(shard, role, file, opened)
                 for role, file in info.files.items()
             }
 
@@ -141,10 +142,10 @@ class ShardStore:
             pass
         return True
 
-    def discard(self, shard: int, seen: Mapping[str, int]) -> bool:
+    def discard(self, shard: int, inodes: Mapping[str, int]) -> bool:
         """Remove damaged files of a shard; return whether they can be downloaded again.
 
-        `seen` has the inodes of the damaged files by role; a file with another inode has been replaced since.
+        `inodes` are those of the damaged files by role; a file with another inode has been replaced since.
         """
         files = self._index.shard(shard).files
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
@@ -153,15 +154,15 @@ class ShardStore:
             return False  # it may be the only copy
         with map_disk_errors(self._local), observer_context(self._observer):
             for role, file in files.items():
-                if self._made(file):
+                if self._scanned_file(file):
                     continue
                 path = self._raw_path(file)
                 if self._in_source(path):
-                    if inode(path) == seen.get(role):
+                    if inode(path) == inodes.get(role):
                         self._ignored.add(file.raw.basename)
                     continue
                 with cache_lock(self._quota.root, self._name(path)):
-                    if inode(path) == seen.get(role):
+                    if inode(path) == inodes.get(role):
                         path.unlink(missing_ok=True)
                         emit(ShardRepaired(str(path)))
                         online = self._remote is not None and not self._offline
@@ -173,7 +174,7 @@ class ShardStore:
         """Remove the files of a shard from the cache; ConfigError if the data set is read in place."""
         if self._remote is None:
             raise ConfigError(
-                f"shard {shard} of {self._local}: the data set is read where it lies, and nothing of it "
+                f"shard {shard} of {self._local}: the data set is read in place, and nothing of it "
                 "is ever removed; give remote= and local= to read it through a cache"
             )
         with map_disk_errors(self._local), observer_context(self._observer):
@@ -182,21 +183,19 @@ class ShardStore:
                 with cache_lock(self._quota.root, self._name(path)):
                     stored = [self._local / file.zip.basename] if file.zip is not None else []
                     self._quota.remove([path, *stored])
-        self._let_go()  # the disk space is freed when the last descriptor is closed
+        _close_evicted()
 
-    def _let_go(self) -> None:
-        let_go = self.on_disk_full() if self.on_disk_full is not None else None
-        if let_go is not None:
-            let_go()
-
-    def _made(self, file: ShardFile) -> Path | None:
+    def _scanned_file(self, file: ShardFile) -> Path | None:
+        """Return the path of a file that the scan wrote; None if it is a shard file."""
         path = None if self.derived is None else self.derived / file.raw.basename
         return path if path is not None and is_complete(path, file) else None
 
-    def _ensure_file(self, shard: int, file: ShardFile, opener: FileOpener) -> Path:
+    def _ensure_file(
+        self, shard: int, role: str, file: ShardFile, opened: _OpenFiles | None
+    ) -> Path:
         path = self._raw_path(file)
-        if is_complete(path, file) and self._sound(shard, file, path):
-            self._tell_cached(path, file)
+        if is_complete(path, file) and self._is_valid(shard, role, file, path):
+            self._emit_hit(path, file)
             return path
         if self._remote is None and file.zip is None:
             raise missing_file_error(path, file.raw.bytes)
@@ -204,9 +203,9 @@ class ShardStore:
             if not is_complete(path, file):  # no other process downloaded it meanwhile
                 if self._offline and not has_zip(self._local, file):
                     self._check_online(file)
-                self._fetch(shard, file, path, opener)
+                self._fetch(shard, file, path, partial(_open_before, path, role, opened))
             else:
-                self._tell_cached(path, file)
+                self._emit_hit(path, file)
         return path
 
     def _raw_path(self, file: ShardFile) -> Path:
@@ -219,79 +218,75 @@ class ShardStore:
 
     def _in_source(self, path: Path) -> bool:
         """Return whether a file belongs to a data set read in place, which is never changed."""
-        apart = self._remote is None and self._unpacked != self._local
-        return apart and not path.is_relative_to(self._unpacked)
+        is_read_in_place = self._remote is None and self._unpacked != self._local
+        return is_read_in_place and not path.is_relative_to(self._unpacked)
 
-    def _tell_cached(self, path: Path, file: ShardFile) -> None:
+    def _emit_hit(self, path: Path, file: ShardFile) -> None:
         if self._remote is not None:
             emit(CacheHit(str(path), file.raw.bytes))
 
-    def _sound(self, shard: int, file: ShardFile, path: Path) -> bool:
+    def _is_valid(self, shard: int, role: str, file: ShardFile, path: Path) -> bool:
         """Verify a cached file once per process if configured; False if it was damaged or evicted."""
         name, algorithm = file.raw.basename, self._options.validate_hash
         if algorithm is None or name in self._checked:
             return True
         try:
-            seen = path.stat().st_ino
+            found_inode = path.stat().st_ino
             verify_file(path, file.raw, algorithm, str(path))
         except FileNotFoundError:
             return False
         except CorruptShardError as error:
-            files = self._index.shard(shard).files
-            roles = [role for role, each in files.items() if each.raw.basename == name]
-            if not self.discard(shard, dict.fromkeys(roles, seen)):
+            if not self.discard(shard, {role: found_inode}):
                 raise
             _LOG.warning("%s: fetching it again", error)
             return False
         self._checked.add(name)
         return True
 
-    def _fetch(self, shard: int, file: ShardFile, path: Path, opener: FileOpener) -> None:
-        for pause in _PAUSES:
+    def _fetch(self, shard: int, file: ShardFile, path: Path, wrap: _WrapCommit) -> None:
+        for seconds in (*_RETRY_SECONDS, None):
             try:
-                self._bring(shard, file, path, opener)
+                self._fetch_once(shard, file, path, wrap)
                 break
             except OSError as error:
-                if isinstance(error, StreamplugError) or not self._mended(error, file):
+                is_mapped = isinstance(error, StreamplugError)
+                if seconds is None or is_mapped or not self._may_retry(error, file):
                     raise
-                sleep(pause)
-        else:
-            self._bring(shard, file, path, opener)
+                sleep(seconds)
         if self._options.validate_hash is not None:
             self._checked.add(file.raw.basename)
 
-    def _mended(self, error: OSError, file: ShardFile) -> bool:
+    def _may_retry(self, error: OSError, file: ShardFile) -> bool:
         """Return whether a retry may succeed: after an eviction, or if a directory was missing."""
         if error.errno in DISK_FULL_ERRNOS and self.limit is not None:
             self._quota.shrink(cached_bytes(file))
-            # Evicted files take space until all processes have closed them.
-            self._let_go()
+            _close_evicted()
             return True
         return isinstance(error, FileNotFoundError)
 
-    def _bring(self, shard: int, file: ShardFile, path: Path, opener: FileOpener) -> None:
+    def _fetch_once(self, shard: int, file: ShardFile, path: Path, wrap: _WrapCommit) -> None:
         name, root = self._name(path), self._quota.root
         if self._remote is None:
             with self._quota.reserve(name, file.raw.bytes) as commit:
-                self._unpack_local(shard, file, path, opener.wrap(commit, path))
+                self._unpack_local(shard, file, path, wrap(commit))
             return
         with (
-            self._quota.reserve(name, cached_bytes(file)) as commit,
+            self._quota.reserve(name, cached_bytes(file)) as commit_file,
             staging_path(root, name) as part,
         ):
-            commit_opened = opener.wrap(commit, path)
+            commit = wrap(commit_file)
             if file.zip is None:
                 self._download(file.raw, part)
-                commit_opened(part, path)
+                commit(part, path)
                 return
             # The compressed file may exist without keep_zip=, too: in a copied data set.
             kept = self._local / file.zip.basename
-            if is_compressed(file) and self._unpack_kept(shard, file, kept, path, commit_opened):
+            if is_compressed(file) and self._unpack_kept(shard, file, kept, path, commit):
                 return
             self._download(file.zip, part)
-            self._unpack(shard, file, part, path, commit_opened)
+            self._unpack(shard, file, part, path, commit)
             if self._options.keep_zip and is_compressed(file):
-                commit_opened(part, kept)
+                commit(part, kept)
 
     def _download(self, file: FileInfo, part: Path) -> None:
         remote, options = self._remote, self._options
@@ -316,13 +311,13 @@ class ShardStore:
             self._offline = False
 
     def _unpack_kept(
-        self, shard: int, file: ShardFile, kept: Path, path: Path, commit_opened: CommitFile
+        self, shard: int, file: ShardFile, kept: Path, path: Path, commit: CommitFile
     ) -> bool:
         """Decompress the cached compressed file if it exists; remove it if it is damaged."""
         try:
             if file.zip is None or kept.stat().st_size != file.zip.bytes:
                 return False
-            self._unpack(shard, file, kept, path, commit_opened)
+            self._unpack(shard, file, kept, path, commit)
         except FileNotFoundError:  # missing, or evicted meanwhile
             return False
         except DataError as error:
@@ -334,25 +329,23 @@ class ShardStore:
             return False
         return True
 
-    def _unpack_local(
-        self, shard: int, file: ShardFile, path: Path, commit_opened: CommitFile
-    ) -> None:
+    def _unpack_local(self, shard: int, file: ShardFile, path: Path, commit: CommitFile) -> None:
         stored = file.zip or file.raw
         source = self._local / stored.basename
         if not source.exists():
             raise missing_file_error(source, stored.bytes)
         verify_file(source, stored, self._options.validate_hash, self._where(stored.basename))
-        self._unpack(shard, file, source, path, commit_opened)
+        self._unpack(shard, file, source, path, commit)
 
     def _unpack(
-        self, shard: int, file: ShardFile, stored: Path, path: Path, commit_opened: CommitFile
+        self, shard: int, file: ShardFile, stored: Path, path: Path, commit: CommitFile
     ) -> None:
         where = self._where((file.zip or file.raw).basename)
         spec = self._index.schema(shard).compression
         with staging_path(self._quota.root, self._name(path)) as part:
             decompress_file(stored, part, spec, file.raw.bytes, where)
             verify_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
-            commit_opened(part, path)
+            commit(part, path)
 
     def _name(self, path: Path) -> str:
         root = self._quota.root
@@ -361,3 +354,26 @@ class ShardStore:
     def _where(self, basename: str) -> str:
         remote = self._remote
         return str(self._local / basename) if remote is None else remote.url_of(basename)
+
+
+def _close_evicted() -> None:
+    """Close evicted files, which take space until all processes have closed them."""
+    for callback in close_evicted_callbacks:
+        callback()
+
+
+def _open_before(
+    target: Path, role: str, opened: _OpenFiles | None, commit: CommitFile
+) -> CommitFile:
+    """Return a commit function that opens the file at `target` before another process may evict it."""
+    if opened is None:
+        return commit
+
+    def open_and_commit(part: Path, path: Path) -> None:
+        if path == target:
+            if role in opened:  # left by a failed attempt
+                opened.pop(role).close()
+            opened[role] = part.open("rb")
+        commit(part, path)
+
+    return open_and_commit

@@ -18,7 +18,6 @@ GROUP = "streamplug.commands"
 
 BUILTIN_COMMANDS = {
     "config": "streamplug.cli.config:config",
-    "index": "streamplug.cli.index:index",
     "merge": "streamplug.cli.merge:merge",
     "new-plugin": "streamplug.cli.new_plugin:new_plugin",
     "plugins": "streamplug.cli.plugins:plugins",

@@ -52,7 +52,18 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
     "simulate": ("simulate",),
     "tools": (
-        *("cat", "convert", "diff", "explain", "inspect", "join", "proc", "select", "shuffle"),
+        *(
+            "cat",
+            "convert",
+            "diff",
+            "explain",
+            "index",
+            "inspect",
+            "join",
+            "proc",
+            "select",
+            "shuffle",
+        ),
         *("sort", "split"),
     ),
 }

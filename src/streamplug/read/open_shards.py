@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from threading import Lock, RLock
 from typing import Any, BinaryIO
-from weakref import WeakMethod, WeakSet
+from weakref import WeakSet
 
 import numpy as np
 
-from streamplug.cache.store import ShardStore
+from streamplug.cache.store import ShardStore, close_evicted_callbacks
 from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
@@ -102,7 +102,6 @@ class OpenShards:
         self._claims: Counter[int] = Counter()
         self._limit = None if store.limit is None else store.limit // PART_OPEN
         self._swept = 0.0
-        store.on_disk_full = WeakMethod(self._close_all_evicted)
         self.selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         _all.add(self)
 
@@ -212,9 +211,9 @@ class OpenShards:
         """Update the shard's time of use in the cache, so that it is not evicted."""
         shard.used = time.monotonic()
         if not self._store.touch(list(shard.paths)):
-            self._close_evicted()
+            self.close_evicted()
 
-    def _close_evicted(self, kept: Container[int] | None = None) -> None:
+    def close_evicted(self, kept: Container[int] | None = None) -> None:
         """Close evicted shards except those in `kept`, by default the claimed ones."""
         with self._lock:
             kept = self._claims if kept is None else kept
@@ -224,12 +223,9 @@ class OpenShards:
                     self._close(number)
             self._swept = time.monotonic()
 
-    def _close_all_evicted(self) -> None:
-        self._close_evicted(())
-
     def _open_shard(self, shard: int) -> OpenShard:
         if self._limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:
-            self._close_evicted()
+            self.close_evicted()
         is_repaired = False
         for _ in range(_MAX_OPEN_ATTEMPTS):
             files = self._map_files(shard)
@@ -291,4 +287,10 @@ def _free_all_in_child() -> None:
         shards.free_in_child()
 
 
+def _close_all_evicted() -> None:
+    for shards in list(_all):
+        shards.close_evicted(())
+
+
+close_evicted_callbacks.append(_close_all_evicted)
 os.register_at_fork(after_in_child=_free_all_in_child)

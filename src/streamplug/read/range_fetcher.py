@@ -25,7 +25,7 @@ class RangeFetcher:
     ) -> None:
         """Start fetching; a single group is fetched when one of its ranges is waited for."""
         self._fetch, self._release = fetch, release
-        self._ranges: dict[int, tuple[SampleRange, Job | None]] = {
+        self._ranges: dict[int, tuple[SampleRange, Job[object] | None]] = {
             each.number: (each, None) for group in groups for each in group
         }
         self._single = groups[0] if len(groups) == 1 else None
@@ -62,6 +62,6 @@ class RangeFetcher:
     def stop(self) -> None:
         """Cancel pending fetches, and release all sample ranges."""
         if self._queue is not None:
-            self._queue.stop(for_now=True)
+            self._queue.stop()
         for sample_range, _ in self._ranges.values():
             self._release(sample_range)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, StreamplugError
@@ -28,24 +29,24 @@ class FileListClaims:
     where: str = ""
     files: Mapping[str, FileListEntry] = field(default_factory=dict)
 
-    def marks(self) -> list[str]:
+    def cache_keys(self) -> list[str]:
         """Return texts that identify these claims in a cache key; empty if there are none."""
-        return [f"{key}: {said.samples}" for key, said in self.files.items()]
+        return [f"{key}: {entry.samples}" for key, entry in self.files.items()]
 
-    def check_size(self, found: DataFile, url: str) -> None:
+    def check_size(self, file: DataFile, url: str) -> None:
         """Raise InvalidIndexError if the size of a file differs."""
-        said = self.files.get(found.stored.key)
-        if said is not None and said.size is not None and said.size != found.stored.size:
+        entry, size = self.files.get(file.stored.key), file.stored.size
+        if entry is not None and entry.size not in (None, size):
             raise InvalidIndexError(
-                f"{url} has {found.stored.size} bytes, {self.where} says {said.size}; {_ADVICE}"
+                f"{url} has {size} bytes, {self.where} says {entry.size}; {_ADVICE}"
             )
 
-    def check_samples(self, found: DataFile, samples: int, url: str) -> None:
+    def check_samples(self, file: DataFile, samples: int, url: str) -> None:
         """Raise InvalidIndexError if the number of samples of a file differs."""
-        said = self.files.get(found.stored.key)
-        if said is not None and said.samples != samples:
+        entry = self.files.get(file.stored.key)
+        if entry is not None and entry.samples != samples:
             raise InvalidIndexError(
-                f"{url} has {samples} samples, {self.where} says {said.samples}; {_ADVICE}"
+                f"{url} has {samples} samples, {self.where} says {entry.samples}; {_ADVICE}"
             )
 
 
@@ -88,30 +89,30 @@ def _read(
     where = storage.url_of(name)
     content = call_with_retries(lambda: storage.read(name), retries)
     try:
-        listed = format_.parse_file_list(name, content)
+        entries = format_.parse_file_list(name, content)
     except StreamplugError as error:
         raise type(error)(f"{where}: {error}") from error
-    if listed is None:
+    if entries is None:
         raise ConfigError(
             f"{where} is no list of files that this format knows; for a data set, name its directory"
         )
     claims: dict[str, FileListEntry] = {}
-    keys = [_key(each.name, storage.url, where) for each in listed]
-    for key, each in zip(keys, listed):
-        first = claims.setdefault(key, each)
-        if (first.samples, first.size) != (each.samples, each.size):
+    keys = [_key(entry.name, storage.url, where) for entry in entries]
+    for key, entry in zip(keys, entries):
+        first = claims.setdefault(key, entry)
+        if (first.samples, first.size) != (entry.samples, entry.size):
             raise InvalidIndexError(
-                f"{where} names {each.name!r:.200} more than once, and says different things of it: "
-                f"{_said(first)}, and {_said(each)}; {_ADVICE}"
+                f"{where} names {entry.name!r:.200} more than once, and says different things of it: "
+                f"{_describe(first)}, and {_describe(entry)}; {_ADVICE}"
             )
     if not claims:
         raise InvalidIndexError(f"{where} names no files")
     return FileSet(root, tuple(keys)), FileListClaims(where, claims)
 
 
-def _said(file: FileListEntry) -> str:
-    size = "" if file.size is None else f" in {file.size} bytes"
-    return f"{file.samples} samples{size}"
+def _describe(entry: FileListEntry) -> str:
+    size = "" if entry.size is None else f" in {entry.size} bytes"
+    return f"{entry.samples} samples{size}"
 
 
 def _key(name: str, root: str, where: str) -> str:
@@ -125,17 +126,7 @@ def _key(name: str, root: str, where: str) -> str:
                 f"{where} names {name!r:.200}, which is not below its directory; name the files in remote="
             )
         name = name[len(root.rstrip("/")) + 1 :]
-    try:
-        if is_glob(name):
-            raise InvalidIndexError("a glob")
-        return validate_basename(name, "file")
-    except InvalidIndexError:
-        raise InvalidIndexError(
-            f"{where} names {name!r:.200}, which is no file below its directory"
-        ) from None
-
-
-def check_found(claims: FileListClaims, found: Sequence[DataFile], storage: Storage) -> None:
-    """Raise InvalidIndexError if the size of a file differs from the list's."""
-    for each in found:
-        claims.check_size(each, storage.url_of(each.stored.key))
+    with suppress(InvalidIndexError):
+        if not is_glob(name):
+            return validate_basename(name, "file")
+    raise InvalidIndexError(f"{where} names {name!r:.200}, which is no file below its directory")

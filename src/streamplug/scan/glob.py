@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import is_url, join
+from streamplug.plugin.location import is_url
 
-_COUNT = re.compile(r"([0-9]+)\.\.([0-9]+)")
-_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
+_NUMBER_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)")
+_WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
 _SPECIAL = re.compile(r"[*\[{]")
-_MOST = 10_000_000
+MAX_RANGE_NUMBERS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,16 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     Raises:
         ConfigError: If a location is invalid, or they have no common directory.
     """
-    given = [locations] if isinstance(locations, str) else list(locations)
-    if not given:
+    names = [locations] if isinstance(locations, str) else list(locations)
+    if not names:
         raise ConfigError("remote=[] names no files")
-    split = [pair for location in given for pair in _split(location, is_file)]
-    root = _common([folder for folder, _ in split])
-    return FileSet(root, tuple(_below(root, folder, rest) for folder, rest in split))
+    split = [pair for location in names for pair in _split(location, is_file)]
+    root = _common_root([folder for folder, _ in split])
+    parts = []
+    for folder, rest in split:
+        inner = folder[len(root) :].strip("/")
+        parts.append(f"{inner}/{rest}" if inner else rest)
+    return FileSet(root, tuple(parts))
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
@@ -75,34 +80,38 @@ def expand_braces(text: str) -> Iterator[str]:
             raise ConfigError(f"{text!r}: unbalanced brace")
         yield text
         return
-    choices, stop = _choices(text, start)
+    choices, stop = _parse_braces(text, start)
     for choice in choices:
         for inner in expand_braces(choice):
             for rest in expand_braces(text[stop:]):
                 yield text[:start] + inner + rest
 
 
-def _choices(text: str, start: int) -> tuple[Iterable[str], int]:
+def _parse_braces(text: str, start: int) -> tuple[Iterable[str], int]:
     """Return the choices in the braces that open at `start`, and the position after them."""
-    depth, begin, found = 0, start + 1, []
-    for at in range(start, len(text)):
-        depth += (text[at] == "{") - (text[at] == "}")
-        if depth == 0 or (depth == 1 and text[at] == ","):
-            found.append(text[begin:at])
-            begin = at + 1
+    depth, choices = 0, [""]
+    stop = start
+    for character in text[start:]:
+        stop += 1
+        depth += (character == "{") - (character == "}")
         if depth == 0:
             break
+        if depth == 1 and character == ",":
+            choices.append("")
+        else:
+            choices[-1] += character
     else:
         raise ConfigError(f"{text!r}: unbalanced brace")
-    count = _COUNT.fullmatch(found[0])
-    if len(found) > 1:
-        return found, begin
-    if count is None:
-        raise ConfigError(f"{text!r}: {{{found[0]}}} is neither a choice nor a count")
-    first, last, width = int(count[1]), int(count[2]), len(count[1])
-    if not first <= last < first + _MOST:
-        raise ConfigError(f"{text!r}: {{{found[0]}}} does not count up, or too far")
-    return (f"{number:0{width}d}" for number in range(first, last + 1)), begin
+    choices[0] = choices[0][1:]  # without the opening brace
+    if len(choices) > 1:
+        return choices, stop
+    numbers = _NUMBER_RANGE.fullmatch(choices[0])
+    if numbers is None:
+        raise ConfigError(f"{text!r}: {{{choices[0]}}} is neither a choice nor a count")
+    first, last, width = int(numbers[1]), int(numbers[2]), len(numbers[1])
+    if not first <= last < first + MAX_RANGE_NUMBERS:
+        raise ConfigError(f"{text!r}: {{{choices[0]}}} does not count up, or too far")
+    return (f"{number:0{width}d}" for number in range(first, last + 1)), stop
 
 
 def is_glob(part: str) -> bool:
@@ -127,14 +136,14 @@ def glob_may_contain(glob: str, folder: str) -> bool:
 
 def compile_glob(glob: str) -> re.Pattern[str]:
     """Compile a glob to a regular expression; ``**`` matches any number of directories."""
-    pieces, end = [], 0
-    for found in _GLOB.finditer(glob):
-        pieces += [re.escape(glob[end : found.start()]), _translated(found[0])]
-        end = found.end()
-    return re.compile("".join([*pieces, re.escape(glob[end:])]), re.DOTALL)
+    pattern, end = "", 0
+    for match in _WILDCARD.finditer(glob):
+        pattern += re.escape(glob[end : match.start()]) + _translate_wildcard(match[0])
+        end = match.end()
+    return re.compile(pattern + re.escape(glob[end:]), re.DOTALL)
 
 
-def _translated(wildcard: str) -> str:
+def _translate_wildcard(wildcard: str) -> str:
     if wildcard.startswith("["):
         inside = wildcard[1:-1].replace("\\", r"\\")
         return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
@@ -143,17 +152,12 @@ def _translated(wildcard: str) -> str:
 
 def glob_prefix(glob: str) -> str:
     """Return the literal prefix of a glob."""
-    found = re.search(r"[*?\[]", glob)
-    return glob[: found.start()] if found else glob
+    return re.split(r"[*?\[]", glob, maxsplit=1)[0]
 
 
-def _common(folders: Sequence[str]) -> str:
-    split = [folder.split("/") for folder in folders]
-    shared = []
-    for parts in zip(*split):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
+def _common_root(folders: Sequence[str]) -> str:
+    names = [folder.split("/") for folder in folders]
+    shared = commonprefix(names)  # noqa: RUF071 - of names, not of characters
     root = "/".join(shared) or ("/" if folders[0].startswith("/") else "")
     if not root or root.endswith(("//", ":/", ":")) or (is_url(folders[0]) and len(shared) < 3):
         raise ConfigError(
@@ -161,8 +165,3 @@ def _common(folders: Sequence[str]) -> str:
             "give each its own stream in streams="
         )
     return root
-
-
-def _below(root: str, folder: str, rest: str) -> str:
-    inner = folder[len(root) :].strip("/")
-    return join(inner, rest) if inner and rest else f"{inner}/" if inner else rest

@@ -12,11 +12,9 @@ from streamplug.interfaces import Storage
 from streamplug.plugin_kit.error_mapping import is_local
 from streamplug.scan.index_import import Translate
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.threads import make_ready
 from streamplug.transfer.watchdog import StalledError
 
-_SHORT_INDEX = 1 << 20  # bytes requested at first
-_SOON = 16  # threads started while waiting for the index, as its shards will be read next
+_FIRST_READ_BYTES = 1 << 20
 
 
 def open_index(
@@ -34,9 +32,7 @@ def open_index(
     Raises:
         CacheConflictError: If the directory is the cache of another data set.
     """
-    data = None if in_place else _short(storage, retries)
-    if data is None:
-        data = _content(storage, retries)
+    data = _read(storage, retries) if in_place else _read_short(storage, retries)
     translated = translate(data)
     index = parse_index(translated, storage.url_of(INDEX_NAME))
     if not in_place:
@@ -48,32 +44,28 @@ def open_index(
 
 def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> Index:
     """Return the index of a data set from its index.json, without a cache."""
-    data = _short(storage, retries)
-    if data is None:
-        data = _content(storage, retries)
-    return parse_index(translate(data), storage.url_of(INDEX_NAME))
+    return parse_index(translate(_read_short(storage, retries)), storage.url_of(INDEX_NAME))
 
 
-def _short(storage: Storage, retries: int) -> bytes | None:
-    """Return a short index.json, as most are, in one request; None if it is longer or ranges fail."""
+def _read_short(storage: Storage, retries: int) -> bytes:
+    """Return an index.json, in one request if it is short, as most are."""
 
-    def asked() -> bytes:
-        make_ready(_SOON)
+    def read_start() -> bytes:
         try:
-            return storage.read_range(INDEX_NAME, 0, _SHORT_INDEX)
+            return storage.read_range(INDEX_NAME, 0, _FIRST_READ_BYTES)
         except StalledError:  # a download to a file shows progress
             return b""
 
     try:
-        data = call_with_retries(asked, retries)
+        data = call_with_retries(read_start, retries)
     except Transient:
         raise
     except StorageError:  # reading the whole file works, or raises a better error
-        return None
-    return data if 0 < len(data) < _SHORT_INDEX else None
+        data = b""
+    return data if 0 < len(data) < _FIRST_READ_BYTES else _read(storage, retries)
 
 
-def _content(storage: Storage, retries: int) -> bytes:
+def _read(storage: Storage, retries: int) -> bytes:
     try:
         return call_with_retries(lambda: storage.read(INDEX_NAME), retries)
     except NotFound as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME, format_index
@@ -30,37 +30,36 @@ def make_index_importer(format_: Format, storage: Storage, retries: int) -> Tran
         if isinstance(document, dict) and "shards" in document:
             return data
         where = storage.url_of(INDEX_NAME)
-        try:
-            if _is_file_list(format_, data):
-                raise FileListFoundError(f"{where} is a list of files")
-            entries = _import_entries(format_, document, _Files(storage, retries))
-        except FileListFoundError:
-            raise
-        except NotFound as error:  # not as NotFound, which would mean a missing index.json
-            raise InvalidIndexError(f"{where} names a file that is not there: {error}") from error
-        except StreamplugError as error:
-            raise type(error)(f"{where}: {error}") from error.__cause__
-        except Exception as error:  # a format may fail in any way on a damaged one
-            raise InvalidIndexError(
-                f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
-            ) from error
+        if _is_file_list(format_, data, where):
+            raise FileListFoundError(f"{where} is a list of files")
+        if not isinstance(format_, IndexImportFormat):
+            return data
+        with _name_in_errors(where):
+            entries = format_.import_index(document, _Files(storage, retries))
         return data if entries is None else format_index(entries, {})
 
     return translate
 
 
-def _is_file_list(format_: Format, data: bytes) -> bool:
+@contextmanager
+def _name_in_errors(where: str) -> Iterator[None]:
+    try:
+        yield
+    except NotFound as error:  # not as NotFound, which would mean a missing index.json
+        raise InvalidIndexError(f"{where} names a file that does not exist: {error}") from error
+    except StreamplugError as error:
+        raise type(error)(f"{where}: {error}") from error.__cause__
+    except Exception as error:  # a format may fail in any way on a damaged one
+        raise InvalidIndexError(
+            f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
+        ) from error
+
+
+def _is_file_list(format_: Format, data: bytes, where: str) -> bool:
     if not isinstance(format_, FileListFormat):
         return False
-    return format_.parse_file_list(INDEX_NAME, data) is not None
-
-
-def _import_entries(
-    format_: Format, document: object, files: DatasetFiles
-) -> Sequence[Mapping[str, Any]] | None:
-    if not isinstance(format_, IndexImportFormat):
-        return None
-    return format_.import_index(document, files)
+    with _name_in_errors(where):
+        return format_.parse_file_list(INDEX_NAME, data) is not None
 
 
 class _Files(DatasetFiles):
@@ -68,8 +67,8 @@ class _Files(DatasetFiles):
         self._storage, self._retries = storage, retries
 
     def sizes(self, names: Sequence[str]) -> Mapping[str, int]:
-        found = stat_files(self._storage, names, self._retries)
-        return {name: file.size for name, file in found.items()}
+        infos = stat_files(self._storage, names, self._retries)
+        return {name: info.size for name, info in infos.items()}
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         return call_with_retries(lambda: self._storage.read_range(name, start, stop), self._retries)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from os.path import isdir
+from os.path import commonprefix, isdir
 
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.index import INDEX_NAME
@@ -13,15 +14,15 @@ from streamplug.interfaces import FileListFormat, Format, MultiFileFormat, Scann
 from streamplug.plugin.location import local_path
 from streamplug.scan.glob import FileSet, compile_glob, glob_may_contain, glob_prefix, is_glob
 from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.pool import run_jobs
+from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 
-_AT_ONCE = 16
-_FEW = 64  # number of files up to which each gets a stat request instead of one listing
+_MAX_STATS_IN_FLIGHT = 16
+_MAX_STATS = 64  # number of files up to which each gets a stat request instead of one listing
 
 _COMPRESSIONS = {"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zstd", "lz4": "lz4", "br": "br"}
-_SHORT = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
+_SHORT_SUFFIXES = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,12 @@ def split_compression(name: str, endings: Sequence[str]) -> tuple[str, str | Non
     dotted = tuple(f".{ending}" for ending in endings)
     if name.endswith(dotted):
         return name, None
-    stem, _, last = name.rpartition(".")
-    if last in _SHORT and _SHORT[last][0] in endings:
-        return f"{stem}.{_SHORT[last][0]}", _SHORT[last][1]
-    if last in _COMPRESSIONS and stem.endswith(dotted):
-        return stem, _COMPRESSIONS[last]
+    stem, _, suffix = name.rpartition(".")
+    raw_suffix, compression = _SHORT_SUFFIXES.get(suffix, ("", ""))
+    if raw_suffix in endings:
+        return f"{stem}.{raw_suffix}", compression
+    if suffix in _COMPRESSIONS and stem.endswith(dotted):
+        return stem, _COMPRESSIONS[suffix]
     return None
 
 
@@ -76,84 +78,91 @@ def list_data_files(
         NotFound: If a file does not exist, or there are none.
         ConfigError: If two files have the same raw name.
     """
-    named = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
-    known = stat_files(storage, named, retries)
-    found: list[DataFile] = []
+    names = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
+    infos = stat_files(storage, names, retries)
+    data_files: list[DataFile] = []
     by_raw_name: dict[str, DataFile] = {}
     for part in files.parts:
-        objects = [known[part]] if part in known else _listed(storage, part, retries)
-        for stored in objects:
+        is_file = part in infos
+        listed = [infos[part]] if is_file else list_objects(storage, part, retries)
+        for stored in listed:
             name = split_compression(stored.key, endings)
-            if name is None and part in known:
+            if stored.key.rpartition("/")[2] == INDEX_NAME and not is_file:
+                continue
+            if name is None and is_file:
                 raise ConfigError(
                     f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
                     "and a compression's ending"
                 )
             if name is not None:
-                each = DataFile(stored, *name)
-                other = by_raw_name.setdefault(each.raw, each)
+                file = DataFile(stored, *name)
+                other = by_raw_name.setdefault(file.raw, file)
                 if other.stored.key != stored.key:
                     raise ConfigError(
                         f"{storage.url_of(stored.key)} and {other.stored.key} would be one "
                         "file; name those that are meant"
                     )
-                found.append(each)
-    if not found:
+                data_files.append(file)
+    if not data_files:
         raise NotFound(
             f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
             + ("" if files.whole else f" among {', '.join(files.parts)[:200]}")
             + "; check remote=, local= and split=; below directories, a glob such as **/*."
             + f"{endings[0]} finds files"
         )
-    return found
+    return data_files
 
 
 def _dotted(endings: Sequence[str]) -> str:
     return " or ".join(f".{ending}" for ending in endings)
 
 
-def _listed(storage: Storage, part: str, retries: int) -> Iterator[ObjectInfo]:
-    glob = compile_glob(part if is_glob(part) else f"{part}*")
-    start = glob_prefix(part)
-    for each in call_with_retries(lambda: list(storage.list(start)), retries):
-        parts = each.key.split("/")
-        if glob_may_contain(part, each.key):
-            reject_directory_links(storage, [each.key])
-        if glob.fullmatch(each.key) and STATE_DIR not in parts and parts[-1] != INDEX_NAME:
-            yield each
+def list_objects(
+    storage: Storage, part: str, retries: int, *, recursive: bool = False
+) -> Iterator[ObjectInfo]:
+    """Yield the objects of a part of a file set, without those of streamplug itself.
 
+    Of a directory, these are the files directly in it, or also those below if it is `recursive`; then a name
+    without a trailing slash may be a directory, too.
 
-def reject_directory_links(storage: Storage, names: Iterable[str]) -> None:
-    """Raise ConfigError for links to directories, which are listed as files, and whose files are not."""
-    near = local_path(storage.url)
-    for name in names if near is not None else ():
-        path = f"{near}/{name}"
-        if isdir(path):  # noqa: PTH112 - faster, for many files
+    Raises:
+        ConfigError: If one is a link to a directory: it is listed as a file, and its files are not.
+    """
+    if is_glob(part):
+        pattern = compile_glob(part)
+    elif not recursive:
+        pattern = re.compile(f"{re.escape(part)}[^/]*", re.DOTALL)
+    else:
+        below = ".*" if part.endswith("/") or not part else "(/.*)?"
+        pattern = re.compile(re.escape(part) + below, re.DOTALL)
+    root = local_path(storage.url)
+    for info in call_with_retries(lambda: list(storage.list(glob_prefix(part))), retries):
+        *folders, name = info.key.split("/")
+        is_listed = pattern.fullmatch(info.key) is not None and name != ""
+        may_contain = is_glob(part) and glob_may_contain(part, info.key)
+        path = f"{root}/{info.key}"
+        if root is not None and (may_contain or (recursive and is_listed)) and isdir(path):  # noqa: PTH112 - faster, for many files
             raise ConfigError(
-                f"{path} is a link to a directory, into which is not looked; have the directory itself "
-                "there, or name what is meant with wildcards in remote="
+                f"{path} is a link to a directory, which is not followed; have the directory itself "
+                "there, or name its files with wildcards in remote="
             )
+        if is_listed and STATE_DIR not in folders:
+            yield info
 
 
 def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
     """Return the metadata of files by name."""
-    known: dict[str, ObjectInfo] = {}
-    if len(names) > _FEW:
-        try:
-            listed = call_with_retries(lambda: list(storage.list(_start(names))), retries)
-            known = {each.key: each for each in listed}
-        except StorageError:  # some servers do not support listing
-            known = {}
-    wanted = set(names)
-
-    def look(name: str) -> None:
-        known[name] = call_with_retries(lambda: storage.stat(name), retries)
-
-    run_jobs([partial(look, name) for name in sorted(wanted - known.keys())], _AT_ONCE)
-    return {name: known[name] for name in wanted}
-
-
-def _start(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    length = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))
-    return first[:length]
+    infos: dict[str, ObjectInfo] = {}
+    if len(names) > _MAX_STATS:
+        prefix = commonprefix(names)  # noqa: RUF071 - keys may be listed by any prefix
+        with suppress(StorageError):  # some servers do not support listing
+            listed = call_with_retries(lambda: list(storage.list(prefix)), retries)
+            infos = {info.key: info for info in listed}
+    missing = sorted(set(names) - infos.keys())
+    stats = map_threads(
+        lambda name: call_with_retries(lambda: storage.stat(name), retries),
+        missing,
+        _MAX_STATS_IN_FLIGHT,
+    )
+    infos.update(zip(missing, stats))
+    return {name: infos[name] for name in set(names)}

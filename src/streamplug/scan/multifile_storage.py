@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.index import Index
@@ -19,11 +17,12 @@ from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
 from streamplug.transfer.delegating_storage import DelegatingStorage
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.pool import run_jobs
+from streamplug.transfer.pool import map_threads
 from streamplug.types import Buffer
 
-_AT_ONCE = 16  # files of one shard read concurrently
-_KEPT = 1024  # manifests cached in memory
+V = TypeVar("V")
+_MAX_FILES_IN_FLIGHT = 16  # of one shard
+_MAX_CACHED_MANIFESTS = 1024
 
 
 def wrap_multifile(storage: Storage, index: Index, derived: Path | None) -> Storage:
@@ -33,22 +32,20 @@ def wrap_multifile(storage: Storage, index: Index, derived: Path | None) -> Stor
     return storage
 
 
-class _Files:
+class _ShardFiles:
     """The files of a shard: names below the root, and begin and end offsets in the data file."""
 
-    def __init__(self, folder: str, bundle: ShardManifest) -> None:
+    def __init__(self, folder: str, manifest: ShardManifest) -> None:
         """Raise CorruptShardError if a name in the manifest is outside of the data set."""
-        self.names = [folder + bundle.safe_name(number) for number in range(len(bundle))]
-        self.ends: list[int] = bundle.ends.tolist()
-        self.begins: list[int] = [0, *self.ends][: len(self.ends)]
-
-    def size(self, number: int) -> int:
-        size: int = self.ends[number] - self.begins[number]
-        return size
+        self.names = [folder + manifest.safe_name(number) for number in range(len(manifest))]
+        self.sizes: list[int] = manifest.sizes.tolist()
+        self.ends: list[int] = manifest.ends.tolist()
+        self.begins = [end - size for end, size in zip(self.ends, self.sizes)]
+        self.total = sum(self.sizes)
 
     def parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """Yield (file number, start, stop) of the parts of files in a range of the data file."""
-        number = bisect_right(self.ends, start)
+        number, stop = bisect_right(self.ends, start), min(stop, self.total)
         while start < stop:
             begin, end = self.begins[number], min(self.ends[number], stop)
             if start < end:  # else it is empty
@@ -61,50 +58,31 @@ class _MultifileStorage(DelegatingStorage):
 
     def __init__(self, storage: Storage, index: Index, derived: Path | None) -> None:
         super().__init__(storage)
-        self._index = index
-        self._derived, self._near = derived, local_path(storage.url)
-        self._forget()
+        self._index, self._derived = index, derived
+        self._root = local_path(storage.url)
+        self._files = lru_cache(_MAX_CACHED_MANIFESTS)(self._load_files)
 
-    def _forget(self) -> None:
-        self._lock = Lock()
-        self._kept: OrderedDict[str, _Files] = OrderedDict()
-        self._shards: dict[str, int] | None = None
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _MultifileStorage, (self._storage, self._index, self._derived)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_kept": None, "_shards": None}
+    @cached_property
+    def _shards(self) -> dict[str, int]:
+        names = self._index.tables["raw_data"].basenames
+        return {names[shard]: shard for shard in range(len(self._index))}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
-
-    def _files(self, key: str) -> _Files | None:
+    def _load_files(self, key: str) -> _ShardFiles | None:
         """Return the files of a multi-file shard; None for any other key."""
-        found = self._kept.get(key)
-        if found is None:
-            folder, inside, _ = key.rpartition(MULTIFILE_PREFIX)
-            shard = self._shard(key) if inside else None
-            if shard is None:
-                return None
-            found = _Files(folder, self._bundle(shard))
-            with self._lock:
-                self._kept[key] = found
-                if len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
-        return found
-
-    def _shard(self, key: str) -> int | None:
-        if self._shards is None:
-            names = self._index.tables["raw_data"].basenames
-            self._shards = {names[number]: number for number in range(len(self._index))}
-        return self._shards.get(key)
-
-    def _bundle(self, shard: int) -> ShardManifest:
+        folder, prefix, _ = key.rpartition(MULTIFILE_PREFIX)
+        shard = self._shards.get(key) if prefix else None
+        if shard is None:
+            return None
         info = self._index.shard(shard)
         name = info.files[MANIFEST_ROLE].raw.basename
-        made = None if self._derived is None else self._derived / name
-        with map_disk_errors(made or Path()):
-            data = made.read_bytes() if made and made.exists() else self._storage.read(name)
-        return ShardManifest.unpack(data, info.samples, info.files["data"].raw.bytes)
+        path = None if self._derived is None else self._derived / name
+        with map_disk_errors(path or Path()):
+            data = path.read_bytes() if path and path.exists() else self._storage.read(name)
+        size = info.files["data"].raw.bytes
+        return _ShardFiles(folder, ShardManifest.unpack(data, info.samples, size))
 
     def url_of(self, key: str) -> str:
         try:
@@ -118,9 +96,7 @@ class _MultifileStorage(DelegatingStorage):
 
     def read(self, key: str) -> bytes:
         files = self._files(key)
-        if files is None:
-            return self._storage.read(key)
-        return self.read_range(key, 0, files.ends[-1] if files.ends else 0)
+        return self._storage.read(key) if files is None else self.read_range(key, 0, files.total)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return bytes(self.read_ranges(key, [(start, stop)])[0])
@@ -129,72 +105,53 @@ class _MultifileStorage(DelegatingStorage):
         files = self._files(key)
         if files is None:
             return self._storage.read_ranges(key, ranges)
-        parts = [
-            list(files.parts(start, min(stop, files.ends[-1] if files.ends else 0)))
-            for start, stop in ranges
-        ]
-        wanted = list(dict.fromkeys(part for each in parts for part in each))
-        read: dict[tuple[int, int, int], bytes] = {}
+        parts = [list(files.parts(start, stop)) for start, stop in ranges]
+        distinct = list(dict.fromkeys(part for range_ in parts for part in range_))
+        data = dict(zip(distinct, self._map(lambda part: self._read(files, *part), distinct)))
+        return [data[p[0]] if len(p) == 1 else b"".join(data[part] for part in p) for p in parts]
 
-        def fetch(part: tuple[int, int, int]) -> None:
-            read[part] = self._part(files, *part)
+    def _map(self, function: Callable[[V], bytes], items: Sequence[V]) -> Iterator[bytes]:
+        if self._root is not None:  # a disk read takes less time than a thread start
+            return map(function, items)
+        return map_threads(function, items, _MAX_FILES_IN_FLIGHT)
 
-        _each(fetch, wanted, near=self._near is not None)
-        return [read[p[0]] if len(p) == 1 else b"".join(map(read.__getitem__, p)) for p in parts]
-
-    def _part(self, files: _Files, number: int, start: int, stop: int) -> bytes:
+    def _read(self, files: _ShardFiles, number: int, start: int, stop: int) -> bytes:
         """Read a part of a file; at its end, request one byte more to detect a file that has grown."""
-        name, size = files.names[number], files.size(number)
+        name, size = files.names[number], files.sizes[number]
         past = stop + (stop == size)
-        if self._near is not None:
-            data = _read_near(f"{self._near}/{name}", start, past)
+        if self._root is not None:
+            data = _read_local(f"{self._root}/{name}", start, past)
         else:
             data = self._storage.read_range(name, start, past)
         if len(data) != stop - start:
-            raise CorruptShardError(_changed(self._storage.url_of(name), size))
+            raise _changed_error(self._storage.url_of(name), size)
         return data
 
     def serves_ranges(self, key: str) -> bool:
         files = self._files(key)
-        return self._storage.serves_ranges(key if files is None else files.names[0])
+        if files is None:
+            return self._storage.serves_ranges(key)
+        return not files.names or self._storage.serves_ranges(files.names[0])
 
     def download(self, key: str, path: Path) -> None:
         files = self._files(key)
         if files is None:
             self._storage.download(key, path)
-        elif len(files.names) == 1:
+            return
+        if len(files.names) == 1:
             self._storage.download(files.names[0], path)
-            if path.stat().st_size != files.size(0):
-                raise CorruptShardError(
-                    _changed(self._storage.url_of(files.names[0]), files.size(0))
-                )
-        else:
-            self._download(files, path)
-
-    def _download(self, files: _Files, path: Path) -> None:
+            if path.stat().st_size != files.total:
+                raise _changed_error(self._storage.url_of(files.names[0]), files.total)
+            return
+        numbers = [number for number, size in enumerate(files.sizes) if size]
         with path.open("wb") as target:
-            file = target.fileno()
-
-            def fetch(number: int) -> None:
-                data = memoryview(self._part(files, number, 0, files.size(number)))
-                at = files.begins[number]
-                while data:  # a write may be short, such as on a full disk
-                    done = os.pwrite(file, data, at)
-                    data, at = data[done:], at + done
-
-            full = [number for number in range(len(files.names)) if files.size(number)]
-            _each(fetch, full, near=self._near is not None)
+            for data in self._map(
+                lambda number: self._read(files, number, 0, files.sizes[number]), numbers
+            ):
+                target.write(data)
 
 
-def _each(work: Callable[[Any], None], items: Sequence[Any], *, near: bool) -> None:
-    if near or len(items) < 2:  # a disk read takes less time than a thread start
-        for item in items:
-            work(item)
-    else:
-        run_jobs([partial(work, item) for item in items], _AT_ONCE)
-
-
-def _read_near(path: str, start: int, stop: int) -> bytes:
+def _read_local(path: str, start: int, stop: int) -> bytes:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -207,13 +164,13 @@ def _read_near(path: str, start: int, stop: int) -> bytes:
         finally:
             os.close(file)
     except FileNotFoundError as error:
-        raise NotFound(f"{path}: it is not there any more") from error
+        raise NotFound(f"{path}: it does not exist any more") from error
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
 
 
-def _changed(url: str, size: int) -> str:
-    return (
+def _changed_error(url: str, size: int) -> CorruptShardError:
+    return CorruptShardError(
         f"{url}: it does not have the {size} bytes any more that it had when it was listed; open the "
         "data set anew, with another local= if there is one, or write its index.json anew"
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 from types import TracebackType
 from typing import Any
 
-_FEW = 2  # files up to which nothing is displayed
+_MAX_SILENT_FILES = 2
 
 
 class ScanProgress:
@@ -15,26 +14,24 @@ class ScanProgress:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._shown: Any = None
-        self._lock = threading.Lock()
+        self._bar: Any = None
 
     def update(self, done: int, total: int) -> None:
         """Set the number of scanned files."""
-        with self._lock:
-            if self._shown is None:
-                if total - done <= _FEW or not sys.stderr.isatty():
-                    return
-                self._begin(total)
-            self._shown.update(self._task, completed=done)
+        if self._bar is None:
+            if total - done <= _MAX_SILENT_FILES or not sys.stderr.isatty():
+                return
+            self._start(total)
+        self._bar.update(self._task, completed=done)
 
-    def _begin(self, total: int) -> None:
+    def _start(self, total: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self._shown = Progress(*columns, console=Console(stderr=True))
-        self._task = self._shown.add_task(f"looking through {self._title}", total=total)
-        self._shown.start()
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._task = self._bar.add_task(f"scanning {self._title}", total=total)
+        self._bar.start()
 
     def __enter__(self) -> ScanProgress:
         return self
@@ -45,5 +42,5 @@ class ScanProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._shown is not None:
-            self._shown.stop()
+        if self._bar is not None:
+            self._bar.stop()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +26,22 @@ from streamplug.index import format_index
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
-from streamplug.scan.file_lists import FileListClaims, check_found, resolve_file_list
+from streamplug.scan.file_lists import FileListClaims, resolve_file_list
 from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import DataFile, list_data_files
-from streamplug.scan.multifile_shards import MULTIFILE_PREFIX, FileTree, bundles, list_tree
+from streamplug.scan.multifile_shards import MULTIFILE_PREFIX, FileTree, group_files, list_tree
 from streamplug.scan.scanner import scan_file
 from streamplug.transfer.disk_errors import map_disk_errors, prefix_data_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
-from streamplug.transfer.pool import run_jobs
+from streamplug.transfer.pool import map_threads
 
-_FOLDER = "scan"
-_LOCK = "scan"
+_LOCK_NAME = "scan"
 _VERSION = 1
-_AT_ONCE = 8
+_MAX_SCANS_IN_FLIGHT = 8
 _LOG = logging.getLogger("streamplug.scan")
 
 Report = Callable[[int, int], None]  # called with the number of scanned files and the total
+_Entry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,52 @@ class ScannedIndex:
     folder: Path
 
 
+class _ScanFolder:
+    """The folder of the files that scans write: in a cache or, if that is read-only, the user's cache."""
+
+    def __init__(self, base: Path, url: str) -> None:
+        """Create the folder in `base`, the cache of the data set at `url`."""
+        self.base, self.path = base, base / STATE_DIR / "scan"
+        with suppress(OSError):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                return
+        self.base = source_cache_dir(url)
+        self.path = self.base / STATE_DIR / "scan"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"neither {base} nor {self.base} can be written to ({error.strerror}), so the scan of {url} "
+                "cannot be cached; give local=, or write an index.json with streamplug index scan"
+            ) from error
+
+    def write(self, name: str, content: bytes) -> _Entry:
+        """Write a file, and return its entry for the index."""
+        with stage_cache_file(self.base, _LOCK_NAME, self.path / name) as part:
+            part.write_bytes(content)
+        digest = xxhash.xxh3_64_hexdigest(content)
+        return {"basename": name, "bytes": len(content), "hashes": {"xxh3_64": digest}}
+
+    def read_result(self, key: str) -> _Entry | None:
+        """Return the stored result of a scanned file; None if it is missing or incomplete."""
+        try:
+            result: _Entry = json.loads((self.path / f"{key}.json").read_bytes())
+            for role, file in result["own"].items():
+                is_written = role.startswith("raw_") and role != "raw_data"
+                if is_written and (self.path / file["basename"]).stat().st_size != file["bytes"]:
+                    return None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+        return result
+
+
 class ScanCache:
     """Makes the index of data files, or returns the cached one."""
 
-    def __init__(self, storage: Storage, near: Path | None, spec: str, retries: int) -> None:
-        """Scan files of format `spec`; `near` is the local directory of `storage`, if it is local."""
-        self._storage, self._near, self._retries = storage, near, retries
+    def __init__(self, storage: Storage, directory: Path | None, spec: str, retries: int) -> None:
+        """Scan files of format `spec`; `directory` is that of `storage`, if it is local."""
+        self._storage, self._directory, self._retries = storage, directory, retries
         self._spec = spec
         self._format: Format = make("format", spec)
 
@@ -65,22 +106,32 @@ class ScanCache:
     ) -> ScannedIndex:
         """Return the index of a file set, cached in `base` or, if not writable, in the user's cache."""
         if isinstance(self._format, MultiFileFormat):
-            return self._of_bundles(files, base, self._format)
-        files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
-        found = list_data_files(
-            self._storage, files, self._scannable().file_suffixes(), self._retries
-        )
-        check_found(claims, found, self._storage)
-        base = _writable(base, self._storage.url)
-        folder = base / STATE_DIR / _FOLDER
-        marks = [self._mark(each) for each in found]
-        path = folder / f"{_digest([*marks, *claims.marks()])}.index"
-        with map_disk_errors(folder):
+            tree, format_ = list_tree(self._storage, files, self._retries), self._format
+            key = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
+
+            def make_entries(folder: _ScanFolder) -> list[_Entry]:
+                return self._group(tree, format_, key, folder)
+
+        else:
+            suffixes = self._scannable().file_suffixes()
+            files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
+            data_files = list_data_files(self._storage, files, suffixes, self._retries)
+            for file in data_files:
+                claims.check_size(file, self._storage.url_of(file.stored.key))
+            keys = [self._key(file) for file in data_files]
+            key = _digest([*keys, *claims.cache_keys()])
+
+            def make_entries(folder: _ScanFolder) -> list[_Entry]:
+                return self._scan(data_files, keys, claims, folder, report)
+
+        folder = _ScanFolder(base, self._storage.url)
+        path = folder.path / f"{key}.index"
+        with map_disk_errors(folder.path):
             if not path.exists():
-                with cache_lock(base, _LOCK):
+                with cache_lock(folder.base, _LOCK_NAME):
                     if not path.exists():  # no other process made it meanwhile
-                        self._make(found, marks, base, path, report, claims)
-            return ScannedIndex(path.read_bytes(), folder)
+                        folder.write(path.name, format_index(make_entries(folder), {}))
+            return ScannedIndex(path.read_bytes(), folder.path)
 
     def _scannable(self) -> ScannableFormat:
         if not isinstance(self._format, ScannableFormat):
@@ -89,191 +140,130 @@ class ScanCache:
             )
         return self._format
 
-    def _of_bundles(self, files: FileSet, base: Path, format_: MultiFileFormat) -> ScannedIndex:
-        tree = list_tree(self._storage, files, self._retries)
-        base = _writable(base, self._storage.url)
-        folder = base / STATE_DIR / _FOLDER
-        mark = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
-        path = folder / f"{mark}.index"
-        with map_disk_errors(folder):
-            if not path.exists():
-                with cache_lock(base, _LOCK):
-                    if not path.exists():
-                        self._bundle(tree, format_, mark, base, path)
-            return ScannedIndex(path.read_bytes(), folder)
-
-    def _bundle(
-        self, tree: FileTree, format_: MultiFileFormat, mark: str, base: Path, path: Path
-    ) -> None:
+    def _group(
+        self, tree: FileTree, format_: MultiFileFormat, key: str, folder: _ScanFolder
+    ) -> list[_Entry]:
+        """Return the index entries of multi-file shards, and write their manifests."""
         with prefix_data_errors(self._storage.url):
-            chosen = format_.select_files([each.key for each in tree.files])
-        _warn(self._storage, {note: {"": example} for note, example in chosen.notes.items()})
+            selection = format_.select_files([file.key for file in tree.files])
+        for note, example in selection.notes.items():
+            _warn(self._storage, note, {"": example})
         entries = []
-        for number, bundle in enumerate(bundles(tree.files, tree.repeated(chosen))):
-            name, content = f"{mark}/{number:05d}.{MANIFEST_ROLE}", bundle.pack()
-            (path.parent / mark).mkdir(exist_ok=True)
-            _keep(base, path.parent / name, content)
-            data = {"basename": f"{MULTIFILE_PREFIX}{number:05d}", "bytes": int(bundle.sizes.sum())}
-            digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
+        for number, manifest in enumerate(group_files(tree.files, tree.repeat_files(selection))):
+            basename = f"{MULTIFILE_PREFIX}{number:05d}"
+            data = {"basename": basename, "bytes": int(manifest.sizes.sum()), "hashes": {}}
+            content = manifest.pack()
             entries.append(
                 {
-                    **chosen.entry,
+                    **selection.entry,
                     "compression": None,
-                    "raw_data": {**data, "hashes": {}},
-                    f"raw_{MANIFEST_ROLE}": {
-                        "basename": name,
-                        "bytes": len(content),
-                        "hashes": digest,
-                    },
-                    "samples": len(bundle),
+                    "raw_data": data,
+                    f"raw_{MANIFEST_ROLE}": folder.write(
+                        f"{key}/{number:05d}.{MANIFEST_ROLE}", content
+                    ),
+                    "samples": len(manifest),
                     "zip_data": None,
                     f"zip_{MANIFEST_ROLE}": None,
                 }
             )
-        _keep(base, path, format_index(entries, {}))
+        return entries
 
-    def _mark(self, found: DataFile) -> str:
+    def _key(self, file: DataFile) -> str:
         """Return the cache key of a file, of its name, size and version."""
-        stored = found.stored
-        said = [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
-        return _digest(said)
+        stored = file.stored
+        return _digest(
+            [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
+        )
 
-    def _make(  # noqa: PLR0917 - the state of get_index
+    def _scan(
         self,
-        found: Sequence[DataFile],
-        marks: Sequence[str],
-        base: Path,
-        path: Path,
-        report: Report,
+        files: Sequence[DataFile],
+        keys: Sequence[str],
         claims: FileListClaims,
-    ) -> None:
-        """Scan each file once, and write an entry for each time it is listed."""
-        files = dict(zip(marks, found))
-        scanned = {mark: _known(path.parent, mark) for mark in files}
-        missing = [mark for mark, said in scanned.items() if said is None]
-        told: dict[str, dict[str, str]] = {}
-        done = len(files) - len(missing)
-
-        def look(mark: str) -> None:
-            nonlocal done
-            said, notes = self._look(files[mark], mark, base)
-            scanned[mark] = said
+        folder: _ScanFolder,
+        report: Report,
+    ) -> list[_Entry]:
+        """Scan each file once, and return an entry for each time it is listed."""
+        by_key = dict(zip(keys, files))
+        results = {key: folder.read_result(key) for key in by_key}
+        missing = [key for key, result in results.items() if result is None]
+        examples: defaultdict[str, dict[str, str]] = defaultdict(dict)  # note to file to example
+        num_cached = len(by_key) - len(missing)
+        report(num_cached, len(by_key))
+        scans = map_threads(
+            lambda key: self._scan_file(by_key[key], key, folder), missing, _MAX_SCANS_IN_FLIGHT
+        )
+        for done, (key, (result, notes)) in enumerate(zip(missing, scans), num_cached + 1):
+            results[key] = result
             for note, example in notes.items():
-                told.setdefault(note, {})[files[mark].stored.key] = example
-            done += 1
-            report(done, len(files))
-
-        report(done, len(files))
-        run_jobs([partial(look, mark) for mark in missing], _AT_ONCE)
-        _warn(self._storage, told)
-        entries = [said for mark in marks if (said := scanned[mark]) is not None]
-        for each, said in zip(found, entries):
+                examples[note][by_key[key].stored.key] = example
+            report(done, len(by_key))
+        for note, by_file in examples.items():
+            _warn(self._storage, note, by_file)
+        entries = []
+        for key, file in zip(keys, files):
+            result = results[key] or {}
             claims.check_samples(
-                each, said["own"]["samples"], self._storage.url_of(each.stored.key)
+                file, result["own"]["samples"], self._storage.url_of(file.stored.key)
             )
-        _keep(base, path, format_index(self._united(entries, found), {}))
+            entries.append(result)
+        return self._merge(entries, files)
 
-    def _look(
-        self, found: DataFile, mark: str, base: Path
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        looked = scan_file(self._scannable(), found, self._storage, self._near, self._retries)
-        folder = base / STATE_DIR / _FOLDER
-        entry: dict[str, Any] = {}
-        for role, content in looked.scanned.files.items():
-            name = f"{mark}.{role}"
-            _keep(base, folder / name, content)
-            digest = {"xxh3_64": xxhash.xxh3_64_hexdigest(content)}
-            entry[f"raw_{role}"] = {"basename": name, "bytes": len(content), "hashes": digest}
+    def _scan_file(
+        self, file: DataFile, key: str, folder: _ScanFolder
+    ) -> tuple[_Entry, Mapping[str, str]]:
+        scan = scan_file(self._scannable(), file, self._storage, self._directory, self._retries)
+        entry: _Entry = {}
+        for role, content in scan.result.files.items():
+            entry[f"raw_{role}"] = folder.write(f"{key}.{role}", content)
             entry[f"zip_{role}"] = None
-        name = found.raw
-        if self._near is not None and found.compression is not None:
-            name = f"{mark}.{self._format.suffix}"  # decompressed into the scan folder
-        raw = {"basename": name, "bytes": looked.size, "hashes": {}}
-        stored = {"basename": found.stored.key, "bytes": found.stored.size, "hashes": {}}
-        said = {
-            "shared": {**looked.scanned.entry, "compression": found.compression},
+        name = file.raw
+        if self._directory is not None and file.compression is not None:
+            name = f"{key}.{self._format.suffix}"  # decompressed into the scan folder
+        stored = {"basename": file.stored.key, "bytes": file.stored.size, "hashes": {}}
+        result = {
+            "shared": {**scan.result.entry, "compression": file.compression},
             "own": {
                 **entry,
-                "raw_data": raw,
-                "samples": looked.scanned.samples,
-                "zip_data": stored if found.compression else None,
+                "raw_data": {"basename": name, "bytes": scan.size, "hashes": {}},
+                "samples": scan.result.samples,
+                "zip_data": stored if file.compression else None,
             },
         }
-        _keep(base, folder / f"{mark}.json", json.dumps(said).encode())
-        return said, looked.scanned.notes
+        folder.write(f"{key}.json", json.dumps(result).encode())
+        return result, scan.result.notes
 
-    def _united(
-        self, said: Sequence[Mapping[str, Any]], found: Sequence[DataFile]
-    ) -> list[Mapping[str, Any]]:
-        kinds: dict[str, Mapping[str, Any]] = {}
-        examples: list[str] = []
-        for each, file in zip(said, found):
-            text = json.dumps(each["shared"], sort_keys=True)
-            if text not in kinds:
-                kinds[text] = {**each["shared"], "compression": None}
-                examples.append(file.stored.key)
-        plain = list(kinds.values())
+    def _merge(self, results: Sequence[_Entry], files: Sequence[DataFile]) -> list[_Entry]:
+        """Return complete index entries, whose shared part is merged of those of all files."""
+        kinds: dict[str, tuple[_Entry, str]] = {}  # distinct shared parts, and a file that has it
+        for result, file in zip(results, files):
+            shared = {**result["shared"], "compression": None}
+            kinds.setdefault(json.dumps(shared, sort_keys=True), (shared, file.stored.key))
         try:
-            shared = self._scannable().merge_entries(plain)
+            merged = self._scannable().merge_entries([shared for shared, _ in kinds.values()])
         except DataError as error:
-            both = " and ".join(self._apart(plain, examples))
-            raise type(error)(f"{self._storage.url}: {both}: {error}") from error
+            names = " and ".join(self._find_conflict(list(kinds.values())))
+            raise type(error)(f"{self._storage.url}: {names}: {error}") from error
         return [
-            {**shared, "compression": each["shared"]["compression"], **each["own"]} for each in said
+            {**merged, "compression": result["shared"]["compression"], **result["own"]}
+            for result in results
         ]
 
-    def _apart(self, kinds: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-        """Return the names of the first two files whose entries cannot be merged."""
-        for later in range(1, len(kinds)):
-            for earlier in range(later):
-                try:
-                    self._scannable().merge_entries([kinds[earlier], kinds[later]])
-                except DataError:
-                    return [names[earlier], names[later]]
-        return list(names[:1])
+    def _find_conflict(self, kinds: Sequence[tuple[_Entry, str]]) -> tuple[str, ...]:
+        """Return the names of two files whose entries cannot be merged."""
+        for (entry, name), (other_entry, other_name) in combinations(kinds, 2):
+            try:
+                self._scannable().merge_entries([entry, other_entry])
+            except DataError:
+                return name, other_name
+        return (kinds[0][1],)
 
 
-def _known(folder: Path, mark: str) -> dict[str, Any] | None:
-    """Return the stored result for a file; None if it is missing or incomplete."""
-    try:
-        said: dict[str, Any] = json.loads((folder / f"{mark}.json").read_bytes())
-        for role, file in said["own"].items():
-            made = role.startswith("raw_") and role != "raw_data"
-            if made and (folder / file["basename"]).stat().st_size != file["bytes"]:
-                return None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-    return said
+def _digest(value: Any) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(value).encode())
 
 
-def _keep(base: Path, path: Path, content: bytes) -> None:
-    with stage_cache_file(base, _LOCK, path) as part:
-        part.write_bytes(content)
-
-
-def _digest(said: Any) -> str:
-    return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
-
-
-def _writable(base: Path, url: str) -> Path:
-    """Return `base` if it is writable, else a directory in the user's cache."""
-    with suppress(OSError):
-        (base / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=base / STATE_DIR / _FOLDER):
-            return base
-    other = source_cache_dir(url)
-    try:
-        (other / STATE_DIR / _FOLDER).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"neither {base} nor {other} can be written to ({error.strerror}), so what is found in the "
-            f"files of {url} cannot be kept; give local=, or write an index.json with streamplug index scan"
-        ) from error
-    return other
-
-
-def _warn(storage: Storage, told: Mapping[str, Mapping[str, str]]) -> None:
-    for note, examples in told.items():
-        name = min(examples)
-        others = f" and {len(examples) - 1} others" if len(examples) > 1 else ""
-        _LOG.warning("%s%s: %s, such as %s", storage.url_of(name), others, note, examples[name])
+def _warn(storage: Storage, note: str, examples: Mapping[str, str]) -> None:
+    name = min(examples)
+    others = f" and {len(examples) - 1} others" if len(examples) > 1 else ""
+    _LOG.warning("%s%s: %s, such as %s", storage.url_of(name), others, note, examples[name])

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
@@ -20,84 +21,85 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Buffer
 
-_SKIPPED = 1 << 20  # bytes between two reads up to which they count as sequential
-_AT_ONCE = 256  # ranges per request
-_LEAST, _MOST = 1 << 16, 1 << 23  # bytes of a read-ahead, doubled while reads are sequential
-_EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 26
+MAX_SEQUENTIAL_GAP_BYTES = 1 << 20  # between two reads up to which they count as sequential
+MAX_RANGES_PER_REQUEST = 256
+MIN_READ_AHEAD_BYTES, MAX_READ_AHEAD_BYTES = 1 << 16, 1 << 23  # doubled while reads are sequential
+MAX_EXPANSION, MIN_EXPANSION_BYTES = 2_000, 1 << 26
 """Limits against decompression bombs: maximum ratio, and a size in bytes that is always allowed."""
-_GLANCE = 1 << 24  # bytes written between two checks of the free disk space
-_SPARE, _SPARE_SHARE = 1 << 30, 20  # bytes to leave free; on a small disk, 1/20 of it
+DISK_CHECK_BYTES = 1 << 24  # bytes written between two checks of the free disk space
+MIN_FREE_BYTES, MIN_FREE_DIVISOR = 1 << 30, 20  # bytes to leave free; on a small disk, 1/20 of it
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FileScan:
     """Scan result of a data file, and the size of the raw file in bytes."""
 
-    scanned: ScanResult
+    result: ScanResult
     size: int
 
 
 def scan_file(
-    format_: ScannableFormat, found: DataFile, storage: Storage, near: Path | None, retries: int
-) -> Looked:
-    """Scan a data file; `near` is the local directory of `storage`, if it is local."""
-    url = storage.url_of(found.stored.key)
+    format_: ScannableFormat,
+    file: DataFile,
+    storage: Storage,
+    directory: Path | None,
+    retries: int,
+) -> FileScan:
+    """Scan a data file; `directory` is that of `storage`, if it is local."""
+    url = storage.url_of(file.stored.key)
     try:
-        with _opened(found, storage, near, retries, url) as file:
-            return Looked(format_.scan(file), file.size)
+        with _open_source(file, storage, directory, retries, url) as source:
+            return FileScan(format_.scan(source), source.size)
     except DataError as error:
         raise type(error)(f"{url}: {error}") from error
 
 
 @contextmanager
-def _opened(
-    found: DataFile, storage: Storage, near: Path | None, retries: int, url: str
+def _open_source(
+    file: DataFile, storage: Storage, directory: Path | None, retries: int, url: str
 ) -> Iterator[ScanSource]:
-    name, size = found.stored.key, found.stored.size
-    folder_of = _Folder(storage, name.rpartition("/")[0], retries)
-    if found.compression is None and near is not None:
-        with _mapped(near / name, url, folder_of) as file:
-            yield file
+    key, compression = file.stored.key, file.compression
+    if compression is None and directory is not None:
+        with _map_file(directory / key) as data:
+            yield _MappedSource(data, storage, key, retries)
         return
-    if found.compression is None and call_with_retries(
-        lambda: storage.serves_ranges(name), retries
-    ):
-        yield _Far(storage, name, url, size, folder_of)
+    if compression is None and call_with_retries(lambda: storage.serves_ranges(key), retries):
+        yield _RangeSource(file.stored.size, storage, key, retries)
         return
     with TemporaryDirectory() as folder, map_disk_errors(folder):
         path = folder / "stored"
-        if near is None:
-            call_with_retries(lambda: storage.download(name, path), retries)
+        if directory is None:
+            call_with_retries(lambda: storage.download(key, path), retries)
         else:
-            path = near / name
-        if found.compression is not None:
+            path = directory / key
+        if compression is not None:
             stored, path = path, folder / "raw"
             with needed_by(url):
-                _unpack(stored, path, found.compression)
-        with _mapped(path, url, folder_of) as file:
-            yield file
+                _decompress(stored, path, compression)
+        with _map_file(path) as data:
+            yield _MappedSource(data, storage, key, retries)
 
 
-def _unpack(stored: Path, path: Path, compression: str) -> None:
+def _decompress(stored: Path, path: Path, compression: str) -> None:
     codec: Compression = make("compression", compression)
-    most = max(stored.stat().st_size * _EXPANSION, _EXPANSION_LEAST)
-    with open_cancellable(stored) as source, _Sparing(path) as target:
-        codec.decompress_stream(source, target, max_size=most)
+    max_size = max(stored.stat().st_size * MAX_EXPANSION, MIN_EXPANSION_BYTES)
+    with open_cancellable(stored) as source, _DiskSparingFile(path) as target:
+        codec.decompress_stream(source, target, max_size=max_size)
 
 
-class _Sparing(io.FileIO):
+class _DiskSparingFile(io.FileIO):
     """A file whose writes fail before the disk is full."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "wb")
-        self._path, self._unseen = path, 0
+        self._path, self._unchecked_bytes = path, 0
 
     def write(self, data: Buffer, /) -> int:  # type: ignore[override]  # FileIO says more
-        self._unseen += len(data)
-        if self._unseen >= _GLANCE:
-            self._unseen = 0
+        self._unchecked_bytes += len(data)
+        if self._unchecked_bytes >= DISK_CHECK_BYTES:
+            self._unchecked_bytes = 0
             disk = shutil.disk_usage(self._path.parent)
-            if disk.free < min(_SPARE, disk.total // _SPARE_SHARE):
+            if disk.free < min(MIN_FREE_BYTES, disk.total // MIN_FREE_DIVISOR):
                 raise StorageError(
                     f"{self._path.parent} has only {disk.free} bytes left, after {self.tell()} were "
                     "taken by what a compressed file holds; is the file what it should be? Else make "
@@ -111,49 +113,48 @@ class _Sparing(io.FileIO):
 
 
 @contextmanager
-def _mapped(path: Path, name: str, folder: _Folder) -> Iterator[ScanSource]:
+def _map_file(path: Path) -> Iterator[mmap.mmap | bytes]:
     with map_disk_errors(path), path.open("rb") as stream:
         if not stream.seek(0, 2):
-            yield _Near(b"", name, folder)
+            yield b""
             return
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as map_:
-            yield _Near(map_, name, folder)
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
 
 
-class _Folder:
-    def __init__(self, storage: Storage, name: str, retries: int) -> None:
-        self._storage, self._name, self.retries = storage, name, retries
+class _Source(ScanSource):
+    """A file of a storage, whose siblings can be read, too."""
 
-    def read(self, name: str) -> bytes | None:
-        key = f"{self._name}/{name}" if self._name else name
+    def __init__(self, size: int, storage: Storage, key: str, retries: int) -> None:
+        self.name, self.size = storage.url_of(key), size
+        self._storage, self._key, self._retries = storage, key, retries
+
+    def read_sibling(self, name: str) -> bytes | None:
+        folder, slash, _ = self._key.rpartition("/")
+        key = f"{folder}{slash}{name}"
         try:
-            return call_with_retries(lambda: self._storage.read(key), self.retries)
+            return call_with_retries(lambda: self._storage.read(key), self._retries)
         except NotFound:
             return None
 
 
-class _Near(ScanSource):
+class _MappedSource(_Source):
     """A memory-mapped local file."""
 
-    def __init__(self, map_: mmap.mmap | bytes, name: str, folder: _Folder) -> None:
-        self.name, self.size = name, len(map_)
-        self._map, self._folder = map_, folder
-
-    def read_sibling(self, name: str) -> bytes | None:
-        return self._folder.read(name)
+    def __init__(self, data: mmap.mmap | bytes, storage: Storage, key: str, retries: int) -> None:
+        super().__init__(len(data), storage, key, retries)
+        self._data = data
 
     def read(self, start: int, stop: int) -> bytes:
-        return self._map[start:stop]
+        return self._data[start:stop]
 
 
-class _Far(ScanSource):
+class _RangeSource(_Source):
     """A remote file with read-ahead: large where it is read sequentially, small otherwise."""
 
-    def __init__(self, storage: Storage, key: str, name: str, size: int, folder: _Folder) -> None:
-        self.name, self.size = name, size
-        self._storage, self._key, self._retries = storage, key, folder.retries
-        self._folder = folder
-        self._start, self._data, self._piece = 0, b"", _LEAST
+    def __init__(self, size: int, storage: Storage, key: str, retries: int) -> None:
+        super().__init__(size, storage, key, retries)
+        self._start, self._data, self._read_ahead = 0, b"", MIN_READ_AHEAD_BYTES
 
     def read(self, start: int, stop: int) -> bytes:
         stop = min(stop, self.size)
@@ -165,26 +166,24 @@ class _Far(ScanSource):
 
     def read_blocks(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
         ranges = [(start, min(start + size, self.size)) for start in starts]
-        found: list[bytes] = []
-        for first in range(0, len(ranges), _AT_ONCE):
-            found += self._read_ranges(ranges[first : first + _AT_ONCE])
-        return found
-
-    def _read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        read = self._storage.read_ranges
-        return map(bytes, call_with_retries(lambda: read(self._key, ranges), self._retries))
-
-    def read_sibling(self, name: str) -> bytes | None:
-        return self._folder.read(name)
+        blocks: list[bytes] = []
+        for first in range(0, len(ranges), MAX_RANGES_PER_REQUEST):
+            some = ranges[first : first + MAX_RANGES_PER_REQUEST]
+            read = partial(self._storage.read_ranges, self._key, some)
+            blocks += map(bytes, call_with_retries(read, self._retries))
+        return blocks
 
     def _fetch(self, start: int, stop: int) -> None:
         gap = start - (self._start + len(self._data))
-        through = -len(self._data) <= gap <= _SKIPPED
-        self._piece = min(2 * self._piece, _MOST) if through else _LEAST
-        end = min(max(stop, start + self._piece), self.size)
-        data = call_with_retries(
-            lambda: self._storage.read_range(self._key, start, end), self._retries
+        is_sequential = -len(self._data) <= gap <= MAX_SEQUENTIAL_GAP_BYTES
+        self._read_ahead = (
+            min(2 * self._read_ahead, MAX_READ_AHEAD_BYTES)
+            if is_sequential
+            else MIN_READ_AHEAD_BYTES
         )
+        end = min(max(stop, start + self._read_ahead), self.size)
+        read = partial(self._storage.read_range, self._key, start, end)
+        data = call_with_retries(read, self._retries)
         if len(data) != end - start:
             raise CorruptShardError(f"got {len(data)} bytes from {start} on of {end - start}")
         self._start, self._data = start, data

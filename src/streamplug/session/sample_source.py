@@ -17,7 +17,7 @@ from streamplug.session.hints import warn_about_cache
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import decode_blocks
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.prefetch import BlockRequirements, PrefetchLimits, prefetch_blocks
+from streamplug.transfer.prefetch import PrefetchLimits, prefetch_blocks
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
@@ -181,18 +181,15 @@ class SampleSource:
         if not self.remote:
             return decode_blocks(blocks, use, num_threads)
         reader = self.reader
-        needs = BlockRequirements(
-            of=lambda block: reader.needs(block.ids),
-            samples=lambda block: block.ids.size,
-            bytes=reader.weight,
-            ensure=reader.ensure,
-            claim=reader.claim,
-            release=reader.release,
-            split=Block.split,
+        blocks, limits = self.bounded(blocks, place)
+        return prefetch_blocks(
+            blocks,
+            reader,
+            use,
+            limits,
+            num_threads=num_threads,
             waiting=lambda need: observer.waiting(*reader.file_of(need)),
         )
-        blocks, limits = self.bounded(blocks, place)
-        return prefetch_blocks(blocks, needs, use, limits, threads=num_threads)
 
     def bounded(
         self, blocks: Iterator[Block], place: World

@@ -1,90 +1,69 @@
-"""Thread pool that decodes blocks, used where decoding a block takes long enough."""
+"""Thread pool that decodes blocks ahead of their use, if decoding a block takes long enough."""
 
 from __future__ import annotations
 
-import resource
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from time import perf_counter
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from streamplug.transfer.pool import Job, ThreadPool
+from streamplug.transfer.threads import end_idle_threads
 
 T = TypeVar("T")
 V = TypeVar("V")
 N = TypeVar("N")
 
-_WORTH = 0.005  # minimum seconds per block for threads: the switch interval of Python
-_FEW, _MANY = 8, 1024  # minimum and maximum number of blocks between measurements without threads
-_WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # per-thread usage on Linux only
+MIN_BLOCK_SECONDS = 0.005  # the switch interval of Python
+"""Minimum time to decode a block on a thread.
 
+In ``tests/benchmarks/bench_read.py`` small rows take 12 % longer on two threads without the minimum.
+"""
 
-class _Instant(NamedTuple):
-    """Wall time, CPU time and voluntary context switches of this thread."""
-
-    time: float
-    busy: float
-    waits: int
-
-    @classmethod
-    def now(cls) -> _Instant:
-        usage = resource.getrusage(_WHOSE)
-        return cls(perf_counter(), usage.ru_utime + usage.ru_stime, usage.ru_nvcsw)
-
-    def since(self) -> float:
-        """Return the seconds since then; CPU time if the thread never blocked, to exclude preemption."""
-        now = self.now()
-        return now.busy - self.busy if now.waits == self.waits else now.time - self.time
+SLOW_BLOCKS = 2  # in a row, before threads are used: a single block may have opened files
 
 
 class DecodePool(Generic[T, V, N]):
-    """Decodes blocks ahead of their use, on threads if there are any."""
+    """Decodes blocks on threads, and returns their values in order."""
 
-    def __init__(self, make: Callable[[T], Iterable[V]], threads: int) -> None:
-        """Call `make` on up to `threads` threads at once; none are started before `add`."""
-        self._make, self._threads = make, threads
-        self._workers = ThreadPool(threads) if threads else None
-        self._queue: deque[tuple[list[V], Job, N]] = deque()
-        self._next, self._patience, self._slow = 0, _FEW, False
+    def __init__(self, decode: Callable[[T], Iterable[V]], num_threads: int) -> None:
+        """Call `decode` on up to `num_threads` threads at once."""
+        self._decode, self._num_threads = decode, num_threads
+        self._pool = ThreadPool(num_threads)
+        self._queue: deque[tuple[list[V], Job[None], N]] = deque()
+        self._slow_blocks = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     @property
-    def busy(self) -> bool:
+    def is_full(self) -> bool:
         """Whether each thread has a block and another one is queued."""
-        return len(self._queue) > self._threads
+        return len(self._queue) > self._num_threads
 
     @property
-    def worthwhile(self) -> bool:
-        """Whether to `add` the next block: the last ones decoded by `here` took long."""
-        return self._next > 0
+    def is_worthwhile(self) -> bool:
+        """Whether to `add` the next block: the last ones decoded by `decode` took long."""
+        return self._num_threads > 0 and self._slow_blocks >= SLOW_BLOCKS
 
-    def here(self, block: T) -> Iterator[V]:
+    def decode(self, block: T) -> Iterator[V]:
         """Yield the values of a block, decoded on this thread as they are consumed."""
-        seconds = 0.0
-        began = _Instant.now()
-        for value in self._make(block):
-            seconds += began.since()
+        seconds, start = 0.0, perf_counter()
+        for value in self._decode(block):
+            seconds += perf_counter() - start
             yield value
-            began = _Instant.now()
-        seconds += began.since()
-        before, self._slow = self._slow, seconds >= _WORTH
-        if not self._slow:
-            self._patience = _FEW
-        elif before and self._threads:  # twice in a row: a single block may have opened files
-            self._next, self._patience = self._patience, min(2 * self._patience, _MANY)
+            start = perf_counter()
+        seconds += perf_counter() - start
+        self._slow_blocks = self._slow_blocks + 1 if seconds >= MIN_BLOCK_SECONDS else 0
 
     def add(self, block: T, note: N) -> None:
-        """Queue a block for the threads; `next` returns its `note`."""
+        """Queue a block; `next` returns its `note`."""
         values: list[V] = []
-        if self._workers is not None:
-            job = self._workers.submit(lambda: values.extend(self._make(block)))
-            self._queue.append((values, job, note))
-            self._next -= 1
+        job = self._pool.submit(lambda: values.extend(self._decode(block)))
+        self._queue.append((values, job, note))
 
     def next(self) -> Generator[V, None, N]:
-        """Yield the values of the oldest block and return its note, or raise the error of `make`."""
+        """Yield the values of the oldest block and return its note, or raise the error of `decode`."""
         values, job, note = self._queue.popleft()
         job.wait()
         yield from values
@@ -94,26 +73,24 @@ class DecodePool(Generic[T, V, N]):
 
     def stop(self) -> None:
         """Stop the threads, interrupting their jobs."""
-        if self._workers is not None:
-            self._workers.stop()
+        self._pool.stop()
 
 
 def decode_blocks(
-    blocks: Iterable[T], make: Callable[[T], Iterable[V]], threads: int
+    blocks: Iterable[T], decode: Callable[[T], Iterable[V]], num_threads: int
 ) -> Generator[V, None, None]:
-    """Yield the values of blocks that need no download, decoded on up to `threads` threads."""
-    makers: DecodePool[T, V, None] = DecodePool(make, threads)
+    """Yield the values of blocks that need no download, decoded on up to `num_threads` threads."""
+    pool: DecodePool[T, V, None] = DecodePool(decode, num_threads)
     try:
         for block in blocks:
-            if makers.worthwhile:
-                makers.add(block, None)
-                if makers.busy:
-                    yield from makers.next()
+            if not pool.is_worthwhile:
+                yield from pool.decode(block)
                 continue
-            while makers:
-                yield from makers.next()
-            yield from makers.here(block)
-        while makers:
-            yield from makers.next()
+            pool.add(block, None)
+            if pool.is_full:
+                yield from pool.next()
+        while pool:
+            yield from pool.next()
     finally:
-        makers.stop()
+        pool.stop()
+        end_idle_threads()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from streamplug.interfaces import Storage
 from streamplug.types import Buffer, ObjectInfo
+
+T = TypeVar("T")
 
 
 class DelegatingStorage(Storage):
@@ -16,26 +19,30 @@ class DelegatingStorage(Storage):
         super().__init__(storage.url)
         self._storage = storage
 
+    def _run(self, key: str, operation: Callable[[], T]) -> T:  # noqa: ARG002 - for subclasses
+        """Run an operation that reads `key`; subclasses override this to supervise all of them."""
+        return operation()
+
     def url_of(self, key: str) -> str:
         return self._storage.url_of(key)
 
     def read(self, key: str) -> bytes:
-        return self._storage.read(key)
+        return self._run(key, lambda: self._storage.read(key))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self._storage.read_range(key, start, stop)
+        return self._run(key, lambda: self._storage.read_range(key, start, stop))
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        return self._storage.read_ranges(key, ranges)
+        return self._run(key, lambda: self._storage.read_ranges(key, ranges))
 
     def serves_ranges(self, key: str) -> bool:
-        return self._storage.serves_ranges(key)
+        return self._run(key, lambda: self._storage.serves_ranges(key))
 
     def download(self, key: str, path: Path) -> None:
-        self._storage.download(key, path)
+        self._run(key, lambda: self._storage.download(key, path))
 
     def stat(self, key: str) -> ObjectInfo:
-        return self._storage.stat(key)
+        return self._run(key, lambda: self._storage.stat(key))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         return self._storage.list(prefix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
@@ -14,12 +15,12 @@ from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.staging import commit_file
-from streamplug.transfer import ranges as ranged
+from streamplug.transfer import ranges
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.watchdog import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
-_NEAR: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+_LOCAL_ERRNOS: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 _LOG = logging.getLogger("streamplug.transfer")
 
 
@@ -40,69 +41,53 @@ def download(
     Raises:
         OSError: If the local file cannot be written.
     """
-    url = storage.url_of(file.basename)
+    key, url = file.basename, storage.url_of(file.basename)
 
-    def attempted(work: Callable[[Path], bool]) -> bool:
-        return download_to_staging_file(work, url, path, timeout, check_copy)
+    def attempt(write: Callable[[Path], object]) -> None:
+        download_to_staging_file(write, url, path, timeout, check_copy)
 
-    def whole(part: Path) -> bool:
-        storage.download(file.basename, part)
-        return True
+    def serves_ranges() -> bool:
+        return call_with_retries(lambda: storage.serves_ranges(key), retries)
 
-    if file.bytes >= ranged.PARALLEL_DOWNLOAD_BYTES:
+    if file.bytes >= ranges.PARALLEL_DOWNLOAD_BYTES:
         try:
-            if _in_parts(storage, file, retries, attempted):
+            if run_with_timeout(serves_ranges, url, timeout):
+                attempt(lambda part: ranges.download_parts(storage, file, part, retries))
                 return
+        except StalledError as error:
+            # Progress inside a part is not visible; a download of the whole file shows it.
+            _LOG.warning("%s: downloading it as a whole", error)
         except HashMismatchError as error:
             if not retries:
                 raise
             _LOG.warning("%s: downloading it as a whole", error)
             retries -= 1
-    call_with_retries(lambda: attempted(whole), retries)
-
-
-def _in_parts(
-    storage: Storage,
-    file: FileInfo,
-    retries: int,
-    attempted: Callable[[Callable[[Path], bool]], bool],
-) -> bool:
-    def parts(part: Path) -> bool:
-        return ranged.download_parts(storage, file, part, retries)
-
-    try:
-        return attempted(parts)
-    except StalledError as error:
-        # Progress inside a part is not visible; a download of the whole file shows it.
-        _LOG.warning("%s: downloading it as a whole", error)
-        return False
+    call_with_retries(lambda: attempt(partial(storage.download, key)), retries)
 
 
 def download_to_staging_file(
-    work: Callable[[Path], bool],
+    write: Callable[[Path], object],
     url: str,
     path: Path,
     timeout: float,
     check_copy: Callable[[Path], None] = lambda _: None,
-) -> bool:
-    """Run `work` on a staging file with a stall timeout; rename the file to `path` if it returns True."""
+) -> None:
+    """Call `write` with a staging file and a stall timeout; check the file, and rename it to `path`."""
     # A unique name, as an abandoned attempt may continue to write.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
 
-    def made() -> bool:
+    def write_part() -> None:
         try:
-            return work(part)
+            write(part)
         finally:
             scope = current()
             if scope is not None and scope.stopped:  # abandoned: the caller's cleanup has run
                 part.unlink(missing_ok=True)
 
     try:
-        worked = run_with_timeout(made, url, timeout, lambda: bytes_of(part))
-        if worked:
-            check_copy(part)
-            commit_file(part, path)
-        return worked
+        run_with_timeout(write_part, url, timeout, lambda: bytes_of(part))
+        check_copy(part)
+        commit_file(part, path)
     except StorageError as error:
         _raise_local(error, part)
         raise
@@ -114,14 +99,9 @@ def _raise_local(error: BaseException, part: Path) -> None:
     """Raise the OSError of the local file if a storage reports it as its own."""
     if isinstance(error, NotFound) and not part.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
-    for cause in _behind(error):
-        number = getattr(cause, "errno", None)
-        if number in _NEAR:
-            raise OSError(number, os.strerror(number), str(part)) from error
-
-
-def _behind(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
-        yield cause
+        number = getattr(cause, "errno", None)
+        if number in _LOCAL_ERRNOS:
+            raise OSError(number, os.strerror(number), str(part)) from error
         cause = cause.__cause__ or cause.__context__

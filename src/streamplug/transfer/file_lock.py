@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from xxhash import xxh64
@@ -18,12 +18,12 @@ from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
 
-_LOCKS = 251
-_LOCK_SECONDS = 1800
+_NUM_LOCK_FILES = 251
+_MAX_LOCK_SECONDS = 1800
 LOCK_POLL_SECONDS = 0.05
 
-_HELD = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_HELD_ERRNOS = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
+_NO_LOCKS_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _LOG = logging.getLogger("streamplug.transfer")
 _warned: set[Path] = set()
 _open: set[int] = set()
@@ -31,7 +31,7 @@ _open: set[int] = set()
 
 def lock_slot(name: str) -> int:
     """Return the number of the lock file for a name."""
-    return xxh64(name.encode()).intdigest() % _LOCKS
+    return xxh64(name.encode()).intdigest() % _NUM_LOCK_FILES
 
 
 def state_directory(cache: Path) -> Path:
@@ -64,8 +64,7 @@ def lock_slot_path(directory: Path, slot: int) -> Path:
     return state_directory(directory) / f"lock.{slot:03d}"
 
 
-@contextmanager
-def cache_lock(directory: Path, name: str) -> Iterator[None]:
+def cache_lock(directory: Path, name: str) -> AbstractContextManager[None]:
     """Hold the lock for writing a file of a cache, against other processes and threads.
 
     On a file system without locks several may write it; each has a staging file of its own, so the result is
@@ -73,8 +72,7 @@ def cache_lock(directory: Path, name: str) -> Iterator[None]:
     """
     # Shards share a fixed number of lock files, which are never removed.
     path = lock_slot_path(directory, lock_slot(name))
-    with file_lock(path, f"to fetch {name}"):
-        yield
+    return file_lock(path, f"to fetch {name}")
 
 
 @contextmanager
@@ -89,84 +87,68 @@ def file_lock(
     Raises:
         StorageError: If another process holds it for too long, or there are no locks and `required`.
     """
-    descriptor = _opened(path)
-    try:
-        locked = _wait(descriptor, path, purpose, required=required, longest=pause)
-        try:
-            yield
-        finally:
-            if locked:
-                _unlock(descriptor)
-    finally:
-        _close(descriptor)
+    with _open_lock(path) as descriptor:
+        _wait(descriptor, path, purpose, required=required, max_pause=pause)
+        yield
 
 
 @contextmanager
 def try_file_lock(path: Path) -> Iterator[bool]:
     """Try to hold the lock of a file, and yield whether it is held; False if there are no locks."""
-    descriptor = _opened(path)
-    try:
+    with _open_lock(path) as descriptor:
         try:
-            free = _lock(descriptor)
+            is_held = _lock(descriptor)
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in _NO_LOCKS_ERRNOS:
                 raise
-            free = False
-        try:
-            yield free
-        finally:
-            if free:
-                _unlock(descriptor)
-    finally:
-        _close(descriptor)
+            is_held = False
+        yield is_held
 
 
-def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, longest: float) -> bool:
-    """Wait for a lock; return False if the file system has none."""
+def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, max_pause: float) -> None:
+    """Wait for a lock; do nothing if the file system has none, unless it is `required`."""
     check()
     try:
         if _lock(descriptor):
-            return True
+            return
         with idle():
-            end, pause = time.monotonic() + _LOCK_SECONDS, 0.001
+            end, pause = time.monotonic() + _MAX_LOCK_SECONDS, 0.001
             while time.monotonic() <= end:
                 sleep(pause)
                 if _lock(descriptor):
-                    return True
-                pause = min(2 * pause, longest)
+                    return
+                pause = min(2 * pause, max_pause)
                 if abandoned():
                     raise StorageError(f"{path}: the process that this one works for is gone")
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in _NO_LOCKS_ERRNOS:
             raise
         if required:
-            raise _lockless(path) from error
-        _warn(path)
-        return False
+            raise StorageError(
+                f"{path}: this file system has no locks, which cache_limit= needs; "
+                "choose a local= on another one, or leave the limit out"
+            ) from error
+        _warn_once(path.parent)
+        return
     raise StorageError(
-        f"{path} has been held by another process for {_LOCK_SECONDS} s, {purpose}; "
+        f"{path} has been held by another process for {_MAX_LOCK_SECONDS} s, {purpose}; "
         "see what that process waits for"
     )
 
 
-def _lockless(path: Path) -> StorageError:
-    return StorageError(
-        f"{path}: this file system has no locks, which cache_limit= needs; "
-        "choose a local= on another one, or leave the limit out"
-    )
-
-
-def _warn(path: Path) -> None:
-    if path.parent not in _warned:
-        _warned.add(path.parent)
+def _warn_once(directory: Path) -> None:
+    if directory not in _warned:
+        _warned.add(directory)
         _LOG.warning(
             "%s: this file system has no locks: processes that want one shard at the same time each "
             "download it, and what killed ones leave stays",
-            path.parent,
+            directory,
         )
 
 
-def _opened(path: Path) -> int:
+@contextmanager
+def _open_lock(path: Path) -> Iterator[int]:
+    """Open a lock file, and yield its descriptor; unlock and close it afterwards."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
@@ -174,35 +156,31 @@ def _opened(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, flags, 0o666)
     _open.add(descriptor)
-    return descriptor
-
-
-def _close(descriptor: int) -> None:
-    if descriptor in _open:  # else closed after a fork
-        _open.discard(descriptor)
-        os.close(descriptor)
-
-
-def _forget_parent() -> None:
-    # A lock lasts while any process has its file open: a child must not prolong its parent's.
-    for descriptor in list(_open):
-        _close(descriptor)
-
-
-os.register_at_fork(after_in_child=_forget_parent)
+    try:
+        yield descriptor
+    finally:
+        if descriptor in _open:  # else closed after a fork
+            _open.discard(descriptor)
+            with suppress(OSError):
+                # Closing is not enough: a child that is starting may have a copy of the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
 
 def _lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _HELD:
+        if error.errno in _HELD_ERRNOS:
             return False
         raise
     return True
 
 
-def _unlock(descriptor: int) -> None:
-    # Closing is not enough: a child that is starting may have a copy of the descriptor.
-    if descriptor in _open:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+def _close_in_child() -> None:
+    # A lock lasts while any process has its file open: a child must not prolong its parent's.
+    while _open:
+        os.close(_open.pop())
+
+
+os.register_at_fork(after_in_child=_close_in_child)

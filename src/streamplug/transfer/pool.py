@@ -3,197 +3,217 @@
 from __future__ import annotations
 
 import os
-import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from threading import Condition, Event, RLock, Thread
+from typing import Any, Generic, TypeVar
 
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, current, inside
-from streamplug.transfer.threads import end_idle, on_thread
 
-_MAX_THREADS = 64
-_STOP_SECONDS = 5.0  # only code that ignores cancellation takes longer
+T = TypeVar("T")
+V = TypeVar("V")
+
+MAX_THREADS = 64
+STOP_SECONDS = 5.0  # only code that ignores cancellation takes longer
 
 
-class Job:
-    """A job of a thread pool; `error` is the exception that it raised."""
+class Job(Generic[T]):
+    """A function that runs on another thread.
 
-    def __init__(self, work: Callable[[], object], weight: int) -> None:
-        self.work = work
+    Attributes:
+        weight: Bytes that it takes while it runs.
+        result: What the function returned.
+        error: The exception that it raised, or None.
+    """
+
+    result: T
+
+    def __init__(self, work: Callable[[], T], weight: int = 0) -> None:
         self.weight = weight
         self.error: BaseException | None = None
-        self._done = threading.Event()
+        self._work = work
+        self._done = Event()
 
     @property
     def done(self) -> bool:
         """Whether it has ended."""
         return self._done.is_set()
 
-    def wait(self) -> None:
-        """Wait until it has ended."""
-        self._done.wait()
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it has ended, or for a number of seconds; return whether it has ended."""
+        return self._done.wait(seconds)
 
-    def drop(self, why: BaseException) -> None:
-        """End it without running, with an error."""
-        self.error = why
+    def drop(self, error: BaseException) -> None:
+        """End it without running."""
+        self.error = error
         self._done.set()
 
-    def run(self) -> None:
-        """Run it and store its exception."""
+    def run(self, before_end: Callable[[], object] = lambda: None) -> None:
+        """Run it, and store its result or its exception; then call `before_end`, and mark it as ended."""
         try:
-            self.work()
+            self.result = self._work()
         except BaseException as error:  # noqa: BLE001 - raised by the consumer
             self.error = error
+        before_end()
         self._done.set()
 
 
-class _WorkersScope(Scope):
-    def __init__(self, idle: Callable[[int], None]) -> None:
+class _PoolScope(Scope):
+    def __init__(self, add_running: Callable[[int], None]) -> None:
         super().__init__()
-        self._idle = idle
+        self._add_running = add_running
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        self._idle(-1)
+        self._add_running(-1)
         try:
             yield
         finally:
-            self._idle(+1)
+            self._add_running(+1)
 
 
 class ThreadPool:
-    """FIFO pool of daemon threads, started on demand; `unfinished` jobs weigh `weight` bytes together."""
+    """FIFO pool of daemon threads, which are started on demand and wait for jobs until it is stopped.
 
-    def __init__(self, active: int, most: int | None = None) -> None:
-        """Run up to `active` jobs at once, not counting those that wait for another process.
+    Attributes:
+        unfinished: Number of jobs that have not ended.
+        weight: Bytes of these jobs.
+    """
 
-        Running jobs may weigh up to `most` bytes together; a single job may exceed that. None is unlimited.
+    def __init__(self, max_jobs: int, max_bytes: int | None = None) -> None:
+        """Run up to `max_jobs` jobs at once, not counting those that wait for another process.
+
+        Running jobs may weigh up to `max_bytes` together; a single job may exceed that. None is unlimited.
         """
-        self._active, self._most = active, most
-        self._running = self._carried = self._threads = 0
-        self._queue: deque[Job] = deque()
-        self._change = threading.Condition()
-        self._scope = _WorkersScope(self._add_running)
+        self._max_jobs, self._max_bytes = max_jobs, max_bytes
+        self._running = self._running_bytes = self._idle = 0
+        self._queue: deque[Job[Any]] = deque()
+        self._threads: list[Thread] = []
+        # Reentrant: garbage collection may end a loop, which stops its pool, while this thread holds it.
+        self._changed = Condition(RLock())
+        self._scope = _PoolScope(self._add_running)
         self._pid = os.getpid()
         self.unfinished = self.weight = 0
-        self._at_exit = _at_exit(self.stop)
+        self._cancel_stop_at_exit = _call_at_exit(self.stop)
 
-    def submit(self, work: Callable[[], object], weight: int = 0) -> Job:
+    def submit(self, work: Callable[[], T], weight: int = 0) -> Job[T]:
         """Queue a job that weighs `weight` bytes."""
         job = Job(work, weight)
-        with self._change:
+        with self._changed:
             if self._scope.stopped:
                 job.drop(Cancelled())
                 return job
             self.unfinished += 1
             self.weight += weight
             self._queue.append(job)
-            self._begin()
+            self._wake()
         return job
 
-    def stop(self, *, for_now: bool = False) -> None:
-        """Drop queued jobs, cancel running ones and join threads; `for_now` keeps idle ones for reuse."""
+    def stop(self) -> None:
+        """Drop queued jobs, cancel running ones and join the threads."""
         if os.getpid() != self._pid:
             return  # after a fork, the threads are the parent's
-        self._at_exit()
-        with self._change:
-            self._drop_all(Cancelled())
+        self._cancel_stop_at_exit()
+        with self._changed:
+            while self._queue:
+                job = self._queue.popleft()
+                self._forget(job)
+                job.drop(Cancelled())
             self._scope.stop()
-            if current() is not self._scope:  # garbage collection may call this on a pool thread
-                self._change.wait_for(lambda: not self._threads, _STOP_SECONDS)
-        if not for_now:
-            end_idle()
+            self._changed.notify_all()
+            threads = [thread for thread in self._threads if thread.is_alive()]
+        if current() is self._scope:
+            return  # garbage collection may call this on one of these threads
+        end = time.monotonic() + STOP_SECONDS
+        for thread in threads:
+            thread.join(max(end - time.monotonic(), 0))
 
-    def _begin(self) -> None:
-        while self._threads < _MAX_THREADS and (job := self._take()) is not None:
-            self._threads += 1
+    def _wake(self) -> None:
+        """Let another thread take the next job, if it may run."""
+        if not self._may_take():
+            return
+        if self._idle:
+            self._changed.notify()
+        elif len(self._threads) < MAX_THREADS:
+            thread = Thread(target=self._work, name="streamplug-prefetch", daemon=True)
+            self._threads.append(thread)
             try:
-                # Pass the job, so that the thread need not compete for one.
-                on_thread("streamplug-prefetch", partial(self._work, job), self._ended)
+                thread.start()
             except RuntimeError:  # out of threads or memory
-                self._threads -= 1
-                self._running -= 1
-                self._carried -= job.weight
-                self._queue.appendleft(job)
+                self._threads.remove(thread)
                 if not self._threads:
                     raise
-                return
 
-    def _take(self) -> Job | None:
-        if self._scope.stopped or not self._may_begin():
-            return None
-        job = self._queue.popleft()
-        self._running += 1
-        self._carried += job.weight
-        return job
-
-    def _may_begin(self) -> bool:
-        if not self._queue or self._running >= self._active:
+    def _may_take(self) -> bool:
+        if self._scope.stopped or not self._queue or self._running >= self._max_jobs:
             return False
-        return (
-            self._most is None
-            or not self._running
-            or self._carried + self._queue[0].weight <= self._most
-        )
+        total_bytes = self._running_bytes + self._queue[0].weight
+        return self._max_bytes is None or not self._running or total_bytes <= self._max_bytes
 
     def _add_running(self, number: int) -> None:
-        with self._change:
+        with self._changed:
             self._running += number
-            self._begin()
+            self._wake()
 
-    def _work(self, job: Job) -> None:
-        following: Job | None = job
+    def _work(self) -> None:
         with inside(self._scope):
-            while following is not None:
-                following.run()
-                with self._change:
+            while (job := self._take()) is not None:
+                job.run()
+                with self._changed:
                     self._running -= 1
-                    self._carried -= following.weight
-                    self.unfinished -= 1
-                    self.weight -= following.weight
-                    following = self._take()
-                    self._begin()
+                    self._running_bytes -= job.weight
+                    self._forget(job)
+                del job  # what it refers to can be freed while this thread waits
 
-    def _ended(self) -> None:
-        with self._change:
-            self._threads -= 1
-            try:
-                self._begin()  # jobs submitted since the last `_take`
-            except RuntimeError as error:
-                self._drop_all(error)
-            self._change.notify_all()
-
-    def _drop_all(self, why: BaseException) -> None:
-        while self._queue:
+    def _take(self) -> Job[Any] | None:
+        """Wait for a job that may run, and remove it from the queue; None if the pool is stopped."""
+        with self._changed:
+            while not self._may_take():
+                if self._scope.stopped:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
             job = self._queue.popleft()
-            self.unfinished -= 1
-            self.weight -= job.weight
-            job.drop(why)
+            self._running += 1
+            self._running_bytes += job.weight
+            self._wake()
+            return job
+
+    def _forget(self, job: Job[Any]) -> None:
+        self.unfinished -= 1
+        self.weight -= job.weight
 
 
-def run_jobs(jobs: list[Callable[[], object]], active: int) -> None:
-    """Run jobs on up to `active` threads; raise the error of the first one in the list that fails."""
-    if len(jobs) <= 1:
-        for job in jobs:
-            job()
+def map_threads(
+    function: Callable[[V], T], items: Sequence[V], max_threads: int
+) -> Generator[T, None, None]:
+    """Yield the results of a function in the order of its items, computed on up to `max_threads` threads.
+
+    The error of the first item in the list that fails is raised. A single item needs no thread.
+    """
+    if len(items) <= 1:
+        yield from map(function, items)
         return
-    workers = ThreadPool(active)
+    pool = ThreadPool(max_threads)
     try:
-        for submitted in [workers.submit(job) for job in jobs]:
-            submitted.wait()
-            if submitted.error is not None:
-                raise submitted.error
+        jobs = deque(pool.submit(partial(function, item)) for item in items)
+        while jobs:
+            job = jobs.popleft()  # so that its result can be freed
+            job.wait()
+            if job.error is not None:
+                raise job.error
+            yield job.result
     finally:
-        workers.stop()
+        pool.stop()
 
 
-def _at_exit(stop: Callable[[], None]) -> Callable[[], object]:
+def _call_at_exit(stop: Callable[[], None]) -> Callable[[], object]:
     """Register `stop` for the end of this process; return a function that unregisters it."""
     from multiprocessing.util import Finalize
 
     # Children forked by multiprocessing exit without atexit handlers.
     return Finalize(None, stop, exitpriority=100).cancel
-
-
-__all__ = ["Cancelled", "Job", "ThreadPool", "run_jobs"]

@@ -12,12 +12,13 @@ from typing import Generic, Protocol, TypeVar
 
 from streamplug.transfer.decode_pool import DecodePool
 from streamplug.transfer.pool import ThreadPool
+from streamplug.transfer.threads import end_idle_threads
+from streamplug.types import Int64
 
-T = TypeVar("T")
 V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)
 
-_BLOCKS = 8
+_MAX_BLOCKS_PER_FILL = 8
 """Maximum number of blocks added per `fill`, which must not delay the consumer; starts at 1."""
 
 
@@ -34,104 +35,110 @@ class PrefetchLimits:
     queued: int = 512  # jobs in flight
 
 
-class BlockRequirements(Generic[T, K]):
-    """Functions that return what blocks need, and provide it; a key is one requirement, such as a shard.
+class PrefetchBlock(Protocol):
+    """A block of samples."""
 
-    Attributes:
-        of: Returns the keys of a block, the most urgent first.
-        bytes: Returns the weight of a key in bytes.
-        claim: Called when a key is first needed, before it is queued.
-        samples: Returns the number of samples of a block.
-        ensure: Makes a key ready; called on several threads at once.
-        release: Called when no block in the window needs a key any more.
-        split: Splits a block into parts that can be used one by one.
-        waiting: Context manager entered while the consumer waits for a key.
-    """
+    ids: Int64  # sample ids, shape [n]
 
-    def __init__(
-        self,
-        *,
-        of: Callable[[T], Sequence[K]],
-        samples: Callable[[T], int],
-        ensure: Callable[[K], object],
-        bytes: Callable[[K], int] = lambda _: 0,  # noqa: A002
-        claim: Callable[[K], object] = lambda _: None,
-        release: Callable[[K], object] = lambda _: None,
-        split: Callable[[T], Sequence[T]] = lambda block: [block],
-        waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
-    ) -> None:
-        self.of, self.samples, self.bytes = of, samples, bytes
-        self.ensure, self.claim, self.release = ensure, claim, release
-        self.split, self.waiting = split, waiting
+    def split(self: B) -> Sequence[B]:  # noqa: PYI019 - typing.Self needs Python 3.11
+        """Split the block into parts that can be used one by one."""
+
+
+B = TypeVar("B", bound=PrefetchBlock)
+
+
+class PrefetchReader(Protocol[K]):
+    """What prefetching needs of a reader; a key is one requirement of samples, such as a shard."""
+
+    def needs(self, ids: Int64, /) -> Sequence[K]:
+        """Return the keys that samples need, the most urgent first."""
+
+    def weight(self, key: K, /) -> int:
+        """Return the weight of a key in bytes."""
+
+    def ensure(self, key: K, /) -> object:
+        """Make a key ready; called on several threads at once."""
+
+    def claim(self, key: K, /) -> object:
+        """Note that a key is needed, before it is queued."""
+
+    def release(self, key: K, /) -> object:
+        """Note that no block in the window needs a key any more."""
 
 
 def prefetch_blocks(
-    blocks: Iterable[T],
-    needs: BlockRequirements[T, K],
-    use: Callable[[T], Iterable[V]],
+    blocks: Iterable[B],
+    reader: PrefetchReader[K],
+    use: Callable[[B], Iterable[V]],
     limits: PrefetchLimits | None = None,
     *,
-    threads: int = 0,
+    num_threads: int = 0,
+    waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> Generator[V, None, None]:
     """Use blocks in order as their requirements become ready, while prefetching those of later blocks.
 
     `use` returns the values of a block; if a requirement failed, it is called for the parts before it. Up to
-    `threads` other threads run `use` if it takes long enough; with 0, only this thread does.
+    `num_threads` other threads run it if it takes long enough; with 0, only this one does. `waiting` is
+    entered while this thread waits for a key.
 
     Raises:
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """
     limits = limits or PrefetchLimits()
-    window = PrefetchWindow(iter(blocks), needs, limits, ThreadPool(limits.active))
-    makers: DecodePool[T, V, Sequence[K]] = DecodePool(use, threads)
-    begun = False
+    window = PrefetchWindow(iter(blocks), reader, limits, ThreadPool(limits.active))
+    pool: DecodePool[B, V, Sequence[K]] = DecodePool(use, num_threads)
+    has_begun = False
     try:
-        while window.look() or makers:
-            if makers and (makers.busy or not window.ready()):
-                window.forget((yield from makers.next()))
+        while window.look() or pool:
+            if pool and (pool.is_full or not window.ready()):
+                window.forget((yield from pool.next()))
                 continue
-            block, wanted, failed = _waited(window.pop(alone=not begun))
-            if begun:
+            block, keys, failed = _await(window.pop(alone=not has_begun), waiting)
+            if has_begun:
                 window.fill()
-            if begun and makers.worthwhile and not failed:
-                makers.add(block, wanted)
-                continue
-            while makers:
-                window.forget((yield from makers.next()))
-            for part in _until_failure(block, needs, failed) if failed else (block,):
-                for value in makers.here(part):
-                    if not begun:  # so that prefetching does not delay the first sample
-                        begun = True
+                if pool.is_worthwhile and not failed:
+                    pool.add(block, keys)
+                    continue
+            while pool:
+                window.forget((yield from pool.next()))
+            for part in _parts_before_failure(block, reader, failed) if failed else (block,):
+                for value in pool.decode(part):
+                    if not has_begun:  # so that prefetching does not delay the first sample
+                        has_begun = True
                         window.fill()
                     yield value
-            window.forget(wanted)
+            window.forget(keys)
     finally:
         try:
-            makers.stop()
+            pool.stop()
         finally:
             window.close()
+            end_idle_threads()
 
 
-def _until_failure(
-    block: T, needs: BlockRequirements[T, K], failed: dict[K, BaseException]
-) -> Generator[T, None, None]:
-    for part in needs.split(block):
-        for key in needs.of(part):
+def _parts_before_failure(
+    block: B, reader: PrefetchReader[K], failed: dict[K, BaseException]
+) -> Generator[B, None, None]:
+    for part in block.split():
+        for key in reader.needs(part.ids):
             if key in failed:
                 raise failed[key]
         yield part
 
 
-def _waited(steps: Generator[Work, None, V]) -> V:
+def _await(
+    steps: Generator[tuple[K, Work], None, V],
+    waiting: Callable[[K], AbstractContextManager[None]],
+) -> V:
     """Wait for each job that a generator yields; return its value."""
-    try:
-        while True:
-            next(steps).wait()
-    except StopIteration as end:
-        found: V = end.value
-        return found
-    finally:
-        steps.close()
+    while True:
+        try:
+            key, job = next(steps)
+        except StopIteration as end:
+            result: V = end.value
+            return result
+        with waiting(key):
+            job.wait()
 
 
 class Work(Protocol):
@@ -143,7 +150,7 @@ class Work(Protocol):
     def done(self) -> bool:
         """Whether it has ended."""
 
-    def wait(self) -> None:
+    def wait(self) -> object:
         """Wait until it has ended."""
 
 
@@ -160,7 +167,7 @@ class JobQueue(Protocol):
         """Drop all jobs that have not ended."""
 
 
-class PrefetchWindow(Generic[T, K]):
+class PrefetchWindow(Generic[B, K]):
     """The blocks ahead of the consumer, and the jobs in flight for them.
 
     It neither waits nor reads a clock, so that a simulation can drive it.
@@ -168,101 +175,100 @@ class PrefetchWindow(Generic[T, K]):
 
     def __init__(
         self,
-        blocks: Iterator[T],
-        needs: BlockRequirements[T, K],
+        blocks: Iterator[B],
+        reader: PrefetchReader[K],
         limits: PrefetchLimits,
-        workers: JobQueue,
+        queue: JobQueue,
     ) -> None:
-        self._blocks, self._needs, self._limits = blocks, needs, limits
-        self._ahead: deque[tuple[T, Sequence[K]]] = deque()
+        self._blocks, self._reader, self._limits, self._queue = blocks, reader, limits, queue
+        self._window: deque[tuple[B, Sequence[K]]] = deque()
         self._jobs: dict[K, Work] = {}
         self._users: Counter[K] = Counter()
         self._samples = self._bytes = 0
-        self._busy, self._most = limits.busy, 1
-        self._workers = workers
+        self._max_bytes_in_flight = limits.busy
+        self._blocks_per_fill = 1
 
     def look(self) -> bool:
         """Return whether there is a next block, pulling it if necessary."""
-        return bool(self._ahead) or self._look_further()
+        return bool(self._window) or self._pull()
 
     def ready(self) -> bool:
         """Return whether there is a next block whose requirements are all ready."""
-        return self.look() and all(self._jobs[key].done for key in self._ahead[0][1])
+        return self.look() and all(self._jobs[key].done for key in self._window[0][1])
 
     def fill(self) -> None:
         """Extend the window up to its limits, a few blocks at a time."""
-        most = self._most if self._limits.samples is None else sys.maxsize
-        self._most = min(2 * self._most, _BLOCKS)
-        while most > 0 and self._short() and self._look_further():
-            most -= 1
+        num_blocks = self._blocks_per_fill if self._limits.samples is None else sys.maxsize
+        self._blocks_per_fill = min(2 * self._blocks_per_fill, _MAX_BLOCKS_PER_FILL)
+        while num_blocks > 0 and self._has_room() and self._pull():
+            num_blocks -= 1
 
-    def _look_further(self) -> bool:
+    def _pull(self) -> bool:
         """Add the next block to the window; return False at the end."""
         block = next(self._blocks, None)
-        if block is not None:
-            self._append(block)
-        return block is not None
+        if block is None:
+            return False
+        keys = self._reader.needs(block.ids)
+        for key in keys:
+            self._users[key] += 1
+            if key not in self._jobs:
+                weight = self._reader.weight(key)
+                self._bytes += weight
+                self._reader.claim(key)
+                self._jobs[key] = self._queue.submit(partial(self._reader.ensure, key), weight)
+        self._window.append((block, keys))
+        self._samples += block.ids.size
+        return True
 
-    def _short(self) -> bool:
+    def _has_room(self) -> bool:
         """Return whether the window is below its limits."""
-        limits, workers = self._limits, self._workers
+        limits, queue = self._limits, self._queue
         if self._bytes >= limits.bytes and (limits.samples is None or limits.strict):
             return False
         if limits.most is not None and self._samples >= limits.most:
             return False
         if limits.samples is not None:
             return self._samples < limits.samples
-        enough = workers.unfinished >= 2 * limits.active and workers.weight >= self._busy
-        return not enough and workers.unfinished < limits.queued
-
-    def _append(self, block: T) -> None:
-        wanted = self._needs.of(block)
-        for key in wanted:
-            self._users[key] += 1
-            if key not in self._jobs:
-                weight = self._needs.bytes(key)
-                self._bytes += weight
-                self._needs.claim(key)
-                self._jobs[key] = self._workers.submit(partial(self._needs.ensure, key), weight)
-        self._ahead.append((block, wanted))
-        self._samples += self._needs.samples(block)
+        is_busy = (
+            queue.unfinished >= 2 * limits.active and queue.weight >= self._max_bytes_in_flight
+        )
+        return not is_busy and queue.unfinished < limits.queued
 
     def pop(
         self, *, alone: bool
-    ) -> Generator[Work, None, tuple[T, Sequence[K], dict[K, BaseException]]]:
+    ) -> Generator[tuple[K, Work], None, tuple[B, Sequence[K], dict[K, BaseException]]]:
         """Remove the next block; yield jobs to wait for; return the block, its keys and the failed ones.
 
         The window is extended before each wait, unless `alone`: then nothing competes with this block.
         """
-        block, wanted = self._ahead.popleft()
-        self._samples -= self._needs.samples(block)
+        block, keys = self._window.popleft()
+        self._samples -= block.ids.size
         failed = {}
-        for key in wanted:
+        for key in keys:
             job = self._jobs[key]
             if not job.done:
-                self._busy = min(2 * self._busy, self._limits.bytes)
-                with self._needs.waiting(key):
-                    while not (alone or job.done) and self._short() and self._look_further():
-                        pass
-                    yield job
+                self._max_bytes_in_flight = min(2 * self._max_bytes_in_flight, self._limits.bytes)
+                while not (alone or job.done) and self._has_room() and self._pull():
+                    pass
+                yield key, job
             if job.error is not None:
                 failed[key] = job.error
-        return block, wanted, failed
+        return block, keys, failed
 
-    def forget(self, wanted: Sequence[K]) -> None:
+    def forget(self, keys: Sequence[K]) -> None:
         """Release the keys of a used block."""
-        for key in wanted:
+        for key in keys:
             self._users[key] -= 1
             if not self._users[key]:
                 self._drop(key)
 
     def _drop(self, key: K) -> None:
         del self._users[key], self._jobs[key]
-        self._bytes -= self._needs.bytes(key)
-        self._needs.release(key)
+        self._bytes -= self._reader.weight(key)
+        self._reader.release(key)
 
     def close(self) -> None:
         """Stop the jobs and release all keys."""
-        self._workers.stop()
+        self._queue.stop()
         for key in list(self._jobs):
             self._drop(key)

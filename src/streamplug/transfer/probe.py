@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from streamplug.transfer.delegating_storage import DelegatingStorage
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout import TimeoutStorage
 from streamplug.transfer.watchdog import StalledError
-from streamplug.types import Buffer, ObjectInfo
+from streamplug.types import ObjectInfo
 
 T = TypeVar("T")
 
@@ -53,11 +53,12 @@ class ProbeStorage(DelegatingStorage):
         self._has_answered = False
         self.failure: Exception | None = None
 
-    def _probe(self, operation: Callable[[], T]) -> T:
+    def _run(self, key: str, operation: Callable[[], T]) -> T:  # noqa: ARG002 - all keys are alike
         since, text = _stalled.get(self._server, (float("-inf"), ""))
         if time.monotonic() - since < _STALLED_SERVER_SECONDS:
             self.failure = StorageError(text)
             raise self.failure
+        self.failure = None
         try:
             result = operation()
         except StalledError as error:
@@ -65,31 +66,13 @@ class ProbeStorage(DelegatingStorage):
             self.failure = StorageError(str(error))  # not Transient: no retry
             raise self.failure from error
         except NotFound:
-            self._has_answered, self.failure = True, None
+            self._has_answered = True
             raise
         except (StorageError, PluginError) as error:
             self.failure = error
             raise
-        self._has_answered, self.failure = True, None
+        self._has_answered = True
         return result
-
-    def read(self, key: str) -> bytes:
-        return self._probe(lambda: self._storage.read(key))
-
-    def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self._probe(lambda: self._storage.read_range(key, start, stop))
-
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        return self._probe(lambda: self._storage.read_ranges(key, ranges))
-
-    def serves_ranges(self, key: str) -> bool:
-        return self._probe(lambda: self._storage.serves_ranges(key))
-
-    def download(self, key: str, path: Path) -> None:
-        self._probe(lambda: self._storage.download(key, path))
-
-    def stat(self, key: str) -> ObjectInfo:
-        return self._probe(lambda: self._storage.stat(key))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         # A listing has no timeout, as a long one shows no progress: stat one object first.
@@ -101,7 +84,7 @@ class ProbeStorage(DelegatingStorage):
             except StorageError as error:
                 if error is self.failure and error.__cause__ is not None:
                     raise
-        return self._probe(lambda: iter([*self._storage.list(prefix)]))
+        return self._run(prefix, lambda: iter([*self._storage.list(prefix)]))
 
 
 def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> None:

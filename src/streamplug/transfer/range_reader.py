@@ -15,10 +15,10 @@ from streamplug.errors import StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
 from streamplug.transfer.observer import Observer, track_ranges
-from streamplug.transfer.ranges import PART_BYTES, ManyFilesRead, read_ranges
+from streamplug.transfer.ranges import PART_BYTES, read_many_files, read_ranges
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
-_REQUESTS = 32  # ranges of one file per call
+_MAX_RANGES_PER_CALL = 32  # of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class RangeReader:
         Raises:
             TruncatedFileError: If the file is shorter than a range.
         """
-        if self.derived is not None and (made := self.derived / file.basename).exists():
-            data = np.fromfile(made, np.uint8)
+        if self.derived is not None and (path := self.derived / file.basename).exists():
+            data = np.fromfile(path, np.uint8)
             return [data[start:stop] for start, stop in ranges.tolist()]
-        requests = _requests(ranges)
+        requests = _split_ranges(ranges)
         parts: list[Buffer] = []
         with track_ranges(self.observer, self.storage.url_of(file.basename), requests):
-            for first in range(0, len(requests), _REQUESTS):
-                some = requests[first : first + _REQUESTS]
-                parts += read_ranges(self.storage, file, some, self.retries)
-        return _whole(ranges, parts)
+            for first in range(0, len(requests), _MAX_RANGES_PER_CALL):
+                batch = requests[first : first + _MAX_RANGES_PER_CALL]
+                parts += read_ranges(self.storage, file, batch, self.retries)
+        return _join_parts(ranges, parts)
 
     @property
     def supports_read_many(self) -> bool:
@@ -54,36 +54,33 @@ class RangeReader:
         return self.derived is None and self.storage.supports_read_many
 
     def read_many(
-        self, wanted: Sequence[tuple[FileInfo, Int64]]
+        self, files: Sequence[tuple[FileInfo, Int64]]
     ) -> Iterator[tuple[int, Callable[[], list[Bytes1D]]]]:
-        """Yield, in order of arrival, a position in `wanted` and a function that returns what `read` does."""
-        if (
-            len(wanted) < 2
-            or not self.supports_read_many
-            or not all(len(ranges) for _, ranges in wanted)
-        ):
-            for place, each in enumerate(wanted):
-                yield place, partial(self.read, *each)
+        """Yield, in order of arrival, a position in `files` and a function that returns what `read` does."""
+        has_empty = not all(len(ranges) for _, ranges in files)
+        if len(files) < 2 or not self.supports_read_many or has_empty:
+            for position, (file, ranges) in enumerate(files):
+                yield position, partial(self.read, file, ranges)
             return
-        files = [(file, _requests(ranges)) for file, ranges in wanted]
-        joint, began = (
-            ManyFilesRead(self.storage, files, self.retries, self.observer),
-            time.monotonic(),
-        )
-        for place, parts in joint.come():
-            self._tell(*files[place], time.monotonic() - began)
-            yield place, partial(_whole, wanted[place][1], parts)
-        for place, error in joint.errors.items():
-            yield place, partial(_fail, error)
+        requests = [(file, _split_ranges(ranges)) for file, ranges in files]
+        began = time.monotonic()
+        for position, result in read_many_files(
+            self.storage, requests, self.retries, self.observer
+        ):
+            if isinstance(result, StreamplugError):
+                yield position, partial(_fail, result)
+                continue
+            self._emit(*requests[position], time.monotonic() - began)
+            yield position, partial(_join_parts, files[position][1], result)
 
-    def _tell(self, file: FileInfo, requests: Sequence[tuple[int, int]], seconds: float) -> None:
+    def _emit(self, file: FileInfo, requests: Sequence[tuple[int, int]], seconds: float) -> None:
         if self.observer is not None:
             size = sum(stop - start for start, stop in requests)
             url = self.storage.url_of(file.basename)
             self.observer.emit(RangesRead(url, len(requests), size, seconds))
 
 
-def _requests(ranges: Int64) -> list[tuple[int, int]]:
+def _split_ranges(ranges: Int64) -> list[tuple[int, int]]:
     """Split ranges into requests of at most `PART_BYTES`."""
     return [
         (at, min(at + PART_BYTES, stop))
@@ -92,13 +89,13 @@ def _requests(ranges: Int64) -> list[tuple[int, int]]:
     ]
 
 
-def _whole(ranges: Int64, parts: Sequence[Buffer]) -> list[Bytes1D]:
+def _join_parts(ranges: Int64, parts: Sequence[Buffer]) -> list[Bytes1D]:
     """Join the parts of each range; ranges of one part are not copied."""
-    found = iter(parts)
-    pieces = [
-        [next(found) for _ in range(start, stop, PART_BYTES)] for start, stop in ranges.tolist()
+    remaining = iter(parts)
+    grouped = [
+        [next(remaining) for _ in range(start, stop, PART_BYTES)] for start, stop in ranges.tolist()
     ]
-    return [np.frombuffer(p[0] if len(p) == 1 else b"".join(p), np.uint8) for p in pieces]
+    return [np.frombuffer(p[0] if len(p) == 1 else b"".join(p), np.uint8) for p in grouped]
 
 
 def _fail(error: StreamplugError) -> list[Bytes1D]:

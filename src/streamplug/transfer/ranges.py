@@ -6,9 +6,9 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
 import numpy as np
 
@@ -25,15 +25,13 @@ PART_BYTES = 8 << 20
 PARTS_IN_FLIGHT = 4
 
 
-def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> bool:
-    """Download a file to `path` in parallel parts; return False if the storage does not serve ranges.
+def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> None:
+    """Download a file to `path` in parallel parts, from a storage that serves ranges.
 
     Raises:
         TruncatedFileError: If the file is shorter than the index says.
         OSError: If the local file cannot be written.
     """
-    if not call_with_retries(lambda: storage.serves_ranges(file.basename), retries):
-        return False
     with path.open("wb") as target:
         for start in range(0, file.bytes, PART_BYTES * PARTS_IN_FLIGHT):
             check()
@@ -41,7 +39,6 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
             ranges = [(at, min(at + PART_BYTES, stop)) for at in range(start, stop, PART_BYTES)]
             for part in read_ranges(storage, file, ranges, retries):
                 target.write(part)
-    return True
 
 
 class TruncatedFileError(CorruptShardError):
@@ -56,19 +53,19 @@ def read_ranges(
     """Read byte ranges of a file, with retries; `TruncatedFileError` if one is short."""
 
     def attempt() -> Sequence[Buffer]:
-        return checked(storage, file, ranges, storage.read_ranges(file.basename, ranges))
+        return _check_sizes(storage, file, ranges, storage.read_ranges(file.basename, ranges))
 
     return call_with_retries(attempt, retries)
 
 
-def checked(
+def _check_sizes(
     storage: Storage,
     file: FileInfo,
     ranges: Sequence[tuple[int, int]],
     parts: Sequence[Buffer | StorageError],
 ) -> list[Buffer]:
     """Return the parts of a file after checking their lengths; raise an error among them."""
-    found = []
+    checked = []
     for (start, stop), part in zip(ranges, parts):
         if isinstance(part, StorageError):
             raise part
@@ -80,8 +77,8 @@ def checked(
             )
             error.at = start + len(part)
             raise error
-        found.append(part)
-    return found
+        checked.append(part)
+    return checked
 
 
 class _Interruptible(io.FileIO):
@@ -114,9 +111,9 @@ def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
     first = np.ones(len(order), bool)
     first[1:] = starts[1:] - reach[:-1] > gap
     begins = np.flatnonzero(first)
-    found = np.empty((len(begins), 2), np.int64)
-    found[:, 0], found[:-1, 1], found[-1, 1] = starts[begins], reach[begins[1:] - 1], reach[-1]
-    return found
+    merged = np.empty((len(begins), 2), np.int64)
+    merged[:, 0], merged[:-1, 1], merged[-1, 1] = starts[begins], reach[begins[1:] - 1], reach[-1]
+    return merged
 
 
 def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
@@ -138,62 +135,58 @@ def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
     return np.where(inside, part, -1), ranges[:, 0] - spans[part, 0]
 
 
-Wanted: TypeAlias = "Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]]"
+def read_many_files(
+    storage: Storage,
+    files: Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]],
+    retries: int,
+    observer: Observer | None,
+) -> Iterator[tuple[int, list[Buffer] | StreamplugError]]:
+    """Read byte ranges of several files, retrying only those that failed.
 
+    Yield the position of each file and its parts, those of the first attempt before the others are retried,
+    and at last the positions and errors of files that could not be read.
+    """
+    task = TransferTask(observer, storage.url)
+    missing = list(range(len(files)))
+    arrived: list[tuple[int, list[Buffer]]] = []
+    errors: dict[int, StreamplugError] = {}
 
-class ManyFilesRead:
-    """Reads byte ranges of several files; `errors` has the errors of missing files by position."""
-
-    def __init__(
-        self, storage: Storage, wanted: Wanted, retries: int, observer: Observer | None
-    ) -> None:
-        self._storage, self._wanted, self._retries = storage, wanted, retries
-        self._task = TransferTask(observer, storage.url)
-        self._missing = list(range(len(wanted)))
-        self._came: dict[int, list[Buffer]] = {}
-        self.errors: dict[int, StreamplugError] = {}
-
-    def come(self) -> Iterator[tuple[int, list[Buffer]]]:
-        """Yield the position of each file and its parts as they arrive; `errors` is final at the end."""
-        failed: list[Exception] = []
-        try:
-            self._ask()
-        except RETRYABLE_ERRORS as error:
-            failed.append(error)
-        yield from self._given()
-        if failed:
-            with suppress(*RETRYABLE_ERRORS), task_context(self._task):
-                call_with_retries(partial(self._again, failed), self._retries)
-            yield from self._given()
-
-    def _given(self) -> Iterator[tuple[int, list[Buffer]]]:
-        given, self._came = self._came, {}
-        return iter(given.items())
-
-    def _again(self, failed: list[Exception]) -> None:
-        if failed:
-            raise failed.pop()  # counts as the first attempt
-        self._ask()
-
-    def _ask(self) -> None:
+    def attempt() -> None:
         """Request the missing files; raise the error of one that can be retried."""
-        files = [self._wanted[place] for place in self._missing]
-        requests = [(file.basename, *each) for file, ranges in files for each in ranges]
+        nonlocal missing
+        requests = [(files[p][0].basename, *range_) for p in missing for range_ in files[p][1]]
+        parts: Iterator[Buffer | StorageError]
         try:
-            came = iter(self._storage.read_many(requests))
+            parts = iter(storage.read_many(requests))
         except StorageError as error:
-            came = iter([error] * len(requests))
-        for place, (file, ranges) in zip(self._missing, files):
-            parts = [next(came) for _ in ranges]
+            parts = iter([error] * len(requests))
+        for position in missing:
+            file, ranges = files[position]
             try:
-                self._came[place] = checked(self._storage, file, ranges, parts)
-                self.errors.pop(place, None)
+                arrived.append(
+                    (
+                        position,
+                        _check_sizes(storage, file, ranges, list(islice(parts, len(ranges)))),
+                    )
+                )
+                errors.pop(position, None)
             except StreamplugError as error:
-                self.errors[place] = error
-        self._missing = [
-            p for p, error in self.errors.items() if isinstance(error, RETRYABLE_ERRORS)
-        ]
-        if self._missing:
-            worst = max(self._missing, key=lambda p: getattr(self.errors[p], "retry_after", 0.0))
-            self._task.url = self._storage.url_of(self._wanted[worst][0].basename)
-            raise self.errors[worst]
+                errors[position] = error
+        missing = [p for p, error in errors.items() if isinstance(error, RETRYABLE_ERRORS)]
+        if missing:
+            worst = max(missing, key=lambda p: getattr(errors[p], "retry_after", 0.0))
+            task.url = storage.url_of(files[worst][0].basename)
+            raise errors[worst]
+
+    first_error: Exception | None = None
+    try:
+        attempt()
+    except RETRYABLE_ERRORS as error:
+        first_error = error
+    yield from arrived
+    if first_error is not None:
+        arrived.clear()
+        with suppress(*RETRYABLE_ERRORS), task_context(task):
+            call_with_retries(attempt, retries, first_error)
+        yield from arrived
+    yield from errors.items()

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from typing import TypeVar
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
 
 from streamplug.errors import CorruptShardError, Transient
 from streamplug.plugin_kit.cancellation import sleep
@@ -21,52 +13,43 @@ from streamplug.transfer.observer import emit_retry
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.transfer")
-_WAIT = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
-_LONGEST_ASKED_FOR = 60.0
+_FIRST_WAIT_SECONDS = 0.5
+_MAX_WAIT_SECONDS = 30.0
+_MAX_JITTER_SECONDS = 0.5
+_MAX_RETRY_AFTER_SECONDS = 60.0
 # Data that differ from the index may have been damaged in transit.
 RETRYABLE_ERRORS = (Transient, CorruptShardError)
 
 
-def call_with_retries(operation: Callable[[], T], retries: int) -> T:
+def call_with_retries(
+    operation: Callable[[], T], retries: int, first_error: Exception | None = None
+) -> T:
     """Call `operation`, retrying `RETRYABLE_ERRORS` with exponential backoff.
 
     Waits grow from 0.5 to 30 seconds, with jitter, and are no shorter than the server asks for, up to a
-    minute. The last error is raised, with the number of attempts.
+    minute. The last error is raised, with the number of attempts. `first_error` is the error of a first
+    attempt that the caller has made.
     """
-    try:
-        return operation()  # tenacity's setup takes longer than some operations
-    except RETRYABLE_ERRORS as error:
-        failed: list[Exception] = [error]
-
-    def again() -> T:
-        if failed:
-            raise failed.pop()
-        return operation()
-
-    attempts = Retrying(
-        retry=retry_if_exception_type(RETRYABLE_ERRORS),
-        stop=stop_after_attempt(retries + 1),
-        wait=_wait,
-        sleep=sleep,
-        before_sleep=_tell,
-        reraise=True,
-    )
-    try:
-        return attempts(again)
-    except RETRYABLE_ERRORS as error:
-        made = f"{retries + 1} attempt{'s'[: retries > 0]}"
-        error.args = (f"{error}; gave up after {made}, see download_retry=",)
-        raise
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            if attempt == 1 and first_error is not None:
+                raise first_error
+            return operation()
+        except RETRYABLE_ERRORS as error:
+            if attempt > retries:
+                made = f"{attempt} attempt{'s'[: attempt > 1]}"
+                error.args = (f"{error}; gave up after {made}, see download_retry=",)
+                raise
+            retry_after = error.retry_after if isinstance(error, Transient) else 0.0
+            seconds = max(backoff_seconds(attempt), min(retry_after, _MAX_RETRY_AFTER_SECONDS))
+            _LOG.warning("%s; attempt %d follows in %.1f s", error, attempt + 1, seconds)
+            emit_retry(str(error), seconds)
+        sleep(seconds)
 
 
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    asked = error.retry_after if isinstance(error, Transient) else 0.0
-    return max(_WAIT(state), min(asked, _LONGEST_ASKED_FOR))
-
-
-def _tell(state: RetryCallState) -> None:
-    cause = str(state.outcome.exception()) if state.outcome else ""
-    pause = state.upcoming_sleep
-    _LOG.warning("%s; attempt %d follows in %.1f s", cause, state.attempt_number + 1, pause)
-    emit_retry(cause, pause)
+def backoff_seconds(attempt: int) -> float:
+    """Return the wait after a failed attempt, which are counted from 1, with jitter."""
+    wait = _FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 10)
+    return min(wait, _MAX_WAIT_SECONDS) + random.uniform(0.0, _MAX_JITTER_SECONDS)

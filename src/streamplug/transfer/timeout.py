@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.download import download_to_staging_file
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.transfer.watchdog import run_with_timeout
-from streamplug.types import Buffer, ObjectInfo
+from streamplug.types import Buffer
 
 T = TypeVar("T")
 
@@ -57,21 +58,12 @@ class TimeoutStorage(DelegatingStorage):
             lambda read: sum(len(part) for part in read if not isinstance(part, StorageError)),
         )
 
-    def serves_ranges(self, key: str) -> bool:
-        return self._run(key, lambda: self._storage.serves_ranges(key))
-
     def download(self, key: str, path: Path) -> None:
-        def download_whole(part: Path) -> bool:
-            self._storage.download(key, part)
-            return True
+        write = partial(self._storage.download, key)
+        download_to_staging_file(write, self.url_of(key), path, self._timeout)
 
-        download_to_staging_file(download_whole, self.url_of(key), path, self._timeout)
-
-    def stat(self, key: str) -> ObjectInfo:
-        return self._run(key, lambda: self._storage.stat(key))
-
-    def _run(self, key: str, work: Callable[[], T]) -> T:
-        return run_with_timeout(work, self.url_of(key), self._timeout)
+    def _run(self, key: str, operation: Callable[[], T]) -> T:
+        return run_with_timeout(operation, self.url_of(key), self._timeout)
 
     def _run_counted(self, key: str, work: Callable[[], T], count_bytes: Callable[[T], int]) -> T:
         before = self._received_bytes

@@ -15,7 +15,8 @@ from streamplug.write.destination import quote_names
 from streamplug.write.part_task import ATTEMPTS, PLAN_NAME
 
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
-_METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME))
+_OLD_INDEX_NAME = "index.streamplug"  # of earlier versions
+_METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
 
 
 def remove_dataset(storage: Storage) -> None:

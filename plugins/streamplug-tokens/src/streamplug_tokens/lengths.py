@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +12,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
 from streamplug.session.open_stream import OpenStream
-from streamplug.transfer.pool import run_jobs
+from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
 from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets
 from streamplug_tokens.length_cache import ArrayCache
@@ -127,28 +125,27 @@ class DocumentCounter:
         offsets = np.zeros(index.size + 1, np.int64)
         starts = index.starts.tolist()
         lengths = [offsets[start + 1 : stop + 1] for start, stop in pairwise(starts)]
-        without_sizes: list[int] = []
-        jobs: list[Callable[[], object]] = [
-            partial(self._count_header, shard, lengths[shard], without_sizes)
-            for shard in range(len(index))
-        ]
-        run_jobs(jobs, MAX_HEADERS_IN_FLIGHT)
+        shards = range(len(index))
+        counted = map_threads(
+            lambda shard: self._count_header(shard, lengths[shard]), shards, MAX_HEADERS_IN_FLIGHT
+        )
+        without_sizes = [shard for shard, is_counted in zip(shards, counted) if not is_counted]
         # Within a cache limit, several shards would evict one another.
         in_flight = 1 if self._stream.stream.cache_limit is not None else MAX_SHARDS_IN_FLIGHT
-        jobs = [partial(self._count, shard, lengths[shard]) for shard in sorted(without_sizes)]
-        run_jobs(jobs, in_flight)
+        list(
+            map_threads(lambda shard: self._count(shard, lengths[shard]), without_sizes, in_flight)
+        )
         return np.cumsum(offsets, out=offsets)
 
-    def _count_header(self, shard: int, lengths: Int64, without_sizes: list[int]) -> None:
-        """Fill in lengths from the header of a shard; append the shard if its header has no sizes."""
+    def _count_header(self, shard: int, lengths: Int64) -> bool:
+        """Fill in lengths from the header of a shard; return False if its header has no sizes."""
         if not len(lengths):
-            return
+            return True
         schema = self._stream.index.schema(shard)
         column = _column(self._stream, schema, self._name)
         sizes = self._header_sizes(shard, schema, column)
         if sizes is None:
-            without_sizes.append(shard)
-            return
+            return False
         lengths[:] = _vectors(column).lengths(sizes, self._dtype)
         if (lengths < 0).any():
             row = int((lengths < 0).argmax())
@@ -156,6 +153,7 @@ class DocumentCounter:
                 f"{self._stream.where}: shard {shard}: sample {row}, column {self._name!r}: a value of "
                 f"{sizes[row]} bytes is no array of {self._dtype.name} tokens"
             )
+        return True
 
     def _header_sizes(self, shard: int, schema: Schema, column: Column) -> Int64 | None:
         """Return the bytes of the values of a shard, or None if its header does not have them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
 from streamplug.session.sample_source import Block
-from streamplug.transfer.prefetch import BlockRequirements, PrefetchLimits, PrefetchWindow
+from streamplug.transfer.prefetch import PrefetchLimits, PrefetchWindow
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.node_cache import NodeCache, Threads
 from streamplug_simulate.model.planned_dataset import WeighedReader
@@ -42,15 +42,7 @@ class Worker:
         self._events, self._node, self._on_batch = events, node, on_batch
         blocks, limits = ahead
         threads = Threads(node, limits.active)
-        needs: BlockRequirements[Block, int] = BlockRequirements(
-            of=lambda block: reader.needs(block.ids),
-            samples=lambda block: block.ids.size,
-            bytes=reader.weight,
-            ensure=lambda shard: shard,
-            claim=lambda shard: threads.opened.add_references(shard, 1),
-            release=lambda shard: threads.opened.add_references(shard, -1),
-        )
-        self._window = PrefetchWindow(blocks, needs, limits, threads)
+        self._window = PrefetchWindow(blocks, _ShardReader(reader, threads), limits, threads)
         self._requested_batches, self._is_idle, self.ended = initial_batches, False, False
         self._steps = self._run()
         events.schedule(events.now, self._resume)
@@ -95,10 +87,27 @@ class Worker:
         steps = self._window.pop(alone=alone)
         while True:
             try:
-                job = next(steps)
+                _, job = next(steps)
             except StopIteration as end:
                 block, shards, _ = end.value
                 return block, shards
             if not job.done:
                 job.listener = lambda: self._events.schedule(self._events.now, self._resume)  # type: ignore[attr-defined]  # a SimulatedJob of `Threads`
                 yield
+
+
+class _ShardReader:
+    """What the prefetch window needs: the shards of samples, and the open ones of a process."""
+
+    def __init__(self, reader: WeighedReader, threads: Threads) -> None:
+        self.needs, self.weight = reader.needs, reader.weight
+        self._opened = threads.opened
+
+    def ensure(self, shard: int) -> int:
+        return shard  # `Threads.submit` takes it from there
+
+    def claim(self, shard: int) -> None:
+        self._opened.add_references(shard, 1)
+
+    def release(self, shard: int) -> None:
+        self._opened.add_references(shard, -1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME, format_index, parse_index
-from streamplug.interfaces import Format, Storage
+from streamplug.interfaces import Format
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.scan.glob import parse_locations
@@ -23,7 +24,7 @@ _RETRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ScanSummary:
     """URL of a written index.json, its numbers of shards and samples, and the encoding of each column."""
 
     url: str
@@ -39,7 +40,7 @@ def scan_index(
     storage_options: Mapping[str, Any] | None = None,
     exist_ok: bool = False,
     report: Callable[[str], None] = lambda _: None,
-) -> Summary:
+) -> ScanSummary:
     """Scan data files and write an index.json beside them, which makes them a data set.
 
     Args:
@@ -53,51 +54,40 @@ def scan_index(
         OutputExistsError: If there is an index.json and not `exist_ok`.
     """
     format_: Format = make("format", format)
-    endings = file_suffixes_of(format_)
     files = parse_locations(location, lambda name: is_data_file(name, format_))
-    storage, near = open_storage(files.root, storage_options), local_path(files.root)
+    storage = open_storage(files.root, storage_options)
     if storage.exists(INDEX_NAME) and not exist_ok:
         raise OutputExistsError(
-            f"{storage.url_of(INDEX_NAME)} is there already; pass exist_ok=True (--force) to replace it"
+            f"{storage.url_of(INDEX_NAME)} exists; pass exist_ok=True (--force) to replace it"
         )
     with TemporaryDirectory() as folder:
-        deriver = ScanCache(storage, near, format, _RETRIES)
-        made = deriver.get_index(
-            files,
-            folder,
-            lambda done, total: report(f"{done} of {total} files looked through"),
+        cache = ScanCache(storage, local_path(files.root), format, _RETRIES)
+        scanned = cache.get_index(
+            files, folder, lambda done, total: report(f"{done} of {total} files scanned")
         )
-        entries = json.loads(made.data)["shards"]
-        written: set[str] = set()
+        entries = json.loads(scanned.data)["shards"]
+        uploads: dict[str, Path] = {}  # files may be listed twice
         for entry in entries:
-            _rename(entry, endings)
-            for role in _made(entry):
-                name = entry[f"raw_{role}"]["basename"]
-                target = f"{entry['raw_data']['basename']}.{role}"
-                if target not in written:  # files may be listed twice
-                    report(f"writing {storage.url_of(target)}")
-                    _write(storage, target, made.folder / name)
-                    written.add(target)
-                entry[f"raw_{role}"]["basename"] = target
+            _rename(entry, file_suffixes_of(format_))
+            for key in entry.keys() - {"raw_data"}:
+                if key.startswith("raw_"):
+                    target = f"{entry['raw_data']['basename']}.{key.removeprefix('raw_')}"
+                    uploads[target] = scanned.folder / entry[key]["basename"]
+                    entry[key]["basename"] = target
+        for target, path in uploads.items():
+            report(f"writing {storage.url_of(target)}")
+            call_with_retries(partial(storage.upload, path, target), _RETRIES)
         data = format_index(entries, {})
         index = parse_index(data, storage.url_of(INDEX_NAME))
         call_with_retries(lambda: storage.write(INDEX_NAME, data), _RETRIES)
     columns = {column.name: column.spec for s in index.schemas for column in s.columns}
-    return Summary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
+    return ScanSummary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
 
 
 def _rename(entry: Mapping[str, Any], endings: Sequence[str]) -> None:
     """Set an entry's raw basename to the stored one without the compression suffix."""
     if entry["zip_data"] is not None:
-        found = split_compression(entry["zip_data"]["basename"], endings)
-        if found is None:
+        names = split_compression(entry["zip_data"]["basename"], endings)
+        if names is None:
             raise ConfigError(f"{entry['zip_data']['basename']} is no data file")
-        entry["raw_data"]["basename"] = found[0]
-
-
-def _made(entry: Mapping[str, Any]) -> list[str]:
-    return [key[4:] for key in entry if key.startswith("raw_") and key != "raw_data"]
-
-
-def _write(storage: Storage, name: str, path: Path) -> None:
-    call_with_retries(lambda: storage.upload(path, name), _RETRIES)
+        entry["raw_data"]["basename"] = names[0]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streamplug.cli.storage_options import storage_options
-from streamplug.scan.index_writer import scan_index
+from streamplug_tools.index_writer import scan_index
 
 
 @click.command()
