@@ -196,9 +196,12 @@ class ShardHeaders:
         format_ = self._format(info)
         if format_.header_role != "data" or not len(rows):
             return None
+        size = info.files["data"].raw.bytes
+        if size <= MAX_GAP_BYTES:  # a second request would take longer than the whole file
+            return np.array([[0, size]], np.int64)
         columns = self._index.schema(info.number).columns
         estimate = format_.estimate_ranges(info, rows, columns)
         if estimate is None:
             return None
-        estimate = np.clip(estimate, 0, info.files["data"].raw.bytes)
+        estimate = np.clip(estimate, 0, size)
         return estimate[estimate[:, 0] < estimate[:, 1]]
