@@ -15,6 +15,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.transfer.probe import ProbeStorage
+from streamplug.transfer.threads import end_idle_threads
 from streamplug.transfer.timeout import TimeoutStorage
 
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
@@ -158,6 +159,7 @@ def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatc
         raise RuntimeError("can't start new thread")
 
     storage = TimeoutStorage(AnyFsspec(str(tmp_path)), 20.0)
+    end_idle_threads()  # those of earlier requests would be used
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(Transient, match="can't start new thread; raise the limit of processes"):
         storage.read_range("a", 0, 2)
