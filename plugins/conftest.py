@@ -189,17 +189,20 @@ def azurite():
         pytest.skip("Azurite needs node and npm, which are not installed")
     folder = CACHES / "streamplug-tests" / f"azurite-{AZURITE}"
     program = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    whole = folder / "whole"
-    folder.mkdir(parents=True, exist_ok=True)
+    installed = folder / "installed"
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if not whole.exists():
+        if not installed.exists():
+            # npm does not repair what a killed installation left.
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
             command = [npm, "install", "--no-audit", "--no-fund", "--no-save", "--prefix", "."]
             command += [f"azurite@{AZURITE}"]
             try:
                 subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=120)
             except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
                 pytest.skip(f"npm cannot install Azurite: {(error.stderr or b'').decode()[-500:]}")
-            whole.touch()
+            installed.touch()
     return program
 
 
