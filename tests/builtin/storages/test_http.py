@@ -205,6 +205,31 @@ def test_a_password_is_sent_but_not_logged(server, caplog):
     assert "hunter" not in caplog.text
 
 
+def test_a_login_of_netrc_is_sent(server, tmp_path, monkeypatch):
+    (server.root / "k").write_bytes(b"data")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password hunter2")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert Http(server.url).read("k") == b"data"
+    login = base64.b64encode(b"me:hunter2").decode()
+    assert server.seen[0][2]["Authorization"] == f"Basic {login}"
+
+
+def test_a_proxy_of_the_environment_is_used(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", server.url)
+    server.status = 410
+    with pytest.raises(NotFound):
+        Http("http://elsewhere.invalid/data").read("k")
+    assert server.seen[0][1] == "http://elsewhere.invalid/data/k"
+
+
+def test_the_environment_is_not_searched_for_each_request(server, tmp_path, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "missing"))
+    assert not Http(server.url).filesystem_options()["client_kwargs"]["trust_env"]
+
+
 def test_room_is_found_for_what_is_downloaded(server, tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr(loops, "preallocate", lambda _, size: sizes.append(size))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
+from urllib.request import getproxies
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
@@ -35,6 +37,10 @@ async def _demand_part(response: Any) -> None:
             f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where bytes "
             f"from {asked} on were asked for"
         )
+
+
+def _environment_has_proxy_or_login() -> bool:
+    return bool(getproxies()) or Path(os.environ.get("NETRC") or "~/.netrc").expanduser().is_file()
 
 
 class Http(FsspecStorage):
@@ -69,7 +75,8 @@ class Http(FsspecStorage):
         client: dict[str, Any] = {
             # By default aiohttp aborts any request after 5 minutes; here only if no data arrives.
             "timeout": ClientTimeout(total=None, sock_connect=30, sock_read=60),
-            "trust_env": True,
+            # With it, aiohttp searches the environment and reads ~/.netrc for every single request.
+            "trust_env": _environment_has_proxy_or_login(),
             # Many servers send .gz files with Content-Encoding: gzip; keep their bytes.
             "auto_decompress": False,
             "headers": {"Accept-Encoding": "identity"},
