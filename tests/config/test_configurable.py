@@ -9,7 +9,6 @@ from click.testing import CliRunner
 import streamplug
 from streamplug import MDSWriter, Stream, Writer, config
 from streamplug.cli import main
-from streamplug.config import json_schema
 from streamplug.config.parameters import parameters
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
@@ -238,8 +237,12 @@ def test_every_parameter_is_described(cls):
     assert [name for name, parameter in parameters(cls).items() if not parameter.text] == []
 
 
-def test_the_schema_has_what_the_classes_take():
-    schema = json_schema(CLASSES)
+@pytest.fixture
+def schema():
+    return pytest.importorskip("streamplug_tools.config_schema").json_schema(CLASSES)
+
+
+def test_the_schema_has_what_the_classes_take(schema):
     found = schema["properties"]["dataset"]["properties"]
     assert set(parameters(StreamingDataset)) - set(found) == {"decoders"}
     assert found["shuffle_seed"]["default"] == 9176
@@ -252,14 +255,14 @@ OF_SCHEMA = [given for given, error in WRONG if not error.startswith("streams[0]
 
 
 @pytest.mark.parametrize("given", OF_SCHEMA, ids=lambda value: str(value)[:40])
-def test_the_schema_refuses_what_is_refused(given):
+def test_the_schema_refuses_what_is_refused(given, schema):
     jsonschema = pytest.importorskip("jsonschema")
     whole = given if "dataset" in given else {"dataset": given}
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(whole, json_schema(CLASSES))
+        jsonschema.validate(whole, schema)
 
 
-def test_the_schema_takes_what_is_taken():
+def test_the_schema_takes_what_is_taken(schema):
     jsonschema = pytest.importorskip("jsonschema")
     given = {
         "streams": {"a": {"local": "x", "repeat": 2}},
@@ -268,10 +271,11 @@ def test_the_schema_takes_what_is_taken():
     }
     given |= {"cache_limit": "10gb", "curriculum": {"0": [1, 0.5]}, "storage_options": {"a": [1]}}
     writer = {"out": ["a", "s3://b"], "columns": {"n": "int"}, "size_limit": 5}
-    jsonschema.validate({"dataset": given, "writer": writer}, json_schema(CLASSES))
+    jsonschema.validate({"dataset": given, "writer": writer}, schema)
 
 
 def test_commands_check_files_and_print_the_schema(place, tmp_path):
+    pytest.importorskip("streamplug_tools")
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"dataset": {"local": place}}))
     result = CliRunner().invoke(main, ["config", "check", str(path), "--open"])
@@ -287,6 +291,7 @@ def test_commands_check_files_and_print_the_schema(place, tmp_path):
 
 
 def test_a_file_may_be_checked_where_nothing_of_it_is_there(tmp_path):
+    pytest.importorskip("streamplug_tools")
     path = tmp_path / "a.json"
     path.write_text(
         '{"dataset": {"remote": "s3://nowhere/x", "local": "y"}, "writer": {"size_limit": 9}}'
@@ -315,6 +320,7 @@ RIGHT = {
 def checked(tmp_path, config, *options):
     path = tmp_path / "train.json"
     path.write_text(json.dumps(config))
+    pytest.importorskip("streamplug_tools")
     return CliRunner().invoke(main, ["config", "check", str(path), *options])
 
 

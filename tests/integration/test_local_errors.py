@@ -65,6 +65,7 @@ def test_a_full_cache_disk_is_named_with_its_room(disk, tmp_path):
 def test_full_temporary_files_name_the_variable_not_an_option_that_a_command_lacks(
     disk, tmp_path, monkeypatch
 ):
+    pytest.importorskip("streamplug_tools")
     from click.testing import CliRunner
 
     from streamplug.cli import main

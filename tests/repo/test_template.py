@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from streamplug_testing.scaffold import EXAMPLES, new_plugin
 
 from streamplug.cli import main
-from streamplug.cli.scaffold import EXAMPLES, new_plugin
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.plugin.kinds import KINDS
 

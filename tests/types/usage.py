@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from streamplug_tools.verification import verify
 from typing_extensions import assert_type
 
 import streamplug
@@ -28,7 +29,6 @@ from streamplug import (
     write_from,
     write_parts,
 )
-from streamplug.verification import verify
 
 
 def writing() -> None:

@@ -83,6 +83,7 @@ def test_what_cannot_be_merged_is_told(place, tmp_path):
 
 
 def test_command_merges(place):
+    pytest.importorskip("streamplug_tools")
     told = CliRunner().invoke(main, ["merge", str(place), str(place / "b"), "--json"])
     assert (told.exit_code, json.loads(told.stdout)["shards"]) == (
         0,
@@ -116,6 +117,7 @@ def write(folder, columns, samples, **options):
 def test_parts_whose_columns_differ_are_refused_and_nothing_is_written(
     tmp_path, columns, sample, said
 ):
+    pytest.importorskip("streamplug_tools")
     write(tmp_path / "a", {"id": "int"}, [{"id": 1}])
     write(tmp_path / "b", columns, [sample])
     (tmp_path / "index.json").write_text("of another set")
@@ -128,6 +130,7 @@ def test_parts_whose_columns_differ_are_refused_and_nothing_is_written(
 
 
 def test_a_part_that_is_refused_can_be_converted_as_the_error_says(tmp_path):
+    pytest.importorskip("streamplug_tools")
     write(tmp_path / "a", {"id": "int"}, [{"id": 1}])
     write(tmp_path / "b", {"id": "int8"}, [{"id": 2}])
     refused = CliRunner().invoke(main, ["merge", str(tmp_path)])

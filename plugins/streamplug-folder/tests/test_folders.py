@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 from streamplug_testing.http import serving
+from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, StreamingDataset, Writer
 from streamplug.cache.user_cache import source_cache_dir
@@ -27,7 +28,6 @@ from streamplug.interfaces import Encoding, FileSelection
 from streamplug.plugin.location import open_storage
 from streamplug.scan import multifile_shards as bundling
 from streamplug.scan.glob import FileSet
-from streamplug.verification import verify
 
 
 @pytest.fixture(autouse=True)

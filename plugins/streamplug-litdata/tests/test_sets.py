@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.http import serving
+from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World, Writer
 from streamplug.errors import (
@@ -24,7 +25,6 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin import make
-from streamplug.verification import verify
 
 GOLDEN = Path(__file__).with_name("golden") / "0.2.76"
 COUNT = 40

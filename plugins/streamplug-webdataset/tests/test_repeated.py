@@ -9,10 +9,10 @@ import pytest
 import streamplug_webdataset as wds
 from streamplug_testing.http import serving
 from streamplug_tools.index_writer import scan_index
+from streamplug_tools.verification import verify
 
 from streamplug import Stream, StreamingDataset
 from streamplug.errors import InvalidIndexError
-from streamplug.verification import verify
 
 SIZES = {"a": 5, "b": 3}
 A, B = list(range(5)), [5, 6, 7]

@@ -17,12 +17,8 @@ GROUP = "streamplug.commands"
 """Entry point group of commands; values are click commands as ``module:name``."""
 
 BUILTIN_COMMANDS = {
-    "config": "streamplug.cli.config:config",
-    "merge": "streamplug.cli.merge:merge",
-    "new-plugin": "streamplug.cli.new_plugin:new_plugin",
     "plugins": "streamplug.cli.plugins:plugins",
     "quickstart": "streamplug.cli.quickstart:quickstart",
-    "verify": "streamplug.cli.verify:verify",
 }
 """Location of each built-in command, imported when it runs or for its help."""
 

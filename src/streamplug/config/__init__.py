@@ -1,9 +1,8 @@
-"""Validation of options, sizes and counts; configuration files and their JSON schema."""
+"""Validation of options, sizes and counts; configuration files."""
 
 from streamplug.config.config_file import load
 from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.keywords import check_keywords, suggest_keywords
-from streamplug.config.schema import json_schema
 from streamplug.config.values import (
     check_flags,
     check_names,
@@ -22,7 +21,6 @@ __all__ = [
     "check_names",
     "check_seconds",
     "detect_world",
-    "json_schema",
     "load",
     "parse_bytes",
     "parse_count",

@@ -51,20 +51,21 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
     "simulate": ("simulate",),
+    "testing": ("new-plugin",),
     "tools": (
         *(
             "cat",
+            "config",
             "convert",
             "diff",
             "explain",
             "index",
             "inspect",
             "join",
+            "merge",
             "proc",
-            "select",
-            "shuffle",
         ),
-        *("sort", "split"),
+        *("select", "shuffle", "sort", "split", "verify"),
     ),
 }
 

@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 import streamplug
-from streamplug.cli.config_names import check_dataset, check_writer
-from streamplug.config import SECTIONS, Configurable, json_schema, load
+from streamplug.config import SECTIONS, Configurable, load
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
+from streamplug_tools.config_names import check_dataset, check_writer
+from streamplug_tools.config_schema import json_schema
 
 
 @click.command()

@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
+from streamplug_tools.config_names import check_writer
 
 import streamplug
 from streamplug.cli import main
-from streamplug.cli.config_names import check_writer
 from streamplug.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from streamplug.cli.scaffold import EXAMPLES
-from streamplug.cli.scaffold import new_plugin as make
+from streamplug_testing.scaffold import EXAMPLES
+from streamplug_testing.scaffold import new_plugin as make
 
 
 @click.command()

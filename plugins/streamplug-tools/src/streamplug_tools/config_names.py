@@ -26,7 +26,7 @@ class _AllChecked(Exception):
 class _Unopened(StreamingDataset):
     """A data set that validates its arguments and names, but reads nothing."""
 
-    def open_streams(self, observer: Observer) -> list[OpenStream]:  # noqa: ARG002
+    def open_streams(self, observer: Observer) -> list[OpenStream]:
         raise _AllChecked
 
 

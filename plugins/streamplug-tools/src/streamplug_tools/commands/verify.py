@@ -12,8 +12,8 @@ from rich.progress import Progress
 
 from streamplug.cli.storage_options import storage_options
 from streamplug.stream import Stream
-from streamplug.verification import Verified
-from streamplug.verification import verify as check
+from streamplug_tools.verification import Verified
+from streamplug_tools.verification import verify as check
 
 
 @click.command()

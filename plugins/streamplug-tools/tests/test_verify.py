@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, merge_index
 from streamplug.cli import main
 from streamplug.errors import ConfigError, NotFound
-from streamplug.verification import verify
 
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
 
