@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from streamplug import StreamingDataset
-from streamplug.adapters.threaded_map import map_samples
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
+from streamplug_datasets.threaded_map import map_samples
 from streamplug_datasets.transform import TransformedDataset
 
 _PLACES = """

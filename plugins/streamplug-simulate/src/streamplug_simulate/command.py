@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
 
-from streamplug.cli.options import make_streams, progress_bars, source_options
 from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated
 from streamplug_simulate.arguments import parse_arguments

@@ -8,9 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from streamplug.cli.options import make_streams
 from streamplug_tools import as_lines, convert
 from streamplug_tools.commands.options import job_options, make_columns, run_job
+from streamplug_tools.commands.source_options import make_streams
 
 _PRINTING = {"sources", "out", "begin", "end", "select", "drop", "split", "src_format"}
 _PRINTING |= {"storage_options"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from streamplug.cli.options import make_streams, progress_bars, source_options
-from streamplug.cli.storage_options import storage_options
 from streamplug_tools import Difference
 from streamplug_tools import diff as compare
+from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
+from streamplug_tools.commands.storage_options import storage_options
 
 
 @click.command()

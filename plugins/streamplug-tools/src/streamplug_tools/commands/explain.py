@@ -11,11 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 import click
 from click.core import ParameterSource
 
-from streamplug.cli.storage_options import storage_options
 from streamplug.dataset import StreamingDataset
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
 from streamplug.session.sample_usage import SampleUse
+from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.explain_dataset import is_config, open_dataset
 
 _LOCATION_OPTIONS = frozenset(

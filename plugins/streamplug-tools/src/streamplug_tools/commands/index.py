@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from streamplug.cli.storage_options import storage_options
+from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.index_writer import scan_index
 
 

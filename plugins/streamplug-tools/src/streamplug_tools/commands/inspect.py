@@ -14,10 +14,10 @@ from typing import Any
 import click
 from rich.table import Table
 
-from streamplug.cli.options import make_streams, source_options
 from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
+from streamplug_tools.commands.source_options import make_streams, source_options
 from streamplug_tools.report import page_about
 
 _MAX_CELL_CHARS = 60

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 import streamplug_tools as tools
-from streamplug.cli.options import make_streams, progress_bars
 from streamplug.config import parse_bytes, parse_count
 from streamplug.errors import ConfigError
 from streamplug.plugin.location import join as join_url
@@ -21,6 +20,7 @@ from streamplug_tools.commands.options import (
     print_result,
     run_job,
 )
+from streamplug_tools.commands.source_options import make_streams, progress_bars
 
 
 @click.command()

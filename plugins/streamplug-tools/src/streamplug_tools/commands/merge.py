@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from streamplug.cli.storage_options import storage_options
 from streamplug.write import merge_index
+from streamplug_tools.commands.storage_options import storage_options
 
 
 @click.command()

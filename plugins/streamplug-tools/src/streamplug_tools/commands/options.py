@@ -9,10 +9,15 @@ from typing import Any
 
 import click
 
-from streamplug.cli.options import combine_options, make_streams, progress_bars, source_options
-from streamplug.cli.storage_options import storage_options
 from streamplug.errors import ConfigError
 from streamplug_tools import Columns, Output, WriteResult
+from streamplug_tools.commands.source_options import (
+    combine_options,
+    make_streams,
+    progress_bars,
+    source_options,
+)
+from streamplug_tools.commands.storage_options import storage_options
 
 _COLUMNS = (
     click.option("--columns", help="Encodings: NAME:ENCODING, separated by commas.", multiple=True),

@@ -3,9 +3,9 @@ from __future__ import annotations
 import threading
 
 import pytest
+from streamplug_datasets.threaded_map import map_samples
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.adapters.threaded_map import map_samples
 from streamplug.errors import ConfigError
 
 

@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from streamplug.cli.storage_options import storage_options
 from streamplug.stream import Stream
+from streamplug_tools.commands.storage_options import storage_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
