@@ -16,7 +16,7 @@ def keep_freed_memory() -> None:
     then get all of its pages from the system again, which takes longer than to copy to them. The threshold
     adapts to larger blocks, up to 32 MiB, but there are none if samples consist of many objects: so one is
     allocated and freed here, without being touched. This has no effect on other C libraries, or if
-    MALLOC_TRIM_THRESHOLD_ is set. Without it, the loader of `bench_read.py jpeg` takes 1.13 times as long, and
-    `bench_read.py tokens` by sample 1.05 times.
+    MALLOC_TRIM_THRESHOLD_ is set. Without it, the loader of `bench_read.py jpeg` takes 1.13 times as long,
+    and `bench_read.py tokens` by sample 1.05 times.
     """
     bytes(_FREED_BLOCK_BYTES)

@@ -90,7 +90,8 @@ def test_a_misspelt_command_is_refused_with_the_one_that_was_meant():
 def test_the_installed_command_imports_only_what_it_runs():
     code = (
         "import sys; from streamplug.cli import main; main(['plugins', '--json'], "
-        "standalone_mode=False); print('streamplug.cli.quickstart' in sys.modules, file=sys.stderr)"
+        "standalone_mode=False); "
+        "print('streamplug_tools.commands.quickstart' in sys.modules, file=sys.stderr)"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

@@ -16,10 +16,7 @@ from streamplug.plugin.discovery import disabled_reason, normalize
 GROUP = "streamplug.commands"
 """Entry point group of commands; values are click commands as ``module:name``."""
 
-BUILTIN_COMMANDS = {
-    "plugins": "streamplug.cli.plugins:plugins",
-    "quickstart": "streamplug.cli.quickstart:quickstart",
-}
+BUILTIN_COMMANDS = {"plugins": "streamplug.cli.plugins:plugins"}
 """Location of each built-in command, imported when it runs or for its help."""
 
 

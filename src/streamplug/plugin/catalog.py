@@ -65,7 +65,7 @@ _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
             "merge",
             "proc",
         ),
-        *("select", "shuffle", "sort", "split", "verify"),
+        *("quickstart", "select", "shuffle", "sort", "split", "verify"),
     ),
 }
 

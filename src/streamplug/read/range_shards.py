@@ -25,12 +25,7 @@ from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.open_shards import ColumnSelection, OpenShard
 from streamplug.read.sample_range import FetchGroup, SampleRange
-from streamplug.read.shard_headers import (
-    MAX_GAP_BYTES,
-    NO_ROWS,
-    ErrorContext,
-    ShardHeaders,
-)
+from streamplug.read.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
 from streamplug.transfer.disk_errors import prefix_data_errors
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges

@@ -18,13 +18,7 @@ from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.heap import keep_freed_memory
 from streamplug.index import INDEX_NAME, file_entry, format_index
 from streamplug.index.hashes import chosen_hashes
-from streamplug.interfaces import (
-    Compression,
-    Format,
-    RowPiece,
-    ShardWriter,
-    WriteSettings,
-)
+from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.staging import stage_file

@@ -11,12 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from streamplug.errors import (
-    AccessDenied,
-    NotFound,
-    StorageError,
-    Transient,
-)
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Buffer, ObjectInfo

@@ -10,11 +10,7 @@ import numpy as np
 import streamplug
 from streamplug.errors import ConfigError
 from streamplug.types import Int64
-from streamplug_mosaic.compat.checks import (
-    check_batch_size,
-    check_block_size,
-    warn,
-)
+from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
 from streamplug_mosaic.compat.ordering import select
 from streamplug_mosaic.compat.parser import bytes_to_int, number_abbrev_to_int
 from streamplug_mosaic.compat.registry import construct_from_registry, streams_registry

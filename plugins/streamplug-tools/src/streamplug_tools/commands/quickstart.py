@@ -19,12 +19,12 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import streamplug
-from streamplug.cli.stdlib_corpus import COLUMNS, read_sample, source_files
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import is_known
 from streamplug.types import World
 from streamplug.write import MDSWriter
+from streamplug_tools.stdlib_corpus import COLUMNS, read_sample, source_files
 
 WORLDS = (1, 2, 4, 8)
 GLOBAL_BATCH = 32

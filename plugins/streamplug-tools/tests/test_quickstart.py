@@ -15,7 +15,7 @@ from streamplug.cli import main
 from streamplug.errors import StreamplugError
 
 # The package of the commands holds the command of that name, too.
-quickstart = importlib.import_module("streamplug.cli.quickstart")
+quickstart = importlib.import_module("streamplug_tools.commands.quickstart")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
