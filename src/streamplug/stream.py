@@ -28,7 +28,7 @@ from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
 from streamplug.session.stream_opening import find_index, open_stream
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS
+from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
 
 @suggest_keywords

@@ -11,7 +11,7 @@ from streamplug_mosaic.partition import make_partition
 
 from streamplug.errors import ConfigError
 from streamplug.plugin import make
-from streamplug.plugin_kit.orders import canonical_node_bounds
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import World
 
 seeds = st.integers(0, 2**31)

@@ -29,7 +29,7 @@ PURE = {
     "numpy", "reprlib", "typing",
 }  # fmt: skip
 PURE_OURS = ("errors", "interfaces", "plan", "types")
-PURE_MODULES = ("streamplug.plugin_kit.orders",)
+PURE_MODULES = ("streamplug.plugin_kit.shuffle_order",)
 
 
 @EACH

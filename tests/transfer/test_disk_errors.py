@@ -14,8 +14,9 @@ from streamplug.errors import (
     NotFound,
     StorageError,
 )
-from streamplug.plugin_kit.staging import stage_file
-from streamplug.transfer.disk_errors import map_disk_errors, verify_file
+from streamplug.plugin_kit.file_commit import stage_file
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.verify import verify_file
 from streamplug.types import FileInfo
 
 DATA = b"0123456789"

@@ -105,7 +105,7 @@ def test_what_an_attempt_begins_after_it_was_given_up_does_not_stay(tmp_path, ga
 def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix, monkeypatch):
     passed = 0.0
     monkeypatch.setattr(
-        "streamplug.transfer.watchdog.time", SimpleNamespace(monotonic=lambda: passed)
+        "streamplug.transfer.stall_timeout.time", SimpleNamespace(monotonic=lambda: passed)
     )
 
     def slow(path):
@@ -254,7 +254,7 @@ def stopped(work, begun):
 
 
 def test_a_download_ends_when_nobody_waits_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.watchdog._POLL_SECONDS", 600.0)
+    monkeypatch.setattr("streamplug.transfer.stall_timeout._POLL_SECONDS", 600.0)
     monkeypatch.setattr("streamplug.transfer.pool.STOP_SECONDS", 600.0)
     begun = threading.Event()
 

@@ -216,6 +216,6 @@ def test_crawl_stops_where_all_is_in_vain(site, tmp_path, refused):
     for path in (tmp_path / "original").iterdir():
         table = parquet.read_table(path)
         parquet.write_table(table, path)
-    assert "10 of 10 could not be had (status 404: 10)" in refused(CRAWL)
+    assert "10 of 10 samples failed (status 404: 10)" in refused(CRAWL)
     parquet.write_table(table.drop_columns("URL"), path)
     assert f"{path.name}: lacks the columns URL" in refused(CRAWL)

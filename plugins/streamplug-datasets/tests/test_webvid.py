@@ -334,7 +334,7 @@ def test_run_stops_where_too_much_fails_and_goes_on_there(site, tmp_path, conver
     result = convert(LINE)
     assert result.code == 1
     assert (
-        "10 of 10 could not be had (status 404: 10), more than --max-failed 0.9 allows"
+        "10 of 10 samples failed (status 404: 10), more than --max-failed 0.9 allows"
         in result.error
     )
     assert "converted/failures/part-00001.json" in result.error

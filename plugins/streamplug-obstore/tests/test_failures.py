@@ -14,7 +14,7 @@ from streamplug_testing.answers import recording
 from streamplug_testing.http import serving
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
-from streamplug.transfer.timeout import TimeoutStorage
+from streamplug.transfer.timeout_storage import TimeoutStorage
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 AT_ONCE = {"retry_config": {"max_retries": 0}}

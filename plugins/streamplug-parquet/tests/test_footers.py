@@ -12,7 +12,7 @@ import pytest
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.format import Parquet
 from streamplug_parquet.thrift import chunks_of
-from streamplug_testing.scans import MemoryFile
+from streamplug_testing.memory_shard import MemoryFile
 from streamplug_testing.shard_headers import info_of
 
 from streamplug.errors import CorruptShardError, DataError

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.equality import same
-from streamplug_testing.scans import MemoryFile
+from streamplug_testing.memory_shard import MemoryFile
 from streamplug_text import plain, plain_jsonl, split
 from streamplug_text.quotes import record_ends
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS
+from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_r
 from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
-from streamplug.plugin_kit.staging import commit_file
+from streamplug.plugin_kit.file_commit import commit_file
 from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_directory
 from streamplug.transfer.observer import emit
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.plugin_kit.staging import stage_file
+from streamplug.plugin_kit.file_commit import stage_file
 from streamplug.transfer.file_lock import lock_slot, lock_slot_path, state_directory, try_file_lock
 
 _FOLDER = "tmp"

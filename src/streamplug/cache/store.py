@@ -29,11 +29,12 @@ from streamplug.interfaces import ShardFile, Storage
 from streamplug.interfaces.callback import CacheHit, ShardRepaired
 from streamplug.plugin_kit.cancellation import sleep
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
-from streamplug.transfer.disk_errors import map_disk_errors, prefix_shard_errors, verify_file
+from streamplug.transfer.disk_errors import map_disk_errors, prefix_shard_errors
 from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.observer import Observer, emit, observer_context, track_download
 from streamplug.transfer.probe import check_reachable
+from streamplug.transfer.verify import verify_file
 from streamplug.types import FileInfo
 
 _RETRY_SECONDS = (0.0, 0.1, 0.5)  # waits before retries after an error of the local disk

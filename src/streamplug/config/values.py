@@ -17,7 +17,7 @@ from streamplug.errors import ConfigError
 from streamplug.types import World
 
 _UNITS = ("b", "kb", "mb", "gb", "tb", "pb", "eb", "zb", "yb")
-_BYTES = {unit: 1024**power for power, unit in enumerate(_UNITS)}
+_UNIT_BYTES = {unit: 1024**power for power, unit in enumerate(_UNITS)}
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
@@ -39,7 +39,7 @@ def check_names(what: str, where: str, columns: Iterable[str], names: Collection
 
 def parse_bytes(value: float | str, what: str) -> int:
     """Return a number of bytes, from a whole number or text such as ``"64mb"`` (units of 1,024)."""
-    return _parse(value, what, _BYTES, "bytes, such as 67108864 or '64mb'")
+    return _parse(value, what, _UNIT_BYTES, "bytes, such as 67108864 or '64mb'")
 
 
 def parse_count(value: float | str, what: str) -> int:

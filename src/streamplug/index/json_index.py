@@ -13,8 +13,8 @@ import xxhash
 
 from streamplug.errors import InvalidIndexError, StreamplugError
 from streamplug.index.builder import VERSION, IndexBuilder, is_version
+from streamplug.index.json_entry_patterns import parse_entries_by_pattern
 from streamplug.index.model import Index
-from streamplug.index.pattern_parser import parse_entries_by_pattern
 from streamplug.types import Buffer
 
 INDEX_NAME = "index.json"

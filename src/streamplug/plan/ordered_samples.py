@@ -6,7 +6,7 @@ import numpy as np
 
 from streamplug.interfaces import Order
 from streamplug.plan.selection import Selection
-from streamplug.plugin_kit.orders import canonical_node_bounds
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 
 

@@ -191,10 +191,10 @@ class RangeShards:
                 else:
                     missing.append((info, each, request))
         files = [(info.files["data"].raw, request.spans) for info, _, request in missing]
-        for place, read_parts in self._store.read_many(files):
+        for place, load_parts in self._store.read_many(files):
             info, each, request = missing[place]
             with error_context(info):
-                parts = _read(read_parts, each, request)
+                parts = _read(load_parts, each, request)
                 each.set_bytes(request.is_stored, request.ranges, request.spans, parts)
 
     def _request(
@@ -236,10 +236,10 @@ def _check_bounds(checked: SampleRange, ranges: Int64, size: int) -> None:
 
 
 def _read(
-    read_parts: Callable[[], list[Bytes1D]], sample_range: SampleRange, request: _SampleRequest
+    load_parts: Callable[[], list[Bytes1D]], sample_range: SampleRange, request: _SampleRequest
 ) -> list[Bytes1D]:
     try:
-        return read_parts()
+        return load_parts()
     except TruncatedFileError as error:
         row = int(sample_range.rows[request.is_stored][(request.ranges[:, 1] > error.at).argmax()])
         raise CorruptShardError(f"sample {row}: {error}") from error

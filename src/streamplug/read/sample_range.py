@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamplug.transfer.ranges import locate_ranges
 from streamplug.types import Bytes1D, Int64
 
-_FIRST = np.zeros(1, np.int64)
+_POSITION_ZERO = np.zeros(1, np.int64)
 
 # A sample waits for its whole group: larger groups delay the samples that are needed first.
 MAX_GROUP_SAMPLES = 8
@@ -47,7 +47,7 @@ class SampleRange:
     def find(self, rows: Int64) -> Int64 | None:
         """Return the positions of `rows` in this range; None if one is not in it."""
         if len(rows) == len(self.rows) == 1:
-            return _FIRST if rows[0] == self.rows[0] else None
+            return _POSITION_ZERO if rows[0] == self.rows[0] else None
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
         return places if np.array_equal(self.rows[places], rows) else None

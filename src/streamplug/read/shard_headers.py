@@ -138,11 +138,11 @@ class ShardHeaders:
             with error_context(info):
                 requests.append(self._request(info, rows))
         files = [(request.info.files[request.role].raw, request.spans) for request in requests]
-        for place, read_parts in self._store.read_many(files):
+        for place, load_parts in self._store.read_many(files):
             request = requests[place]
             number = request.info.number
             with error_context(request.info):
-                read = self._receive(request, read_parts)
+                read = self._receive(request, load_parts)
                 header = self._open(request.info, read, request)
             results[number] = header, read if request.role == "data" else None
             self._unclaim([number])
@@ -160,10 +160,10 @@ class ShardHeaders:
         return _HeaderRequest(info, format_.header_role, header, spans)
 
     def _receive(
-        self, request: _HeaderRequest, read_parts: Callable[[], list[Bytes1D]]
+        self, request: _HeaderRequest, load_parts: Callable[[], list[Bytes1D]]
     ) -> SpeculativeRead:
         try:
-            return SpeculativeRead(request.spans, read_parts())
+            return SpeculativeRead(request.spans, load_parts())
         except TruncatedFileError:
             if request.spans is request.header:
                 raise

@@ -12,7 +12,7 @@ from streamplug.interfaces import Storage
 from streamplug.plugin_kit.error_mapping import is_local
 from streamplug.scan.index_import import Translate
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.watchdog import StalledError
+from streamplug.transfer.stall_timeout import StalledError
 
 _FIRST_READ_BYTES = 1 << 20
 

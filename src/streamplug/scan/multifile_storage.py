@@ -15,9 +15,9 @@ from streamplug.interfaces import MultiFileFormat, Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
-from streamplug.transfer.delegating_storage import DelegatingStorage
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.pool import map_threads
+from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.types import Buffer
 
 V = TypeVar("V")
@@ -53,7 +53,7 @@ class _ShardFiles:
             start, number = end, number + 1
 
 
-class _MultifileStorage(DelegatingStorage):
+class _MultifileStorage(StorageWrapper):
     """A storage that also serves multi-file shards as single data files."""
 
     def __init__(self, storage: Storage, index: Index, derived: Path | None) -> None:

@@ -14,7 +14,7 @@ from streamplug.plan import DatasetFingerprint
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
 from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.timeout import TimeoutStorage
+from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug.types import Int64
 
 if TYPE_CHECKING:

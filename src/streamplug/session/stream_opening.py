@@ -30,7 +30,7 @@ from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer, observer_context
 from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage
 from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.timeout import TimeoutStorage
+from streamplug.transfer.timeout_storage import TimeoutStorage
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream

@@ -1,4 +1,4 @@
-"""Mapping of operating system errors, and verification of local files."""
+"""Mapping of operating system errors of local files."""
 
 from __future__ import annotations
 
@@ -8,23 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streamplug.errors import (
-    AccessDenied,
-    ConfigError,
-    CorruptShardError,
-    DataError,
-    HashMismatchError,
-    StorageError,
-    StreamplugError,
-)
-from streamplug.index.hashes import hash_names, new_hash
+from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, describe_full_disk
-from streamplug.transfer.ranges import open_cancellable
-from streamplug.types import FileInfo
-
-_CHUNK = 1 << 18
-# From fastest to slowest.
-_FAST = ("xxh3_64", "xxh3_128", "xxh128", "xxh64", "xxh32", "blake2b", "sha1", "md5", "sha256")
 
 
 @contextmanager
@@ -101,45 +86,3 @@ def prefix_shard_errors(shard: int) -> Iterator[None]:
     except (DataError, StorageError) as error:
         error.args = (f"shard {shard}: {error}",)
         raise
-
-
-def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -> None:
-    """Verify the size and digest of a local file against the index; errors name it `where`.
-
-    If `algorithm` is None, the fastest digest in the index is verified, if any.
-
-    Raises:
-        CorruptShardError: If the size differs.
-        HashMismatchError: If the digest differs.
-        ConfigError: If the index has no such digest.
-    """
-    size = path.stat().st_size
-    if size != file.bytes:
-        raise CorruptShardError(
-            f"{where} has {size} bytes, the index says {file.bytes}; "
-            "it was cut short or replaced, write or copy it again"
-        )
-    name = _choose(file, algorithm, where)
-    if name is None:
-        return
-    digest = new_hash(name)
-    with open_cancellable(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != file.hashes[name].lower():
-        raise HashMismatchError(
-            f"{where} has {name} {digest.hexdigest()}, the index says {file.hashes[name]}; "
-            "its content is damaged, write or copy it again"
-        )
-
-
-def _choose(file: FileInfo, algorithm: str | None, where: str) -> str | None:
-    if algorithm is not None:
-        if algorithm not in file.hashes:
-            raise ConfigError(
-                f"validate_hash={algorithm!r}, but the index has for {where} only: "
-                f"{', '.join(sorted(file.hashes)) or 'no hashes'}"
-            )
-        return algorithm
-    usable = [name for name in file.hashes if name in hash_names()]
-    return min(usable, key=lambda n: _FAST.index(n) if n in _FAST else len(_FAST), default=None)

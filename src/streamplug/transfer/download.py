@@ -14,10 +14,10 @@ from streamplug.errors import HashMismatchError, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
-from streamplug.plugin_kit.staging import commit_file
+from streamplug.plugin_kit.file_commit import commit_file
 from streamplug.transfer import ranges
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.watchdog import StalledError, bytes_of, run_with_timeout
+from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
 _LOCAL_ERRNOS: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}

@@ -40,21 +40,21 @@ _TICKS = 10**9  # seconds are counted in nanoseconds
 _PROCESSES = 256  # rows of counters for the workers of a rank, after the row of its own process
 CELLS = (1 + _PROCESSES) * len(_NAMES)
 
-_ONE = ""
+_COUNT_EVENT = ""
 _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
     ShardDownloaded: {
-        "downloads": _ONE,
+        "downloads": _COUNT_EVENT,
         "downloaded_bytes": "bytes",
         "download_seconds": "seconds",
     },
-    CacheHit: {"cache_hits": _ONE},
+    CacheHit: {"cache_hits": _COUNT_EVENT},
     RangesRead: {"range_requests": "requests", "range_bytes": "bytes"},
-    RequestRetried: {"retries": _ONE},
-    ShardEvicted: {"evictions": _ONE, "evicted_bytes": "bytes"},
-    ShardRepaired: {"repairs": _ONE},
+    RequestRetried: {"retries": _COUNT_EVENT},
+    ShardEvicted: {"evictions": _COUNT_EVENT, "evicted_bytes": "bytes"},
+    ShardRepaired: {"repairs": _COUNT_EVENT},
     Stalled: {"wait_seconds": "seconds"},
 }
-"""For each event, the counters it changes, and the attribute to add; `_ONE` adds 1."""
+"""For each event, the counters it changes, and the attribute to add; `_COUNT_EVENT` adds 1."""
 
 
 class Counters:

@@ -12,10 +12,10 @@ from streamplug.errors import AccessDenied, NotFound, PluginError, StorageError,
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import strip_client
-from streamplug.transfer.delegating_storage import DelegatingStorage
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout import TimeoutStorage
-from streamplug.transfer.watchdog import StalledError
+from streamplug.transfer.stall_timeout import StalledError
+from streamplug.transfer.storage_wrapper import StorageWrapper
+from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug.types import ObjectInfo
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class UnavailableStorage(Storage):
     write = upload = delete = _refuse
 
 
-class ProbeStorage(DelegatingStorage):
+class ProbeStorage(StorageWrapper):
     """A storage with a short stall timeout; after a stall, requests to its server fail at once for a while.
 
     `failure` is the error of the last request if it says that the remote is unreachable, else None.

@@ -13,7 +13,7 @@ from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, 
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 
 Place = str | PathLike[str] | tuple[str | PathLike[str], str]
 """A local path, a URL, or a pair of both."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamplug.index.hashes import digests
 from streamplug.interfaces import Compression
-from streamplug.plugin_kit.staging import stage_file
+from streamplug.plugin_kit.file_commit import stage_file
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.types import Buffer, FileInfo
 

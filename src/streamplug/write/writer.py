@@ -21,7 +21,7 @@ from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
-from streamplug.plugin_kit.staging import stage_file
+from streamplug.plugin_kit.file_commit import stage_file
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder

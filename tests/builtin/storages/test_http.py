@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from streamplug_testing.http import serving
-from streamplug_testing.parts import parts_of
+from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.storage import READS, StorageTests
 
 from streamplug.builtin.storages.http import Http
@@ -188,7 +188,7 @@ def test_of_a_server_without_ranges_each_file_is_fetched_once(server):
         (server.root / key).write_bytes(b"0123456789")
     storage = Http(server.url)
     parts = [("k", 0, 2), ("l", 8, 12), ("k", 5, 6), ("l", 1, 2), ("k", 20, 30)]
-    assert parts_of(storage, *parts) == [b"01", b"89", b"5", b"1", b""]
+    assert read_parts_or_raise(storage, *parts) == [b"01", b"89", b"5", b"1", b""]
     whole = [path for _, path, headers in server.seen if "Range" not in headers]
     assert whole == ["/k", "/l"]
 

@@ -17,7 +17,7 @@ from streamplug.plugin import resolve
 from streamplug.types import ColumnValues, Int64
 from streamplug_image.files import ImageFile, open_file
 from streamplug_image.fit import FITS
-from streamplug_image.lists import Images
+from streamplug_image.image_lists import Images
 from streamplug_image.pil import PIL
 from streamplug_image.pixels import CHANNELS, PixelDecoder, Pixels
 from streamplug_image.threads import run_numbered

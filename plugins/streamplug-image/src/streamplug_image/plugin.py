@@ -13,9 +13,12 @@ def streamplug_plugins() -> list[Provider]:
         Provider("encoding", "jpeg", "streamplug_image.files:JPEG"),
         Provider("encoding", "png", "streamplug_image.files:PNG"),
         Provider(
-            "encoding", "jpeg_array", "streamplug_image.lists:JPEGArray", aliases=("jpegarray",)
+            "encoding",
+            "jpeg_array",
+            "streamplug_image.image_lists:JPEGArray",
+            aliases=("jpegarray",),
         ),
-        Provider("encoding", "list[pil]", "streamplug_image.lists:ListPIL"),
-        Provider("encoding", "list[jpeg]", "streamplug_image.lists:ListJPEG"),
-        Provider("encoding", "list[png]", "streamplug_image.lists:ListPNG"),
+        Provider("encoding", "list[pil]", "streamplug_image.image_lists:ListPIL"),
+        Provider("encoding", "list[jpeg]", "streamplug_image.image_lists:ListJPEG"),
+        Provider("encoding", "list[png]", "streamplug_image.image_lists:ListPNG"),
     ]

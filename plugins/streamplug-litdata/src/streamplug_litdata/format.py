@@ -20,9 +20,9 @@ from streamplug.interfaces import (
 )
 from streamplug.types import Bytes1D
 from streamplug_litdata.chunk_compression import MAGIC, FramesReader, PackedHead
-from streamplug_litdata.foreign import entries_of, is_index
+from streamplug_litdata.index_import import entries_of, is_index
 from streamplug_litdata.items import ItemsHead, ItemsReader, head_size, offsets_of
-from streamplug_litdata.rows import RowsReader, has_rows
+from streamplug_litdata.row_chunks import RowsReader, has_rows
 from streamplug_litdata.specs import Options, Spec
 from streamplug_litdata.tokens import BlocksHeader, BlocksReader, TokenBlock, TokensHeader
 from streamplug_litdata.values import Vector

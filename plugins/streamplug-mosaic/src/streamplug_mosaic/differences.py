@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
-class Difference(NamedTuple):
+class PeerDifference(NamedTuple):
     """One thing that is not the same.
 
     Attributes:
@@ -23,159 +23,159 @@ class Difference(NamedTuple):
 
 
 ALWAYS = (
-    Difference("`download_retry=2`", "Two attempts", "Tried again twice"),
-    Difference("`predownload=None`", "8 batches", "Adapts to the size and speed of shards"),
-    Difference(
+    PeerDifference("`download_retry=2`", "Two attempts", "Tried again twice"),
+    PeerDifference("`predownload=None`", "8 batches", "Adapts to the size and speed of shards"),
+    PeerDifference(
         "`validate_hash=None`",
         "Checks nothing",
         "Checks what is downloaded, by a fast digest of the index",
     ),
-    Difference(
+    PeerDifference(
         "`merge_index` of parts with other columns",
         "Writes an index that cannot be read as one",
         "Refused, with the part, the column and both encodings",
     ),
-    Difference(
+    PeerDifference(
         "A download that fails for good",
         "May end the epoch early, or hang",
         "An error in the training loop",
     ),
-    Difference(
+    PeerDifference(
         "Leaving a writer by an exception",
         "Writes the index all the same",
         "Leaves no index: the set is plainly unfinished",
     ),
-    Difference(
+    PeerDifference(
         "`pkl` in a `LocalDataset`",
         "Decoded",
         "Refused unless `StreamingDataset(local=…, allow_unsafe_types=True)`",
     ),
-    Difference(
+    PeerDifference(
         "`state_dict`",
         "Says where the run stands",
         "Also what order it has, and refuses another one",
     ),
-    Difference(
+    PeerDifference(
         "Resuming just before the end of an epoch",
         "Ranks that would get a sample less repeat one of those that are left",
         "They repeat one of the epoch's, as without the interruption",
     ),
-    Difference(
+    PeerDifference(
         "Epochs after a resumed one, with workers and without `num_canonical_nodes=`",
         "May have the canonical nodes of a new run, unless a state was taken meanwhile",
         "Have those of the state",
     ),
-    Difference(
+    PeerDifference(
         "An epoch without one whole batch, such as of a stream that is too small for `batching_method=`",
         "May be empty, with a warning in the log",
         "An error",
     ),
-    Difference(
+    PeerDifference(
         "`len(dataset)`",
         "The size of the epoch by the number of ranks",
         "The samples that a rank gets: also those that are repeated, none that are left out",
     ),
-    Difference(
+    PeerDifference(
         "Samples above `size_limit`",
         "A shard each; an empty one before, if it is the first sample",
         "A shard each, none empty, and a warning",
     ),
-    Difference(
+    PeerDifference(
         "`predownload` of a data set, where it was not given",
         "8 batches, or 64 samples",
         "None",
     ),
-    Difference(
+    PeerDifference(
         "`num_canonical_nodes`, `shuffle_block_size` of a data set, where they were not given",
         "None until the first epoch",
         "The defaults, at once",
     ),
-    Difference(
+    PeerDifference(
         "`next_epoch`, `cache_usage`, `cache_limit` and others of a data set",
         "Can be set",
         'Are read only; `load_state_dict({…, "epoch": 3})` begins another epoch',
     ),
-    Difference(
+    PeerDifference(
         "`prepare_shard(…, blocking=False)`",
         "Does not wait for other processes",
         "Waits",
     ),
-    Difference(
+    PeerDifference(
         "`evict_shard`, where the data set is read in place",
         "Deletes it",
         "An error",
     ),
-    Difference(
+    PeerDifference(
         "`new_samples` of a writer",
         "The bytes of samples",
         "Their numbers alone",
     ),
-    Difference(
+    PeerDifference(
         "`StreamingDataLoader` with batches of another size than the data set's: states",
         "At any batch",
         "Where whole global batches of the data set were used; an error elsewhere",
     ),
-    Difference(
+    PeerDifference(
         "`get_item` of well-known data sets: name of its parameter",
         "`idx`",
         "`sample_id`; give it by position",
     ),
-    Difference(
+    PeerDifference(
         "A shard that is deleted from `local` while a data set reads it",
         "Is downloaded again",
         "Is read on as it was opened; `evict_shard` has it downloaded again",
     ),
-    Difference(
+    PeerDifference(
         "Fewer samples than a batch of each rank",
         "An error",
         "Taken",
     ),
-    Difference(
+    PeerDifference(
         "Arrays without dimensions or without elements, in `MDSWriter`",
         "An error",
         "Stored",
     ),
-    Difference(
+    PeerDifference(
         "`get_item(…, retry=)`",
         "How often a shard that was evicted is fetched again",
         "Means nothing: `download_retry` says it",
     ),
-    Difference(
+    PeerDifference(
         "`clean_stale_shared_memory()`",
         "Removes what killed runs left behind",
         "Does nothing, and says so: nothing shared has a name",
     ),
-    Difference(
+    PeerDifference(
         "Data sets of `streaming.vision`",
         "Also a class of torchvision; images become tensors",
         "No class of torchvision; images become arrays, of which a loader makes tensors",
     ),
-    Difference(
+    PeerDifference(
         "Labels of `StreamingEnWiki`",
         "Also where the weight of a prediction is 0",
         "Only where it is above",
     ),
-    Difference(
+    PeerDifference(
         "`cache_limit` of a data set with several streams",
         "Of all streams together",
         "Of each directory",
     ),
-    Difference(
+    PeerDifference(
         "`merge_index(…, keep_local=False)`",
         "Removes the local directory of `out`, with all data",
         "Leaves no merged index there, and all else as it is",
     ),
-    Difference(
+    PeerDifference(
         "Two data sets at once with the same `local=`, and a remote",
         "An error",
         "They share the files",
     ),
-    Difference(
+    PeerDifference(
         "A complete copy in `local=`, and no index in the remote",
         "Read without asking the remote",
         "An error; leave `remote=` out",
     ),
-    Difference(
+    PeerDifference(
         "`progress_bar=True` of `CloudUploader`",
         "Shows a bar for each file",
         "An error",
@@ -184,93 +184,93 @@ ALWAYS = (
 """Both with ``import streaming`` as the alias gives it, and with the names of streamplug itself."""
 
 EXCEPTIONS = (
-    Difference(
+    PeerDifference(
         "an encoding that there is not", "`TypeError`", "`UnknownNameError`, a `LookupError`"
     ),
-    Difference(
+    PeerDifference(
         "a compression that there is not", "`ValueError`", "`UnknownNameError`, a `LookupError`"
     ),
-    Difference(
+    PeerDifference(
         "a value by an encoding that there is not",
         "`ValueError`",
         "`UnknownNameError`, a `LookupError`",
     ),
-    Difference("a sample without a column", "`KeyError`", "`EncodeError`, a `ValueError`"),
-    Difference(
+    PeerDifference("a sample without a column", "`KeyError`", "`EncodeError`, a `ValueError`"),
+    PeerDifference(
         "a value of another type",
         "`AttributeError`",
         "`EncodeTypeError`, a `ValueError` and a `TypeError`",
     ),
-    Difference(
+    PeerDifference(
         "bytes of another size", "`KeyError`", "`EncodeTypeError`, a `ValueError` and a `TypeError`"
     ),
-    Difference("a sample of no number", "`ValueError`", "`IndexError`"),
+    PeerDifference("a sample of no number", "`ValueError`", "`IndexError`"),
 )
 """What is raised for a mistake where a script that catches it for mosaicml-streaming would not."""
 
 BY_DEFAULT = (
-    Difference(
+    PeerDifference(
         "`shuffle_algo`",
         '`"py1e"`: works out a whole epoch before its first batch',
         '`"window"`: any position at once',
     ),
-    Difference(
+    PeerDifference(
         "`hashes=None` of writers",
         "No digests",
         '`["xxh3_64"]`, by which damage is noticed; `hashes=[]` for none, and the same bytes',
     ),
-    Difference(
+    PeerDifference(
         "`partition_algo`",
         '`"relaxed"`: what is repeated at the end of an epoch depends on the world',
         '`"elastic"`: the same on all worlds',
     ),
-    Difference(
+    PeerDifference(
         "Files in `local`",
         "Shards and the index",
         "Also `.streamplug`, with locks; the alias has it beside, as `.NAME.streamplug`",
     ),
-    Difference("No `batch_size`", "An error", "Taken"),
-    Difference(
+    PeerDifference("No `batch_size`", "An error", "Taken"),
+    PeerDifference(
         "Fewer samples than canonical nodes with `py1e`",
         "An error",
         "Taken",
     ),
-    Difference(
+    PeerDifference(
         "An index without samples",
         "A `RuntimeError`",
         "Nothing until the first epoch",
     ),
-    Difference(
+    PeerDifference(
         "Exception for a missing index, and for one that is no JSON",
         "`RuntimeError`, `JSONDecodeError`",
         "`NotFound`, `InvalidIndexError`; those of the alias are both",
     ),
-    Difference(
+    PeerDifference(
         "`cache_limit` below the index, or below four shards",
         "An error",
         "Taken if the largest shard fits",
     ),
-    Difference(
+    PeerDifference(
         "`shuffle_block_size` below the size of shards, `predownload` below `batch_size`",
         "A `UserWarning`",
         "A message of the logger `streamplug`, or none",
     ),
-    Difference(
+    PeerDifference(
         "`local=None`",
         "A directory that must not be there yet",
         "A directory for temporary files that is used again",
     ),
-    Difference(
+    PeerDifference(
         "`remote=` a local path",
         "Copied into `local`",
         "Read in place unless `local=` is another directory",
     ),
-    Difference(
+    PeerDifference(
         "`size_limit` below what a shard takes without samples",
         "A shard for each sample",
         "An error",
     ),
-    Difference(
+    PeerDifference(
         "`cache_limit`",
         "Of shards and indexes",
         "Of shards",

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.plan.partition import Partition, Place
-from streamplug.plugin_kit.orders import canonical_node_bounds, locate_entry
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
 from streamplug.types import Int64, World
 
 PARTITIONS = ("orig", "relaxed")

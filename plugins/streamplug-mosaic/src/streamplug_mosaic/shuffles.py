@@ -8,9 +8,9 @@ from abc import abstractmethod
 import numpy as np
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.plugin_kit.orders import ArrayOrder
+from streamplug.plugin_kit.shuffle_order import ArrayOrder
 from streamplug.types import Int64
-from streamplug_mosaic.spans import Spans, cut, deal
+from streamplug_mosaic.shard_spans import Spans, cut, deal
 
 
 class MosaicShuffle(ShuffleAlgorithm):

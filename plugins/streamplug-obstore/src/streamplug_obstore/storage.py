@@ -17,7 +17,7 @@ from streamplug.plugin_kit.event_loop import gather_results, run
 from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
-from streamplug_obstore.failures import begins_beyond_end, ignores_ranges, storage_error
+from streamplug_obstore.error_mapping import begins_beyond_end, ignores_ranges, storage_error
 
 MAX_GAP_BYTES = 2**15
 """Ranges with at most this many bytes between them are coalesced."""

@@ -15,7 +15,7 @@ from streamplug.interfaces import Column, EncodedRows, RowPiece, ShardWriter, Wr
 from streamplug.types import Buffer, Int64
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.nested import writable
-from streamplug_parquet.rows import Collector, groups_of, value_of
+from streamplug_parquet.row_collector import Collector, groups_of, value_of
 from streamplug_parquet.types import plain, spec_of
 from streamplug_parquet.values import Nested
 

@@ -18,13 +18,13 @@ import pytest
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.interfaces import Storage
 from streamplug_testing.deviations import ConformanceBase
-from streamplug_testing.parts import parts_of
+from streamplug_testing.multi_range import read_parts_or_raise
 
 OPERATIONS: Mapping[str, Callable[[Storage, Path], object]] = {
     "read": lambda storage, _: storage.read("k"),
     "read_range": lambda storage, _: storage.read_range("k", 0, 5),
     "read_ranges": lambda storage, _: storage.read_ranges("k", [(0, 14), (3, 9)]),
-    "read_many": lambda storage, _: parts_of(storage, ("k", 0, 14), ("k", 3, 9)),
+    "read_many": lambda storage, _: read_parts_or_raise(storage, ("k", 0, 14), ("k", 3, 9)),
     "download": lambda storage, path: storage.download("k", path),
     "stat": lambda storage, _: storage.stat("k"),
     "write": lambda storage, _: storage.write("k", b"x"),
@@ -165,7 +165,11 @@ class AnswerTests(ConformanceBase):
 
     def test_a_server_that_knows_no_ranges_is_understood(self, storage: Storage) -> None:
         assert storage.read_ranges("k", [(1, 3), (0, 9), (9, 12)]) == [b"at", b"data", b""]
-        assert parts_of(storage, ("k", 1, 3), ("k", 0, 9), ("k", 9, 12)) == [b"at", b"data", b""]
+        assert read_parts_or_raise(storage, ("k", 1, 3), ("k", 0, 9), ("k", 9, 12)) == [
+            b"at",
+            b"data",
+            b"",
+        ]
 
     def test_answers_become_our_errors(
         self, server: Recorder, storage: Storage, tmp_path: Path

@@ -28,8 +28,8 @@ from streamplug.interfaces import (
 from streamplug.plugin import resolve
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same
+from streamplug_testing.memory_shard import MemoryShard, check_scan
 from streamplug_testing.samples import EXAMPLES, VALUES, Broken
-from streamplug_testing.scans import Shard, check_scan
 from streamplug_testing.shard_headers import check_damaged_heads, check_head, check_layout, info_of
 from streamplug_testing.writing import as_json, check_batch, check_mixed, written
 
@@ -88,12 +88,12 @@ class FormatTests(ConformanceBase):
         assert isinstance(format_, WritableFormat)
         return format_.writer(columns, WriteSettings(compression, ("xxh64",), 1 << 20))
 
-    def write(self, rows: Sequence[Row]) -> Shard:
+    def write(self, rows: Sequence[Row]) -> MemoryShard:
         """Write a shard."""
         return written(self.writer(), rows)
 
     def open(
-        self, shard: Shard, *, format_: Format | None = None, broken: Sequence[str] = ()
+        self, shard: MemoryShard, *, format_: Format | None = None, broken: Sequence[str] = ()
     ) -> tuple[ShardReader, list[Column]]:
         """Open a shard; decoding the columns named in `broken` fails."""
         format_ = format_ or self.format()
@@ -105,7 +105,7 @@ class FormatTests(ConformanceBase):
         content = {role: np.frombuffer(data, np.uint8) for role, data in shard.files.items()}
         return format_.open(info, content, columns), columns
 
-    def read(self, shard: Shard) -> list[Row]:
+    def read(self, shard: MemoryShard) -> list[Row]:
         """Read a shard sample by sample and as one batch; both must agree.
 
         Raises:
@@ -266,7 +266,7 @@ class FormatTests(ConformanceBase):
         found = check_scan(self.format(), data, roles)
         files = {**found.files, "data": data}
         entry = {**found.entry, "compression": None}
-        reader, columns = self.open(Shard(as_json(entry), files, found.samples))
+        reader, columns = self.open(MemoryShard(as_json(entry), files, found.samples))
         assert found.samples == len(reader) == 7
         for row in _taken(reader, columns, [3, 1]):
             assert row.keys() == {column.name for column in columns}
@@ -370,7 +370,7 @@ class FormatTests(ConformanceBase):
     def _make_encoding(self, name: str, spec: str) -> Encoding:
         return make_encoding(name, spec, self.format_class().encodings)
 
-    def _read_or_refuse(self, shard: Shard) -> None:
+    def _read_or_refuse(self, shard: MemoryShard) -> None:
         try:
             rows = self.read(shard)
         except DataError:

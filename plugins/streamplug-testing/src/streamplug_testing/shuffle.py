@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
 from streamplug.plugin import resolve
-from streamplug.plugin_kit.orders import canonical_node_bounds
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.memory import takes_less

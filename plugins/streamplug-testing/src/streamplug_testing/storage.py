@@ -19,7 +19,7 @@ import pytest
 from streamplug.errors import NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug_testing.deviations import ConformanceBase
-from streamplug_testing.parts import parts_of
+from streamplug_testing.multi_range import read_parts_or_raise
 
 DATA = bytes(range(256)) * 40
 ODD_KEYS = (
@@ -43,7 +43,7 @@ READS: dict[str, Callable[[Storage, str, Path], object]] = {
     "read": lambda storage, key, _: storage.read(key),
     "read_range": lambda storage, key, _: storage.read_range(key, 0, 1),
     "read_ranges": lambda storage, key, _: storage.read_ranges(key, [(0, 1), (1, 2)]),
-    "read_many": lambda storage, key, _: parts_of(storage, (key, 0, 1), (key, 1, 2)),
+    "read_many": lambda storage, key, _: read_parts_or_raise(storage, (key, 0, 1), (key, 1, 2)),
     "download": lambda storage, key, path: storage.download(key, path),
     "stat": lambda storage, key, _: storage.stat(key),
 }
@@ -129,7 +129,7 @@ class StorageTests(ConformanceBase):
         self.put_raw("a/b", DATA[::-1])
         parts = [("k", 3, 9), ("a/b", 0, 4), ("k", size - 3, size + 99), ("a/b", size, size + 1)]
         wanted = [DATA[3:9], DATA[::-1][:4], DATA[-3:], b""]
-        assert parts_of(storage, *parts) == wanted
+        assert read_parts_or_raise(storage, *parts) == wanted
         *found, missing = storage.read_many([*parts, ("gone", 0, 4)])
         assert found == wanted
         assert isinstance(missing, NotFound)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.interfaces import RowPiece, ShardWriter
+from streamplug_testing.memory_shard import MemoryShard
 from streamplug_testing.samples import pieces_of
-from streamplug_testing.scans import Shard
 
 
 def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -37,7 +37,7 @@ def check_mixed(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
     assert assembled(writer, packed, counted, pack=False) == written(writer, rows)
 
 
-def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> Shard:
+def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> MemoryShard:
     """Write a shard of single samples."""
     parts, sizes = zip(*map(writer.encode_pieces, rows)) if rows else ((), ())
     return assembled(writer, pieces_of([*parts]), sizes)
@@ -45,12 +45,12 @@ def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> Shard:
 
 def assembled(
     writer: ShardWriter, pieces: Sequence[RowPiece], sizes: Sequence[int], *, pack: bool = True
-) -> Shard:
+) -> MemoryShard:
     """Assemble a shard from pieces of rows."""
     packed = writer.pack(pieces) if pack and pieces else pieces
     content = writer.assemble(packed, np.array(sizes, np.int64))
     files = {role: b"".join(buffers) for role, buffers in content.items()}
-    return Shard(as_json(writer.entry()), files, len(sizes))
+    return MemoryShard(as_json(writer.entry()), files, len(sizes))
 
 
 def as_json(entry: Mapping[str, Any]) -> dict[str, Any]:

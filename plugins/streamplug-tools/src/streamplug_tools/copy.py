@@ -29,7 +29,7 @@ from streamplug_tools.column_mapping import (
 from streamplug_tools.options import Columns, Output, ProgressCallback, WriteResult
 from streamplug_tools.raw_values import RawFormat, decode_values
 from streamplug_tools.row_access import Batch, Table, stored_bytes
-from streamplug_tools.selection_order import Order
+from streamplug_tools.selection_order import SelectionOrder
 from streamplug_tools.time_values import Convert, make_converter
 
 _INDEX_RETRIES = 2
@@ -63,7 +63,7 @@ class CopyInput:
     """
 
     streams: Sequence[Stream]
-    order: Order
+    order: SelectionOrder
     columns: Sequence[ColumnMapping]
 
 

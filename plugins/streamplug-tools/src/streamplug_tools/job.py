@@ -23,12 +23,12 @@ from streamplug_tools.options import (
     streams,
 )
 from streamplug_tools.row_access import Table, cache_locally
-from streamplug_tools.selection_order import Order
+from streamplug_tools.selection_order import SelectionOrder
 from streamplug_tools.sort_keys import evaluate_expression
 
 
 @dataclass(frozen=True)
-class Job:
+class DatasetJob:
     """Opened sources of a job.
 
     Attributes:
@@ -45,14 +45,14 @@ class Job:
     columns: Columns
     on_progress: ProgressCallback
 
-    def write(self, order: Order, output: Output, what: object) -> WriteResult:
+    def write(self, order: SelectionOrder, output: Output, what: object) -> WriteResult:
         """Write samples in an order; arguments and errors as for `copy`."""
         output = output.like(self.table)
         return self.copy(order, map_table_columns(self.table, output, self.columns), output, what)
 
     def copy(
         self,
-        order: Order,
+        order: SelectionOrder,
         mappings: Sequence[ColumnMapping],
         output: Output,
         what: object,
@@ -98,7 +98,7 @@ class Job:
 @contextmanager
 def open_job(
     sources: Sources, columns: Columns, on_progress: ProgressCallback, *, whole: bool = False
-) -> Iterator[Job]:
+) -> Iterator[DatasetJob]:
     """Open the sources of a job; temporary files are removed at the end.
 
     Args:
@@ -113,4 +113,4 @@ def open_job(
     with TemporaryDirectory() as folder:
         read = cache_locally(streams(sources), folder, whole=whole)
         table = Table(read, allow_unsafe_types=True, needed=columns.takes)
-        yield Job(read, table, folder, columns, on_progress)
+        yield DatasetJob(read, table, folder, columns, on_progress)

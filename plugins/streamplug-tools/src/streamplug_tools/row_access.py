@@ -22,7 +22,7 @@ from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, World
 from streamplug_tools.raw_values import keep_raw
-from streamplug_tools.selection_order import Order
+from streamplug_tools.selection_order import SelectionOrder
 
 Batch = dict[str, ColumnValues]
 
@@ -101,7 +101,7 @@ class Table:
         return self._reader.batch(ids)
 
     def read(
-        self, order: Order, begin: int, end: int, rows: int | None = None
+        self, order: SelectionOrder, begin: int, end: int, rows: int | None = None
     ) -> Iterator[tuple[Int64, Batch]]:
         """Yield batches of samples and their numbers in an order; the next ones are prefetched.
 

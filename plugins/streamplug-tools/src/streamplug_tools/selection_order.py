@@ -10,14 +10,14 @@ from typing import Protocol
 
 import numpy as np
 
-from streamplug.interfaces import Order as Shuffle
+from streamplug.interfaces import Order as ShuffleOrder
 from streamplug.plugin.registry import make
 from streamplug.types import Int64
 
 _ID = np.dtype("<i8")
 
 
-class Order(Protocol):
+class SelectionOrder(Protocol):
     """Samples in an order; picklable.
 
     Attributes:
@@ -65,8 +65,8 @@ class ShuffledOrder:
 
 
 @lru_cache(8)
-def _shuffle(size: int, seed: int) -> Shuffle:
-    order: Shuffle = make("shuffle", "global").order(
+def _shuffle(size: int, seed: int) -> ShuffleOrder:
+    order: ShuffleOrder = make("shuffle", "global").order(
         np.array([0, size]), canonical_nodes=1, seed=seed, epoch=0, block_size=1
     )
     return order

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug_tools.expressions import Expression
-from streamplug_tools.job import Job, open_job
+from streamplug_tools.job import DatasetJob, open_job
 from streamplug_tools.options import (
     ALL_COLUMNS,
     Columns,
@@ -115,7 +115,7 @@ def sort(
         return job.write(order, output, ["sort", by, descending])
 
 
-def _sort_order(job: Job, expression: Expression, *, descending: bool) -> ListedOrder:
+def _sort_order(job: DatasetJob, expression: Expression, *, descending: bool) -> ListedOrder:
     lists = OrderFiles(job.folder, [""])
     sorted_keys = sort_by_key(
         number_values(job.values(expression, "reading keys")), job.folder, reverse=descending

@@ -18,8 +18,8 @@ from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
-from streamplug.transfer.disk_errors import verify_file
 from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer.verify import verify_file
 
 _MAX_ROWS_PER_READ = 1024
 _MAX_PROBLEMS_PER_SHARD = 20

@@ -26,12 +26,12 @@ from streamplug.types import Bytes1D
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.hints import reading
-from streamplug_webdataset.lists import ENERGON_LISTS, WIDS_LIST, listed_files
 from streamplug_webdataset.members import BLOCK, Members
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.places import Places, least_size
 from streamplug_webdataset.reader import TarHeader, TarReader
 from streamplug_webdataset.shard import TarWriter
+from streamplug_webdataset.shard_lists import ENERGON_LISTS, WIDS_LIST, listed_files
 
 _STALE = "the index beside it is that of another archive"
 

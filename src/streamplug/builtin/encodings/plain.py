@@ -13,7 +13,7 @@ from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
-_SHORT = 64
+_SHORT_VALUE_BYTES = 64
 """Mean bytes per text up to which a batch is decoded faster as one string than one by one."""
 
 
@@ -59,7 +59,7 @@ class Str(Encoding):
         return lambda start, stop: view[start:stop].tobytes().decode()
 
     def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
-        if int(sizes.sum()) <= _SHORT * len(sizes):
+        if int(sizes.sum()) <= _SHORT_VALUE_BYTES * len(sizes):
             try:
                 *texts, _ = str(buffer.join(starts, sizes).data, "utf-8").split("\0")
             except UnicodeDecodeError:

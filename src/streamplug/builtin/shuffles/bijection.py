@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.plugin_kit.orders import canonical_node_bounds, locate_entry
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 _ROUNDS = 8

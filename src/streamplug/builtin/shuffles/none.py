@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.plugin_kit.orders import canonical_node_bounds, locate_entry
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 

@@ -88,7 +88,7 @@ def check_installed() -> None:
 
 
 def fetch_all(urls: Iterable[str], crawl: Crawl) -> Iterator[bytes | Failed]:
-    """Yield what URLs lead to, in their order, or why it could not be had."""
+    """Yield the content of URLs, in their order, or the reason of a failure."""
     fetcher = _Fetcher(crawl)
     ahead: deque[Future[bytes | Failed]] = deque()
     pool = ThreadPoolExecutor(crawl.threads, thread_name_prefix="crawl")
@@ -112,7 +112,7 @@ class _Fetcher:
         self._sessions: list[Any] = []
 
     def fetch(self, url: str) -> bytes | Failed:
-        """Return what a URL leads to, or why it could not be had."""
+        """Return the content of a URL, or the reason of the failure."""
         import tenacity
 
         attempts = tenacity.Retrying(

@@ -13,7 +13,7 @@ import click
 
 from streamplug.errors import DataError
 from streamplug_datasets.convert import files
-from streamplug_datasets.convert.failures import Failures
+from streamplug_datasets.convert.failure_report import FailureReport
 from streamplug_datasets.convert.parquet import ParquetTable
 from streamplug_datasets.convert.run import Split
 from streamplug_datasets.options import converter
@@ -42,12 +42,14 @@ _ROWS_PER_READ = 256
 
 
 @converter(size_limit="64mb", whole=False)
-@click.option("--only-images", is_flag=True, help="Leave out rows whose image could not be had.")
+@click.option(
+    "--only-images", is_flag=True, help="Leave out rows whose image could not be downloaded."
+)
 @click.pass_context
 def command(context: click.Context, root: Path, *, only_images: bool) -> list[Split]:
     """Convert LAION-400M, as img2dataset has fetched it in the format parquet.
 
-    --in has 00000.parquet and 00000_stats.json, and so on. Rows whose image could not be had have a
+    --in has 00000.parquet and 00000_stats.json, and so on. Rows whose image could not be downloaded have a
     status that says so, and an empty image.
     """
     paths = sorted(path for path in root.glob("*.parquet"))
@@ -71,7 +73,7 @@ def _stats(path: Path) -> Path:
 
 def samples(part: dict[str, Any], *, failures: str) -> Iterator[dict[str, Any]]:
     """Yield the samples of a file."""
-    path, lost = Path(part["path"]), Failures()
+    path, lost = Path(part["path"]), FailureReport()
     count = 0
     columns = [_NAMES.get(name, name) for name in COLUMNS]
     for row in ParquetTable(path, columns).rows(_ROWS_PER_READ):

@@ -17,7 +17,7 @@ from streamplug.config import parse_bytes
 from streamplug.errors import DataError
 from streamplug_datasets.convert import crawl as crawling
 from streamplug_datasets.convert.crawl import Crawl, Failed, fetch_all
-from streamplug_datasets.convert.failures import Failures
+from streamplug_datasets.convert.failure_report import FailureReport
 from streamplug_datasets.convert.laion400m import COLUMNS, SUCCESS
 from streamplug_datasets.convert.parquet import ParquetTable
 from streamplug_datasets.convert.run import Split
@@ -60,7 +60,7 @@ def command(
     """Convert LAION-400M from its metadata: fetch the images.
 
     --in has part-*.parquet with the columns SAMPLE_ID, URL, TEXT, LICENSE, NSFW and similarity. Images
-    become JPEG, unless they are and need not be reduced. What could not be had is counted by kind, in the
+    become JPEG, unless they are and need not be reduced. Failed downloads are counted by kind, in the
     folder failures of --out. A run that was killed goes on where it stood.
     """
     crawling.check_installed()
@@ -88,7 +88,7 @@ def samples(
     start, count = part["start"], part["rows"]
     table = ParquetTable(Path(part["path"]), _WANTED)
     rows, again = tee(islice(table.rows(_ROWS_PER_READ, part["group"], start), count))
-    lost = Failures()
+    lost = FailureReport()
     for row, response in zip(again, fetch_all((row["URL"] or "" for row in rows), crawl)):
         status, message, image = SUCCESS, "", _NOTHING
         if isinstance(response, Failed):

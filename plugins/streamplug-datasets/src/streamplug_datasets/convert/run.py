@@ -12,7 +12,7 @@ import numpy as np
 from streamplug import write_parts
 from streamplug.errors import DataError
 from streamplug.plugin import open_storage
-from streamplug_datasets.convert.failures import counted
+from streamplug_datasets.convert.failure_report import count_failures
 
 INDEX = "index.json"
 
@@ -27,7 +27,7 @@ class Split:
         make: Yields the samples of a part; a function of a module.
         parts: What `make` is called with, plain JSON values.
         samples: How many samples the real one has; None if nobody knows, or it need not be whole.
-        failures: Where parts say what could not be had, see `streamplug_datasets.convert.failures`.
+        failures: Folder of the reports of failed samples, see `streamplug_datasets.convert.failure_report`.
     """
 
     name: str
@@ -115,7 +115,7 @@ def _convert(split: Split, settings: Settings) -> SplitSummary:
             "of it is what you want, run again with --allow-partial, which keeps what is written"
         )
     raw_bytes = sum(shard["raw_data"]["bytes"] for shard in shards)
-    failed = counted(split.failures) if split.failures else {}
+    failed = count_failures(split.failures) if split.failures else {}
     return SplitSummary(split.name, out, samples, len(shards), raw_bytes, failed)
 
 

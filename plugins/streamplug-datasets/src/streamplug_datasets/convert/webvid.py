@@ -17,7 +17,7 @@ from streamplug.errors import DataError
 from streamplug.plugin import open_storage
 from streamplug_datasets.convert import crawl as crawling
 from streamplug_datasets.convert.crawl import Crawl, Failed, fetch_all
-from streamplug_datasets.convert.failures import Failures
+from streamplug_datasets.convert.failure_report import FailureReport
 from streamplug_datasets.convert.run import Split
 from streamplug_datasets.options import converter
 
@@ -71,7 +71,7 @@ def command(
     """Convert WebVid: fetch the videos of a table.
 
     --in is a table such as results_2M_train.csv, with the columns videoid, contentUrl, duration, page_dir
-    and name. What could not be had is left out, counted by kind, and listed in the folder failures of
+    and name. Failed downloads are left out, counted by kind, and listed in the folder failures of
     --out. A run that was killed goes on where it stood.
     """
     crawling.check_installed()
@@ -171,7 +171,7 @@ def samples(
     table = _Table(Path(part["csv"]), part["start"])
     rows = [row for row in islice(table.rows(), part["rows"]) if part["word"] in row["name"]]
     storage = open_storage(videos) if videos else None
-    lost = Failures()
+    lost = FailureReport()
     fetched = fetch_all((row["contentUrl"] for row in rows), crawl)
     for number, (row, video) in enumerate(zip(rows, fetched)):
         if isinstance(video, Failed):

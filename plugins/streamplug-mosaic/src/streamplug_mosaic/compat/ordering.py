@@ -11,7 +11,7 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.selection import Selection
 from streamplug.plugin.registry import make
-from streamplug.plugin_kit.orders import canonical_node_bounds
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 from streamplug.types import World as ProcessPlace
 from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from streamplug.errors import ConfigError
 
-_BYTES = {
+_UNIT_BYTES = {
     unit: 1024**power
     for power, unit in enumerate(("kb", "mb", "gb", "tb", "pb", "eb", "zb", "yb"), 1)
 }
@@ -22,7 +22,7 @@ def bytes_to_int(bytes_str: float | str) -> int:
     Raises:
         ConfigError: If the text is no number of bytes.
     """
-    return _parse_number(bytes_str, _BYTES, plain_unit="b")
+    return _parse_number(bytes_str, _UNIT_BYTES, plain_unit="b")
 
 
 def number_abbrev_to_int(abbrev_str: float | str) -> int:

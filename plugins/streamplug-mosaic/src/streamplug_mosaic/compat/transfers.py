@@ -13,7 +13,7 @@ from streamplug.interfaces import Storage
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import is_url, local_path
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -12,7 +12,7 @@ from streamplug.types import Buffer, ObjectInfo
 T = TypeVar("T")
 
 
-class DelegatingStorage(Storage):
+class StorageWrapper(Storage):
     """A storage that delegates each operation to another one; subclasses override some."""
 
     def __init__(self, storage: Storage) -> None:

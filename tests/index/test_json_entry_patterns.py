@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamplug.errors import InvalidIndexError
 from streamplug.index import Index, parse_index
 from streamplug.index.builder import IndexBuilder
-from streamplug.index.pattern_parser import parse_entries_by_pattern
+from streamplug.index.json_entry_patterns import parse_entries_by_pattern
 
 WHERE = "/data/set/index.json"
 

@@ -6,7 +6,7 @@ from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
 
 
-def parts_of(storage: Storage, *parts: tuple[str, int, int]) -> list[bytes]:
+def read_parts_or_raise(storage: Storage, *parts: tuple[str, int, int]) -> list[bytes]:
     """Return the results of `read_many`.
 
     Raises:

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
-from streamplug.transfer.delegating_storage import DelegatingStorage
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.download import download_to_staging_file
+from streamplug.transfer.stall_timeout import run_with_timeout
+from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug.transfer.watchdog import run_with_timeout
 from streamplug.types import Buffer
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 DOWNLOAD_TIMEOUT_SECONDS = 60.0  # default stall timeout
 
 
-class TimeoutStorage(DelegatingStorage):
+class TimeoutStorage(StorageWrapper):
     """A storage whose reads raise `Transient` when no bytes arrive for `timeout` seconds.
 
     Progress inside a range is not visible: a range must be small enough to arrive within the timeout.

@@ -16,7 +16,7 @@ from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.transfer.probe import ProbeStorage
 from streamplug.transfer.threads import end_idle_threads
-from streamplug.transfer.timeout import TimeoutStorage
+from streamplug.transfer.timeout_storage import TimeoutStorage
 
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
 

@@ -13,7 +13,7 @@ from streamplug.interfaces import Format, ScannableFormat, ScanResult, ScanSourc
 
 
 @dataclass(frozen=True)
-class Shard:
+class MemoryShard:
     """A shard in memory.
 
     Attributes:
