@@ -351,7 +351,9 @@ def test_batches_need_one_batch_size(folder, batch):
         assert next(dataset.batches(4))["id"].tolist() == [0, 1, 2, 3]
         assert dataset.batch_size == 4
     else:
-        with pytest.raises(ConfigError, match=r"batch_size=4 here, batch_size=3 of the data set"):
+        with pytest.raises(
+            ConfigError, match=r"batch_size=4 differs from batch_size=3 of the data set"
+        ):
             next(dataset.batches(4))
         assert next(dataset.batches(3))["id"].tolist() == [0, 1, 2]
 
@@ -476,7 +478,7 @@ def test_samples_are_counted_from_the_beginning_or_from_the_resumption(folder):
 
 @pytest.mark.parametrize("samples", [1, 7, 9, -8, 1.5])
 def test_a_number_of_samples_inside_a_batch_is_refused(folder, samples):
-    with pytest.raises(StateError, match="not whole global batches, of 8 samples"):
+    with pytest.raises(StateError, match="not a multiple of the global batch size 8"):
         make(folder).state_dict(num_samples=samples)
 
 
@@ -609,7 +611,7 @@ def test_a_loop_does_not_go_on_once_the_run_was_given_another_place(folder):
     batches = dataset.batches()
     next(batches)
     dataset.load_state_dict(dataset.state_dict())
-    with pytest.raises(ConfigError, match="leave the loop and begin another"):
+    with pytest.raises(ConfigError, match="leave the loop and start another"):
         next(batches)
     assert dataset.state_dict()["sample_in_epoch"] == 8
 

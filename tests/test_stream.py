@@ -205,7 +205,7 @@ def test_passing_failures_are_tried_again_so_often(tmp_path, failures, retries):
 def test_failures_that_go_on_are_raised(tmp_path):
     folder = write(tmp_path / "set", 10)
     Counting.failures["read index.json"] = 3
-    with pytest.raises(Transient, match=r"^read index\.json: busy; gave up after 3 attempts, "):
+    with pytest.raises(Transient, match=r"^read index\.json: busy; gave up after 3 attempts; "):
         StreamingDataset(remote=f"counting://{folder}", local=str(tmp_path / "c"), download_retry=2)
     assert Counting.calls["read index.json"] == 3
     Counting.failures["download shard.00000.mds"] = 3

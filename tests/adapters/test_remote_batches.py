@@ -116,7 +116,7 @@ def test_bad_arguments_are_refused(place):
     dataset = opened(place)
     with pytest.raises(ConfigError, match="ahead=0: must be a whole number of at least 1"):
         next(remote_batches(dataset, len, len, ahead=0))
-    with pytest.raises(ConfigError, match="batch_size=3 here, batch_size=8 of the data set"):
+    with pytest.raises(ConfigError, match="batch_size=3 differs from batch_size=8 of the data set"):
         next(remote_batches(dataset, len, len, ahead=1, batch_size=3))
     with pytest.raises(IndexError):
         take(dataset, [203])

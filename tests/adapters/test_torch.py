@@ -113,7 +113,7 @@ def test_persistent_workers_of_a_plain_loader_do_not_go_on_in_another_order(fold
     data.load_state_dict({**data.state_dict(num_samples=8), "epoch": 0})  # of the same order
     assert ids(it) == whole[2:]
     data.load_state_dict(make(folder, num_canonical_nodes=3).state_dict())
-    with pytest.raises(ConfigError, match="make the DataLoader anew"):
+    with pytest.raises(ConfigError, match="create a new DataLoader"):
         ids(it)
     anew = DataLoader(data, batch_size=BATCH, num_workers=1, persistent_workers=True)
     assert ids(anew) == ids(loader(folder, num_canonical_nodes=3))
@@ -170,7 +170,7 @@ def test_a_state_after_other_proportions_is_where_the_next_loop_begins(folder, w
     assert it.state_dict()["sample_in_epoch"] == 3 * BATCH
     data.set_proportions([0, 1])
     assert (it.state_dict()["epoch"], it.state_dict()["sample_in_epoch"]) == (1, 0)
-    with pytest.raises(ConfigError, match="leave the loop and begin another"):
+    with pytest.raises(ConfigError, match="leave the loop and start another"):
         next(loop)
     assert (it.state_dict()["epoch"], it.state_dict()["sample_in_epoch"]) == (1, 0)
     assert ids(it)[0] == [0, 1, 2, 3]
@@ -400,7 +400,7 @@ def test_the_loader_takes_or_gives_the_batch_size(folder):
     assert dataset.batch_size == 7
     with pytest.raises(
         ConfigError,
-        match=r"batch_size=4 here, batch_size=7 of the data set: .* give both the same number",
+        match=r"batch_size=4 differs from batch_size=7 of the data set, .* give both the same number",
     ):
         StreamingDataLoader(dataset, batch_size=4)
 

@@ -42,7 +42,7 @@ def die_at(place: str, call: int, when: str) -> None:
     setattr(owner, name, dying)
 
 
-block.PrefetchLimits = partial(PrefetchLimits, active=TASK.get("active", 1))
+block.PrefetchLimits = partial(PrefetchLimits, max_running=TASK.get("active", 1))
 if "die" in TASK:
     die_at(*TASK["die"])
 dataset = TASK.get("dataset") or StreamingDataset(

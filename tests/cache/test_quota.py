@@ -257,7 +257,7 @@ def test_a_limit_that_is_too_small_for_what_is_read_is_told_once(tmp_path, caplo
     for name in "bcd":
         put(room, name, 60)
     (record,) = caplog.records
-    assert "cache_limit=100 is less than what is being read at once" in record.getMessage()
+    assert "cache_limit=100 is less than the shards in use at once" in record.getMessage()
 
 
 def test_a_full_disk_makes_a_limited_cache_smaller(tmp_path):

@@ -87,7 +87,7 @@ def test_what_is_said_depends_on_what_the_file_is_for(tmp_path, monkeypatch):
     for place, needed, expected in (
         (tmp_path / "near", 5, "5 bytes were needed; streamplug needs local="),
         (home / "12ab", None, "bytes free; it is among temporary files: set TMPDIR"),
-        (home / "kept" / "x", None, "STREAMPLUG_CACHE_DIR or local= for what is kept"),
+        (home / "kept" / "x", None, "STREAMPLUG_CACHE_DIR or local= for the cache"),
     ):
         with pytest.raises(StorageError) as caught, map_disk_errors(place, needed):
             raise full

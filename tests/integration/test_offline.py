@@ -140,7 +140,7 @@ def test_only_a_missing_shard_is_an_error_which_names_it_the_cause_and_the_remed
     text = str(caught.value)
     assert text.startswith(f"shard 2: {places['remote']}/{lost.name} is not in {places['local']}")
     assert "the connection was refused" in text
-    assert "make the remote reachable, or copy the file there" in text
+    assert "make the remote reachable, or copy the file from another machine" in text
     remote.failure = None  # the network is back
     assert ids(dataset) == list(range(COUNT))
 

@@ -126,7 +126,7 @@ def test_the_attempts_are_as_many_as_was_said(many):
         observer = Observer()
         reader, storage = opened(many, Joining(str(many), lost, 99), retries, observer)
         need = reader.needs(one_of_each(reader)[:8])[0]
-        attempts = f"{retries + 1} attempt{'s'[: retries > 0]},"
+        attempts = f"{retries + 1} attempt{'s'[: retries > 0]};"
         with pytest.raises(Transient, match=rf"shard.00002.mds is lost; gave up after {attempts}"):
             reader.ensure(need)
         assert storage.counts["read_many"] == retries + 1

@@ -63,7 +63,7 @@ def test_nothing_that_arrives_is_given_up(tmp_path, gate):
     with pytest.raises(Transient) as caught:
         get(Far(lambda path: gate.wait()), tmp_path)
     assert time.monotonic() - began >= 0.2
-    assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, 0 bytes before; ")
+    assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, after 0 bytes; ")
     assert "download_timeout=" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -195,7 +195,7 @@ def test_a_large_object_comes_in_parts(tmp_path, small_parts):
 
 def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, caplog):
     assert get(InParts(gate.wait, whole), tmp_path) == b"whole"
-    assert "nothing arrived for 0.2 s, 0 bytes before" in caplog.text
+    assert "nothing arrived for 0.2 s, after 0 bytes" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 

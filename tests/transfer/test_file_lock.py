@@ -57,7 +57,7 @@ def test_a_lock_tells_whether_it_is_free(tmp_path):
 def test_who_is_left_behind_waits_no_longer(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "abandoned", lambda: True)
     again = cache_lock(tmp_path, "shard")
-    gone = pytest.raises(StorageError, match="the process that this one works for is gone")
+    gone = pytest.raises(StorageError, match="the parent process has ended")
     with cache_lock(tmp_path, "shard"), gone, again:
         pass
 

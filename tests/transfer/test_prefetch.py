@@ -171,7 +171,7 @@ def test_without_a_number_it_looks_as_far_ahead_as_bytes_allow():
             yield [number]
 
     shards = Shards(weight=100)
-    it = prefetch(blocks(), shards, PrefetchLimits(bytes=1000, busy=100, active=2))
+    it = prefetch(blocks(), shards, PrefetchLimits(bytes=1000, bytes_in_flight=100, max_running=2))
     ahead = []
     for (number,) in it:
         time.sleep(0.001)
@@ -206,7 +206,7 @@ def test_a_thread_that_waits_for_another_process_lets_others_work():
         else:
             arrived.set()
 
-    it = prefetch([[0, 1]], Shards(ensure=ensure), PrefetchLimits(active=1))
+    it = prefetch([[0, 1]], Shards(ensure=ensure), PrefetchLimits(max_running=1))
     assert list(it) == [[0, 1]]
 
 
@@ -228,7 +228,7 @@ def test_so_many_samples_ahead_are_never_exceeded_by_more_than_a_block():
     for samples in (None, 1000):
         seen.clear()
         shards = Shards()
-        it = prefetch(blocks(), shards, PrefetchLimits(samples, most=25))
+        it = prefetch(blocks(), shards, PrefetchLimits(samples, max_samples=25))
         for (number,) in it:
             assert len(seen) - number - 1 <= 3
         assert len(seen) == 20

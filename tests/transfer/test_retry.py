@@ -46,7 +46,7 @@ def test_after_the_last_retry_the_error_itself_is_raised(kind, retries, made):
     with pytest.raises(kind) as caught:
         call_with_retries(operation, retries)
     assert caught.value is operation.error
-    text = f"s3://bucket/key: busy; gave up after {made}, see download_retry="
+    text = f"s3://bucket/key: busy; gave up after {made}; raise download_retry= for more"
     assert str(caught.value) == text
     assert operation.calls == retries + 1
 
@@ -85,5 +85,5 @@ def test_an_attempt_of_the_caller_counts():
     operation = Failing(1, Transient("busy"))
     assert call_with_retries(operation, 2, Transient("the first")) == "done"
     assert operation.calls == 2
-    with pytest.raises(Transient, match="the only one; gave up after 1 attempt,"):
+    with pytest.raises(Transient, match="the only one; gave up after 1 attempt;"):
         call_with_retries(operation, 0, Transient("the only one"))

@@ -132,7 +132,7 @@ def test_who_is_left_behind_waits_no_longer(tmp_path, method):
     worker.kill()
     worker.join(60)
     assert here.poll(60)
-    assert here.recv().endswith("/a: the process that this one works for is gone")
+    assert here.recv().endswith("/a: the parent process has ended")
 
 
 def _start(method, place, pipe):

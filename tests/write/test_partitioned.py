@@ -201,7 +201,7 @@ def test_a_relative_place_is_that_of_who_asks(tmp_path, monkeypatch, undisturbed
 
 def test_workers_that_see_another_place_refuse_before_they_read(tmp_path):
     message = (
-        r"part 0 \(0\): ConfigError: \S+ does not find in memory://.* the parts.json .* shared"
+        r"part 0 \(0\): ConfigError: \S+ finds no parts.json of this data set in memory://.* shared"
     )
     with pytest.raises(WriterError, match=message):
         write_parts(broken, range(3), out=f"memory://{tmp_path.name}", processes=1, **OPTIONS)

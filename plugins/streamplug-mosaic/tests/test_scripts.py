@@ -349,7 +349,9 @@ def test_states_between_batches_of_the_data_set_are_refused(streaming, many):
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
     loader = streaming.StreamingDataLoader(dataset, batch_size=3)
     next(iter(loader))
-    with pytest.raises(StateError, match="num_samples=3 is not whole global batches, of 4"):
+    with pytest.raises(
+        StateError, match="num_samples=3 is not a multiple of the global batch size 4"
+    ):
         loader.state_dict()
 
 

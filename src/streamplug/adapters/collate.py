@@ -64,7 +64,7 @@ def _collate_error(name: str, values: Sequence[Any], error: Exception) -> Config
     kind = type(first)
     if any(base.__module__.partition(".")[0] == "PIL" for base in kind.__mro__):
         return ConfigError(
-            f"column {name!r}: torch makes no batches of images as Pillow has them ({kind.__name__}); have "
+            f"column {name!r}: torch cannot batch Pillow images ({kind.__name__}); have "
             f"them decoded to arrays: decoders={{{name!r}: ImageArrays(size=(224, 224))}} of "
             "streamplug_image, as an argument of the data set; or give the loader transform=, "
             "batch_transform= or collate_fn="

@@ -34,8 +34,8 @@ def parse_cache_limit(value: float | str, directory: Path) -> int:
 
 
 def _disk(directory: Path) -> int:
-    near = directory.absolute()
-    while not near.exists() and near != near.parent:
-        near = near.parent
-    with map_disk_errors(near):
-        return shutil.disk_usage(near).total
+    existing = directory.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    with map_disk_errors(existing):
+        return shutil.disk_usage(existing).total

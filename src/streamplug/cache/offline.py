@@ -60,15 +60,17 @@ def open_local_copy(
 
 def warn_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -> None:
     """Warn that a local copy is read, with the number of its shards."""
-    total, found = len(copy.index), count_shards(copy, directory)
-    rest = "" if found == total else "; a sample of another shard fails until it can be reached"
+    total, num_cached = len(copy.index), count_shards(copy, directory)
+    rest = (
+        "" if num_cached == total else "; a sample of another shard fails until it can be reached"
+    )
     _LOG.warning(
         "%s cannot be reached (%s): reading the copy in %s, which has the index and %d of %d shards%s; "
         "whether the data set has changed since is not known",
         url,
         error,
         directory,
-        found,
+        num_cached,
         total,
         rest,
     )

@@ -237,8 +237,8 @@ class CacheQuota:
         if self.root not in _warned:
             _warned.add(self.root)
             _LOG.warning(
-                "%s: cache_limit=%s is less than what is being read at once: shards go before they are "
-                "read, and are downloaded again; raise it, or lower predownload= or the workers",
+                "%s: cache_limit=%s is less than the shards in use at once: shards are evicted before they "
+                "are read, and downloaded again; raise it, or lower predownload= or the number of workers",
                 self.root,
                 self.limit,
             )

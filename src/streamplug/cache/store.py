@@ -103,7 +103,7 @@ class ShardStore:
             if size > self.limit:
                 raise ConfigError(
                     f"cache_limit={self.limit}: shard {shard} of {self._where('')} alone takes "
-                    f"{size} bytes, and every process that reads needs one or more; raise it"
+                    f"{size} bytes, and at least one shard must fit in the cache; raise cache_limit="
                 )
         if self.fetches:
             directories = {self._local if self._remote is not None else self._unpacked}
@@ -281,13 +281,13 @@ class ShardStore:
                 commit(part, path)
                 return
             # The compressed file may exist without keep_zip=, too: in a copied data set.
-            kept = self._local / file.zip.basename
-            if is_compressed(file) and self._unpack_kept(shard, file, kept, path, commit):
+            zip_path = self._local / file.zip.basename
+            if is_compressed(file) and self._unpack_cached(shard, file, zip_path, path, commit):
                 return
             self._download(file.zip, part)
             self._unpack(shard, file, part, path, commit)
             if self._options.keep_zip and is_compressed(file):
-                commit(part, kept)
+                commit(part, zip_path)
 
     def _download(self, file: FileInfo, part: Path) -> None:
         remote, options = self._remote, self._options
@@ -311,22 +311,22 @@ class ShardStore:
             _LOG.info("%s can be reached again", self._remote.url)
             self._offline = False
 
-    def _unpack_kept(
-        self, shard: int, file: ShardFile, kept: Path, path: Path, commit: CommitFile
+    def _unpack_cached(
+        self, shard: int, file: ShardFile, zip_path: Path, path: Path, commit: CommitFile
     ) -> bool:
         """Decompress the cached compressed file if it exists; remove it if it is damaged."""
         try:
-            if file.zip is None or kept.stat().st_size != file.zip.bytes:
+            if file.zip is None or zip_path.stat().st_size != file.zip.bytes:
                 return False
-            self._unpack(shard, file, kept, path, commit)
+            self._unpack(shard, file, zip_path, path, commit)
         except FileNotFoundError:  # missing, or evicted meanwhile
             return False
         except DataError as error:
             if self._offline:
                 self._check_online(file)
-            _LOG.warning("%s, as kept in %s: downloading it again", error, kept)
-            kept.unlink(missing_ok=True)
-            emit(ShardRepaired(str(kept)))
+            _LOG.warning("%s, as kept in %s: downloading it again", error, zip_path)
+            zip_path.unlink(missing_ok=True)
+            emit(ShardRepaired(str(zip_path)))
             return False
         return True
 

@@ -52,9 +52,11 @@ class _CommandGroup(click.Group):
             if reason := missing_command_reason(name):
                 raise click.UsageError(reason, ctx)
             # Only some versions of click suggest commands, and those suggest several.
-            near = get_close_matches(name, {*command_names(), *COMMANDS}, 1, 0.6)
-            if near:
-                raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
+            matches = get_close_matches(name, {*command_names(), *COMMANDS}, 1, 0.6)
+            if matches:
+                raise click.UsageError(
+                    f"No such command {name!r}. Did you mean {matches[0]!r}?", ctx
+                )
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

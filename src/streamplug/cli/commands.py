@@ -23,11 +23,11 @@ BUILTIN_COMMANDS = {"plugins": "streamplug.cli.plugins:plugins"}
 @cache
 def _entry_points() -> dict[str, list[EntryPoint]]:
     """Return the entry points of commands that are not built-in, of enabled distributions."""
-    found: dict[str, list[EntryPoint]] = {}
+    points_of: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         if point.name not in BUILTIN_COMMANDS and not disabled_reason(_distribution(point)):
-            found.setdefault(point.name, []).append(point)
-    return found
+            points_of.setdefault(point.name, []).append(point)
+    return points_of
 
 
 def _distribution(point: EntryPoint) -> str:

@@ -68,7 +68,7 @@ def _check_document(document: Any, where: str) -> list[Any]:
     if not isinstance(document, dict) or "shards" not in document or "version" not in document:
         raise InvalidIndexError(
             f"{where} is not a data set's index: it needs 'version' and 'shards'; if it is that of another "
-            "library, name that by format="
+            "library, pass it by format="
         )
     if not is_version(document["version"]):
         raise InvalidIndexError(

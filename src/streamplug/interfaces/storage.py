@@ -97,15 +97,15 @@ class Storage(ABC):
 
         A part that cannot be read is replaced by its error. The default reads the objects one by one.
         """
-        found: dict[int, Buffer | StorageError] = {}
+        results: dict[int, Buffer | StorageError] = {}
         for key in dict.fromkeys(key for key, _, _ in parts):
             places = [place for place, part in enumerate(parts) if part[0] == key]
             ranges = [parts[place][1:] for place in places]
             try:
-                found.update(zip(places, self.read_ranges(key, ranges)))
+                results.update(zip(places, self.read_ranges(key, ranges)))
             except StorageError as error:
-                found.update(dict.fromkeys(places, error))
-        return [found[place] for place in range(len(parts))]
+                results.update(dict.fromkeys(places, error))
+        return [results[place] for place in range(len(parts))]
 
     def serves_ranges(self, key: str) -> bool:
         """Return whether a range request of an object transfers that range alone; may ask the server."""

@@ -111,10 +111,10 @@ class ClientStorage(Storage):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
         with self.translated(folder):
-            found = sorted(self.objects(folder), key=lambda o: o.key)
+            objects = sorted(self.objects(folder), key=lambda o: o.key)
         return (
             o
-            for o in found
+            for o in objects
             if o.key.startswith(prefix) and not o.key.rpartition("/")[2].startswith(STAGING_PREFIX)
         )
 

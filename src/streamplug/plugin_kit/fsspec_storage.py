@@ -239,12 +239,12 @@ class FsspecStorage(ClientStorage):
         try:
             # By default fsspec skips directories without read permission.
             walking = {"on_error": _only_if_missing} if _is_local(filesystem) else {}
-            found: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True, **walking)
+            infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True, **walking)
         except FileNotFoundError as error:
             if status_of(error) is not None:  # the bucket is missing, not just a prefix in it
                 raise
             return {}
-        return found
+        return infos
 
     def delete(self, key: str) -> None:
         if not key:  # with it, some file systems would delete the bucket

@@ -25,8 +25,12 @@ def check_options(what: str, options: Mapping[str, Any], known: OptionTypes) -> 
     """
     for name, value in options.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(sorted(known))}"
+            matches = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = (
+                f" Did you mean {matches[0]!r}?"
+                if matches
+                else f" Known: {', '.join(sorted(known))}"
+            )
             raise ConfigError(f"{what} takes no option {name!r}.{hint}")
         # bool is a subclass of int, but not a number of seconds.
         wrong_bool = isinstance(value, bool) and bool not in _kinds(known[name])
@@ -59,10 +63,10 @@ def check_url(what: str, options: Mapping[str, Any], name: str, example: str) ->
         )
 
 
-def _kinds(wanted: type | tuple[type, ...]) -> tuple[type, ...]:
-    return wanted if isinstance(wanted, tuple) else (wanted,)
+def _kinds(types: type | tuple[type, ...]) -> tuple[type, ...]:
+    return types if isinstance(types, tuple) else (types,)
 
 
-def _spell(wanted: type | tuple[type, ...]) -> str:
-    names = ["dict" if kind is Mapping else kind.__name__ for kind in _kinds(wanted)]
+def _spell(types: type | tuple[type, ...]) -> str:
+    names = ["dict" if kind is Mapping else kind.__name__ for kind in _kinds(types)]
     return "a dict" if names == ["dict"] else " or ".join(names)

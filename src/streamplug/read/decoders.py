@@ -45,7 +45,7 @@ def _decoded(column: Column, decoder: Decoder | None, where: str) -> Column:
         raise ConfigError(f"{what}: the decoder gave {type(encoding).__name__}, not an encoding")
     if encoding.size != column.encoding.size:
         raise ConfigError(
-            f"{what}: the decoder takes values of {encoding.size} bytes, "
-            f"stored are such of {column.encoding.size}"
+            f"{what}: the decoder takes values of {encoding.size} bytes, but the stored "
+            f"values have {column.encoding.size}"
         )
     return replace(column, encoding=encoding)

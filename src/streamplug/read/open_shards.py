@@ -213,13 +213,13 @@ class OpenShards:
         if not self._store.touch(list(shard.paths)):
             self.close_evicted()
 
-    def close_evicted(self, kept: Container[int] | None = None) -> None:
-        """Close evicted shards except those in `kept`, by default the claimed ones."""
+    def close_evicted(self, needed: Container[int] | None = None) -> None:
+        """Close evicted shards except those in `needed`, by default the claimed ones."""
         with self._lock:
-            kept = self._claims if kept is None else kept
+            needed = self._claims if needed is None else needed
             evicted = [number for number, shard in self._open.items() if shard.evicted()]
             for number in evicted:
-                if number not in kept:
+                if number not in needed:
                     self._close(number)
             self._swept = time.monotonic()
 

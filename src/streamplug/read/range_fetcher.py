@@ -26,7 +26,7 @@ class RangeFetcher:
         """Start fetching; a single group is fetched when one of its ranges is waited for."""
         self._fetch, self._release = fetch, release
         self._ranges: dict[int, tuple[SampleRange, Job[object] | None]] = {
-            each.number: (each, None) for group in groups for each in group
+            part.number: (part, None) for group in groups for part in group
         }
         self._single = groups[0] if len(groups) == 1 else None
         num_threads = max(_MAX_RANGES_IN_FLIGHT // max(map(len, groups), default=1), 1)
@@ -35,8 +35,9 @@ class RangeFetcher:
             return
         try:
             for group in groups:
-                job = self._queue.submit(partial(fetch, group), sum(each.weight for each in group))
-                self._ranges.update((each.number, (each, job)) for each in group)
+                weight = sum(part.weight for part in group)
+                job = self._queue.submit(partial(fetch, group), weight)
+                self._ranges.update((part.number, (part, job)) for part in group)
         except BaseException:
             self.stop()
             raise

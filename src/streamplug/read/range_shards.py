@@ -129,14 +129,14 @@ class RangeShards:
         self._fill(group, self._error_context)
         state = self._state()
         with state.lock:
-            for each in group:
-                state.ranges.setdefault(each.shard, []).append(each)
+            for sample_range in group:
+                state.ranges.setdefault(sample_range.shard, []).append(sample_range)
         try:
             check()
         except Cancelled:
             # The loop may have ended, and released all ranges, before this group was added.
-            for each in group:
-                self.release(each)
+            for sample_range in group:
+                self.release(sample_range)
             raise
 
     def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
@@ -146,20 +146,21 @@ class RangeShards:
         """Free a sample range."""
         state = self._state()
         with state.lock:
-            kept = [each for each in state.ranges.get(released.shard, ()) if each is not released]
-            if kept:
-                state.ranges[released.shard] = kept
+            ranges = state.ranges.get(released.shard, ())
+            remaining = [part for part in ranges if part is not released]
+            if remaining:
+                state.ranges[released.shard] = remaining
             else:
                 state.ranges.pop(released.shard, None)
 
     def take(self, info: ShardInfo, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         """Decode samples of a shard as `ShardReader.take`, fetching them if necessary."""
-        found = self._find(info.number, rows)
-        if found is None:
+        located = self._find(info.number, rows)
+        if located is None:
             fetched = self.new_range(0, info.number, rows)
             self._fill((fetched,), nullcontext)
-            found = fetched, np.searchsorted(fetched.rows, rows)
-        sample_range, places = found
+            located = fetched, np.searchsorted(fetched.rows, rows)
+        sample_range, places = located
         [(header, _)] = self._state().headers.get_many([(info, NO_ROWS)])
         return header.take(rows, sample_range.data, sample_range.starts[places], columns)
 
@@ -167,35 +168,35 @@ class RangeShards:
         state = self._state()
         with state.lock:
             ranges = list(state.ranges.get(shard, ()))
-        for each in ranges:
-            places = each.find(rows)
+        for sample_range in ranges:
+            places = sample_range.find(rows)
             if places is not None:
-                return each, places
+                return sample_range, places
         return None
 
     def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
-        requests = [(self._info(each.shard)[0], each) for each in group if len(each.rows)]
-        rows = [(info, each.rows) for info, each in requests]
+        requests = [(self._info(part.shard)[0], part) for part in group if len(part.rows)]
+        rows = [(info, sample_range.rows) for info, sample_range in requests]
         headers = self._state().headers.get_many(rows, error_context)
         missing = []
-        for (info, each), (header, read) in zip(requests, headers):
+        for (info, sample_range), (header, read) in zip(requests, headers):
             with error_context(info):
-                request = self._request(info, each, header)
+                request = self._request(info, sample_range, header)
                 if not len(request.ranges):
                     continue
                 if read is not None and read.contains(request.ranges).all():
                     spans = coalesce_ranges(request.ranges, 0)
-                    each.set_bytes(
+                    sample_range.set_bytes(
                         request.is_stored, request.ranges, spans, read.copy_ranges(spans)
                     )
                 else:
-                    missing.append((info, each, request))
+                    missing.append((info, sample_range, request))
         files = [(info.files["data"].raw, request.spans) for info, _, request in missing]
         for place, load_parts in self._store.read_many(files):
-            info, each, request = missing[place]
+            info, sample_range, request = missing[place]
             with error_context(info):
-                parts = _read(load_parts, each, request)
-                each.set_bytes(request.is_stored, request.ranges, request.spans, parts)
+                parts = _read(load_parts, sample_range, request)
+                sample_range.set_bytes(request.is_stored, request.ranges, request.spans, parts)
 
     def _request(
         self, info: ShardInfo, sample_range: SampleRange, header: ShardHeader
@@ -255,7 +256,7 @@ class _RangeReader(ShardReader):
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
         values = self.take(np.array([index], np.int64), columns)
         split = zip(columns, values)
-        return {column.name: column.encoding.unbatch(found)[0] for column, found in split}
+        return {column.name: column.encoding.unbatch(values)[0] for column, values in split}
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         return self._shards.take(self._info, rows, columns)

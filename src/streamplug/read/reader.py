@@ -37,12 +37,12 @@ class Reader:
         """Read from streams; `starts` has the first sample id of each shard in its stream, and the total."""
         self.starts = starts[0] if len(starts) == 1 else _concatenate_starts(starts)
         self._streams = list(shards)
-        self.stream_shards = [0, *accumulate(len(each) - 1 for each in starts)]
+        self.stream_shards = [0, *accumulate(len(of_stream) - 1 for of_stream in starts)]
         self._index_shards()
         keep_freed_memory()
-        self._any_ranged = any(isinstance(each, RangeShards) for each in shards)
-        self.reads_ranges = all(isinstance(each, RangeShards) for each in shards)
-        limits = [each.limit for each in shards if isinstance(each, OpenShards)]
+        self._any_ranged = any(isinstance(stream, RangeShards) for stream in shards)
+        self.reads_ranges = all(isinstance(stream, RangeShards) for stream in shards)
+        limits = [stream.limit for stream in shards if isinstance(stream, OpenShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
         # With a limit, evicted shards are closed soon: their batches must not be decoded later.
         self.decodes_lazily = (
@@ -110,15 +110,15 @@ class Reader:
         return sorted(needs, key=lambda need: order[need[0] if isinstance(need, tuple) else need])
 
     def _group(self, ranges: Iterable[SampleRange]) -> list[FetchGroup]:
-        keyed = ((self._shards_of_range(each), each) for each in ranges)
+        keyed = ((self._shards_of_range(part), part) for part in ranges)
         return group_ranges(
-            (shards if shards.supports_read_many else each, each) for shards, each in keyed
+            (shards if shards.supports_read_many else part, part) for shards, part in keyed
         )
 
     def weight(self, need: int | FetchGroup) -> int:
         """Return the approximate bytes of a need."""
         if isinstance(need, tuple):
-            return sum(each.weight for each in need)
+            return sum(part.weight for part in need)
         shards, shard = self._find(need)
         return shards.nbytes(shard)
 
@@ -144,8 +144,8 @@ class Reader:
     def release(self, need: int | FetchGroup) -> None:
         """Free a group, or release a claim of a shard."""
         if isinstance(need, tuple):
-            for each in need:
-                self._release_range(each)
+            for part in need:
+                self._release_range(part)
         else:
             shards, shard = self._find(need)
             shards.keep(shard, -1)
@@ -294,11 +294,13 @@ def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
 
 
 def _are_uniform(shards: Iterable[OpenShards | RangeShards]) -> bool:
-    kinds = [s.kind for each in shards if isinstance(each, OpenShards) for s in each.selections]
+    kinds = [
+        s.kind for stream in shards if isinstance(stream, OpenShards) for s in stream.selections
+    ]
     return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
 
 
 def _concatenate_starts(starts: Sequence[Int64]) -> Int64:
-    before = [0, *accumulate(int(each[-1]) for each in starts)]
-    parts = [each[:-1] + first for each, first in zip(starts, before)]
+    before = [0, *accumulate(int(of_stream[-1]) for of_stream in starts)]
+    parts = [of_stream[:-1] + first for of_stream, first in zip(starts, before)]
     return np.concatenate([*parts, np.array(before[-1:], np.int64)])

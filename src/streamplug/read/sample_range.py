@@ -61,13 +61,13 @@ def group_ranges(keyed_ranges: Iterable[tuple[Hashable, SampleRange]]) -> list[F
     """Group sample ranges with equal keys, which may be fetched together, in the order of need."""
     groups: list[list[SampleRange]] = []
     filling: dict[Hashable, tuple[list[SampleRange], int, int]] = {}
-    for key, each in keyed_ranges:
+    for key, sample_range in keyed_ranges:
         group, num_rows, num_bytes = filling.get(key, ([], 0, 0))
-        num_rows, num_bytes = num_rows + len(each.rows), num_bytes + each.weight
+        num_rows, num_bytes = num_rows + len(sample_range.rows), num_bytes + sample_range.weight
         if group and (num_rows > MAX_GROUP_SAMPLES or num_bytes > MAX_GROUP_BYTES):
-            group, num_rows, num_bytes = [], len(each.rows), each.weight
+            group, num_rows, num_bytes = [], len(sample_range.rows), sample_range.weight
         if not group:
             groups.append(group)
-        group.append(each)
+        group.append(sample_range)
         filling[key] = group, num_rows, num_bytes
     return [tuple(group) for group in groups]

@@ -143,7 +143,7 @@ def list_objects(
         path = f"{root}/{info.key}"
         if root is not None and (may_contain or (recursive and is_listed)) and isdir(path):  # noqa: PTH112 - faster, for many files
             raise ConfigError(
-                f"{path} is a link to a directory, which is not followed; have the directory itself "
+                f"{path} is a link to a directory, which is not followed; put the directory itself "
                 "there, or name its files with wildcards in remote="
             )
         if is_listed and STATE_DIR not in folders:

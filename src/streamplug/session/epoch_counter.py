@@ -19,9 +19,9 @@ from streamplug.types import Int64
 
 MAX_WORKERS = 256
 
-_EPOCH, _STEP, _VERSION, _SETS, _NOTES = 0, 1, 2, 3, 4
+_EPOCH, _STEP, _VERSION, _SETS, _WORKERS = 0, 1, 2, 3, 4
 
-CELLS = _NOTES + 1 + MAX_WORKERS  # number of int64 cells of a counter
+CELLS = _WORKERS + 1 + MAX_WORKERS  # number of int64 cells of a counter
 
 # A worker's cell packs the number of epochs started, the number of the first process, the number of workers
 # and the ticket into one integer, so that no process reads half of an update.
@@ -80,7 +80,7 @@ class EpochCounter:
         """Set the next epoch, its first step, and a version that tells outdated copies of a run apart."""
         sets = self.sets + 1
         self._cells[:] = 0
-        self._cells[:_NOTES] = epoch, step, version, sets
+        self._cells[:_WORKERS] = epoch, step, version, sets
         self._sets = sets
 
     def begin(self, loop: WorkerLoop = WorkerLoop()) -> tuple[int, int]:
@@ -91,15 +91,15 @@ class EpochCounter:
             )
         if loop.ticket and self._began_in != os.getpid() and self._sets != self.sets:
             raise ConfigError("a state was loaded while the workers of this loop were starting")
-        notes = self._cells[_NOTES:]
+        cells = self._cells[_WORKERS:]
         mine = 1 + loop.worker if loop.ticket else 0
-        seen = notes.copy()
+        seen = cells.copy()
         latest = int(seen.max()) >> _BEGUN
         # A worker that was in the latest epoch starts another one: it is persistent, or a seed was repeated.
         joins = seen[mine] >> _BEGUN != latest and self._is_begun(loop, seen, latest)
         begun = latest if joins else latest + 1
-        what = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
-        notes[mine] = (begun << _BEGUN) + (what << _TICKET_BITS) + loop.ticket
+        loop_id = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
+        cells[mine] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
         self._began_in, self._sets = os.getpid(), self.sets
         return self._place(begun)
 
@@ -117,7 +117,7 @@ class EpochCounter:
 
     def begun(self) -> int:
         """Return the number of epochs started since the last `set`."""
-        return int(self._cells[_NOTES:].max()) >> _BEGUN
+        return int(self._cells[_WORKERS:].max()) >> _BEGUN
 
     def next(self) -> tuple[int, int]:
         """Return the next epoch and its first step."""

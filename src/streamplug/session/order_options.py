@@ -36,7 +36,7 @@ _LOWEST_VALUES = {
 class OrderOptions:
     """Validated options of the sample order, as `StreamingDataset` takes them; `epoch_size` is a number.
 
-    `shuffle_algo` counts without shuffling, too: it sets the default of `num_canonical_nodes`.
+    `shuffle_algo` has an effect without shuffling, too: it sets the default of `num_canonical_nodes`.
     """
 
     shuffle: bool

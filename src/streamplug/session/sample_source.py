@@ -22,7 +22,7 @@ from streamplug.types import Int64, World
 
 T = TypeVar("T")
 
-_RANGE_LIMITS = PrefetchLimits(bytes=64 << 20, strict=True, active=16, busy=8 << 20)
+_RANGE_LIMITS = PrefetchLimits(bytes=64 << 20, strict=True, max_running=16, bytes_in_flight=8 << 20)
 """Sample ranges are held in memory and mostly small: more requests in flight, fewer bytes ahead."""
 
 _BLOCK_STORED_BYTES = 4 << 20
@@ -200,7 +200,7 @@ class SampleSource:
         if reader.cache_limit is not None:
             share = _Share(reader, reader.cache_limit, self.row_bytes, place)
             limits = replace(
-                limits, bytes=min(limits.bytes, share.bytes), strict=True, most=share.samples
+                limits, bytes=min(limits.bytes, share.bytes), strict=True, max_samples=share.samples
             )
             blocks = share.split_to_fit(blocks)
         if self._together:
@@ -213,10 +213,10 @@ class SampleSource:
 class _Share:
     """Share of a limited cache that one process may use, so that shards are not evicted before they are read.
 
-    The processes of a machine read neighbouring samples, and prefetch at the same time. If the order hardly
-    mixes, these samples lie in as many shards as their bytes fill, and one process needs only some of those;
-    if it mixes well, every process needs nearly all shards that any needs. So both the samples ahead over all
-    processes and the shards of one process are bounded; half of the limit is left for shards read before.
+    The processes of a machine read neighbouring samples and prefetch at the same time. If the order mixes
+    little, they share few shards, so the samples that all processes fetch ahead are limited. If it mixes
+    well, every process needs nearly the same shards, so the shards of one process are limited. Both limits
+    are half of the cache limit; the other half keeps shards that were read before.
     """
 
     def __init__(self, reader: SampleReader, limit: int, row_bytes: int, place: World) -> None:

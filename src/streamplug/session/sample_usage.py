@@ -54,10 +54,10 @@ def explain(
     if rank is not None and not 0 <= rank < world.ranks:
         raise ConfigError(f"rank={rank}: there are the ranks 0 to {world.ranks - 1}")
     uses = []
-    for each in range(world.ranks) if rank is None else [rank]:
-        ids = plan.ids(replace(world, rank=each), run.batch, np.array([step]))[0]
+    for reading_rank in range(world.ranks) if rank is None else [rank]:
+        ids = plan.ids(replace(world, rank=reading_rank), run.batch, np.array([step]))[0]
         uses += [
-            SampleUse(epoch, step, each, place, sample, *session.reader.locate(sample))
+            SampleUse(epoch, step, reading_rank, place, sample, *session.reader.locate(sample))
             for place, sample in enumerate(ids.tolist())
             if sample >= 0
         ]

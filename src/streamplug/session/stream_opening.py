@@ -64,7 +64,7 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
     source = wrap_multifile(storage, index, derived)
     if source is not storage and stream.validate_hash is not None:
         raise ConfigError(
-            f"validate_hash={stream.validate_hash!r}: shards that are made of files have no digest; "
+            f"validate_hash={stream.validate_hash!r}: shards of several files have no digest; "
             "leave it out"
         )
     if stream.access == "range" or (in_place and source is not storage):

@@ -100,8 +100,8 @@ class TrainingRun:
             self.batch_size = batch_size
         if batch_size not in (None, self.batch_size):
             raise ConfigError(
-                f"batch_size={batch_size} here, batch_size={self.batch_size} of the data set: the order "
-                "of samples depends on it; give both the same number, or leave it out here"
+                f"batch_size={batch_size} differs from batch_size={self.batch_size} of the data set, on "
+                "which the order depends; give both the same number, or leave it out here"
             )
         if self.batch_size is None:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
@@ -179,8 +179,8 @@ class TrainingRun:
         """Start an epoch, see `EpochCounter.begin`; return it and its first step."""
         if self.clock.version != self.version:
             raise ConfigError(
-                "another state or other proportions were given to the data set, which persistent "
-                "workers cannot know: make the DataLoader anew, or use StreamingDataLoader"
+                "another state or other proportions were set on the data set, which persistent "
+                "workers do not see; create a new DataLoader, or use StreamingDataLoader"
             )
         epoch, step = self.clock.begin(loop)
         self._cursor = (self.clock.begun(), epoch, step)
@@ -216,8 +216,8 @@ class TrainingRun:
         """Raise `ConfigError` if the clock was set since it had been set `sets` times."""
         if self.clock.sets != sets:
             raise ConfigError(
-                "a state or other proportions were given to the data set while it was being read; leave "
-                "the loop and begin another"
+                "a state or other proportions were set on the data set while it was being read; leave "
+                "the loop and start another"
             )
 
     def state(self, world: World) -> dict[str, Any]:
@@ -250,8 +250,8 @@ class TrainingRun:
         steps, rest = divmod(samples, global_batch)
         if rest or samples < 0:
             raise StateError(
-                f"num_samples={samples} is not whole global batches, of {global_batch} samples each; "
-                "states are taken between them"
+                f"num_samples={samples} is not a multiple of the global batch size {global_batch}; a state "
+                "exists only between global batches"
             )
         return self.state_at(world, epoch, int(steps) + (0 if from_beginning else first))
 

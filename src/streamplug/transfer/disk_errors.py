@@ -59,13 +59,13 @@ def _remedy(error: OSError, path: Path) -> str:
             kept = len(inner) > 1 and inner[1] == "kept"
             return (
                 "it is among temporary files: set TMPDIR to a directory on a disk with more room that can be "
-                "written to" + kept * ", or STREAMPLUG_CACHE_DIR or local= for what is kept"
+                "written to" + kept * ", or STREAMPLUG_CACHE_DIR or local= for the cache"
             )
         if not inner:
             return "set TMPDIR to a directory on a disk with more room that can be written to"
     return (
         "streamplug needs local= to be a directory that it can write to, with room for the shards, or for "
-        "those that cache_limit= lets it keep; without local=, that is STREAMPLUG_CACHE_DIR"
+        "those that cache_limit= lets it keep; without local=, set STREAMPLUG_CACHE_DIR to such a directory"
     )
 
 

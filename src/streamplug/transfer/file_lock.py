@@ -119,7 +119,7 @@ def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, max_paus
                     return
                 pause = min(2 * pause, max_pause)
                 if abandoned():
-                    raise StorageError(f"{path}: the process that this one works for is gone")
+                    raise StorageError(f"{path}: the parent process has ended")
     except OSError as error:
         if error.errno not in _NO_LOCKS_ERRNOS:
             raise

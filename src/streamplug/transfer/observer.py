@@ -146,9 +146,9 @@ class Observer:
         for number, callback in enumerate(self._callbacks):
             self._guarded(number, callback.on_event, event, self.place)
 
-    def _guarded(self, number: int, call: Callable[..., None], *given: object) -> None:
+    def _guarded(self, number: int, call: Callable[..., None], *arguments: object) -> None:
         try:
-            call(*given)
+            call(*arguments)
         except Exception as error:  # noqa: BLE001 - a callback must not stop a training
             mine = object()
             if self._complaints.setdefault((number, type(error)), mine) is mine:

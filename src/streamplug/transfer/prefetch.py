@@ -29,10 +29,12 @@ class PrefetchLimits:
     samples: int | None = None  # samples after the current block; None adapts to the throughput
     bytes: int = 512 << 20  # size of the window, if it adapts or is strict
     strict: bool = False  # whether `bytes` also limits a fixed number of samples
-    active: int = 8  # concurrent jobs
-    most: int | None = None  # samples after the current block, exceeded by less than a block
-    busy: int = 32 << 20  # bytes in flight; doubled, up to `bytes`, when the consumer waits
-    queued: int = 512  # jobs in flight
+    max_running: int = 8  # concurrent jobs
+    max_samples: int | None = None  # samples after the current block, exceeded by less than a block
+    bytes_in_flight: int = (
+        32 << 20
+    )  # bytes in flight; doubled, up to `bytes`, when the consumer waits
+    max_queued: int = 512  # jobs in flight
 
 
 class PrefetchBlock(Protocol):
@@ -85,7 +87,7 @@ def prefetch_blocks(
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """
     limits = limits or PrefetchLimits()
-    window = PrefetchWindow(iter(blocks), reader, limits, ThreadPool(limits.active))
+    window = PrefetchWindow(iter(blocks), reader, limits, ThreadPool(limits.max_running))
     pool: DecodePool[B, V, Sequence[K]] = DecodePool(use, num_threads)
     has_begun = False
     try:
@@ -185,7 +187,7 @@ class PrefetchWindow(Generic[B, K]):
         self._jobs: dict[K, Work] = {}
         self._users: Counter[K] = Counter()
         self._samples = self._bytes = 0
-        self._max_bytes_in_flight = limits.busy
+        self._max_bytes_in_flight = limits.bytes_in_flight
         self._blocks_per_fill = 1
 
     def look(self) -> bool:
@@ -225,14 +227,14 @@ class PrefetchWindow(Generic[B, K]):
         limits, queue = self._limits, self._queue
         if self._bytes >= limits.bytes and (limits.samples is None or limits.strict):
             return False
-        if limits.most is not None and self._samples >= limits.most:
+        if limits.max_samples is not None and self._samples >= limits.max_samples:
             return False
         if limits.samples is not None:
             return self._samples < limits.samples
         is_busy = (
-            queue.unfinished >= 2 * limits.active and queue.weight >= self._max_bytes_in_flight
+            queue.unfinished >= 2 * limits.max_running and queue.weight >= self._max_bytes_in_flight
         )
-        return not is_busy and queue.unfinished < limits.queued
+        return not is_busy and queue.unfinished < limits.max_queued
 
     def pop(
         self, *, alone: bool

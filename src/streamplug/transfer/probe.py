@@ -103,5 +103,5 @@ def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> N
         kind = type(error) if isinstance(error, StorageError) else StorageError
         raise kind(
             f"{remote.url_of(key)} is not in {local}, and the download failed: {error}; make the remote "
-            "reachable, or copy the file there from where it is"
+            "reachable, or copy the file from another machine to that directory"
         ) from error

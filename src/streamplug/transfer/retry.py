@@ -40,7 +40,7 @@ def call_with_retries(
         except RETRYABLE_ERRORS as error:
             if attempt > retries:
                 made = f"{attempt} attempt{'s'[: attempt > 1]}"
-                error.args = (f"{error}; gave up after {made}, see download_retry=",)
+                error.args = (f"{error}; gave up after {made}; raise download_retry= for more",)
                 raise
             retry_after = error.retry_after if isinstance(error, Transient) else 0.0
             seconds = max(backoff_seconds(attempt), min(retry_after, _MAX_RETRY_AFTER_SECONDS))

@@ -71,12 +71,12 @@ def _wait(job: Job[T], url: str, timeout: float, count_bytes: Callable[[], int])
     while not job.wait(min(_POLL_SECONDS, timeout / 4)):
         check()
         if abandoned():
-            raise StorageError(f"{url}: the process that this one works for is gone")
+            raise StorageError(f"{url}: the parent process has ended")
         new_size, now = count_bytes(), time.monotonic()
         if new_size != size:
             size, progress_time = new_size, now
         elif now - progress_time >= timeout:
             raise StalledError(
-                f"{url}: nothing arrived for {timeout:g} s, {size} bytes before; see the connection, or "
-                "pass a longer download_timeout="
+                f"{url}: nothing arrived for {timeout:g} s, after {size} bytes; check the network, or "
+                "raise download_timeout="
             )

@@ -86,9 +86,9 @@ def _make_own(home: Path) -> None:
 
 def check_private(home: Path) -> None:
     """Make a directory private; AccessDenied if it belongs to others, as pickles in it are loaded."""
-    found = home.lstat()
-    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    if own and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    status = home.lstat()
+    own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if own and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         home.chmod(stat.S_IRWXU)
         own = not home.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if not own:

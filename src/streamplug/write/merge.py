@@ -85,9 +85,9 @@ def _open_storages(place: Any, options: Mapping[str, Any] | None) -> list[Storag
 def _folders(home: Storage) -> list[str]:
     """Return the topmost folders below `home` that have an index."""
     ending = f"/{INDEX_NAME}"
-    found = [info.key.removesuffix(ending) for info in home.list("") if info.key.endswith(ending)]
-    known = {f"{folder}/" for folder in found}
-    return [folder for folder in sorted(found) if not known & set(_above(folder))]
+    folders = [info.key.removesuffix(ending) for info in home.list("") if info.key.endswith(ending)]
+    known = {f"{folder}/" for folder in folders}
+    return [folder for folder in sorted(folders) if not known & set(_above(folder))]
 
 
 def _above(folder: str) -> Iterator[str]:
@@ -98,21 +98,21 @@ def _find_part(
     place: Any, homes: Sequence[Storage], options: Mapping[str, Any] | None
 ) -> tuple[Storage, str]:
     """Return the storage and the folder of a part's index, the local ones if it exists there."""
-    found: list[tuple[Storage, str]] = []
+    places: list[tuple[Storage, str]] = []
     for storage in _open_storages(place, options):
         url = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
         for home in homes:
             root = f"{home.url.rstrip('/')}/"
             if url.startswith(root):
-                found.append((home, url.removeprefix(root)))
-    if not found:
+                places.append((home, url.removeprefix(root)))
+    if not places:
         raise ConfigError(
             f"{place!r:.200} is not below {homes[-1].url}: an index can only name files below it"
         )
-    for home, folder in found[:-1]:
+    for home, folder in places[:-1]:
         if home.exists(f"{folder}/{INDEX_NAME}"):
             return home, folder
-    return found[-1]
+    return places[-1]
 
 
 def _merged_entries(parts: Sequence[tuple[Storage, str]]) -> list[dict[str, Any]]:

@@ -86,18 +86,18 @@ class PartTask:
             plan = None
         if plan != self.plan:
             raise ConfigError(
-                f"{socket.gethostname()} does not find in {home.url} the {PLAN_NAME} of this data set: a "
-                "local path or memory:// is right only where all workers have the same, as on a shared "
-                "file system; else give out= a URL, or end an earlier job that still writes there"
+                f"{socket.gethostname()} finds no {PLAN_NAME} of this data set in {home.url}: all workers "
+                "need the same out=, such as a URL or a directory of a shared file system; or end an earlier "
+                "job that still writes there"
             )
 
     def _write(self, number: int, home: Storage) -> None:
-        near = local_path(self.places[0])
-        if near is None:
+        local_folder = local_path(self.places[0])
+        if local_folder is None:
             self._fill(number, home, join(self.places[0], part_folder(number)))
             return
-        place = near / part_folder(number)
-        scratch = near / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
+        place = local_folder / part_folder(number)
+        scratch = local_folder / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
         try:
             if len(self.places) == 1:
                 self._fill(number, home, scratch)
@@ -150,6 +150,6 @@ def _install(scratch: Path, place: Path) -> None:
 
 def remove_attempts(places: tuple[str, ...]) -> None:
     """Remove the folders of killed attempts."""
-    near = local_path(places[0])
-    if near is not None:
-        shutil.rmtree(near / ATTEMPTS, ignore_errors=True)
+    local_folder = local_path(places[0])
+    if local_folder is not None:
+        shutil.rmtree(local_folder / ATTEMPTS, ignore_errors=True)

@@ -152,8 +152,8 @@ class _PartitionedOutput:
     @contextmanager
     def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
         """Start a run, and remove its output if it fails before any part is finished."""
-        near = local_path(self.places[-1])
-        made_folder = near is not None and not near.exists()
+        local_folder = local_path(self.places[-1])
+        made_folder = local_folder is not None and not local_folder.exists()
         with _lock_of(self._storage.url) as alone:
             made = self._start(plan, exist_ok=exist_ok, alone=alone)
             try:
@@ -161,15 +161,15 @@ class _PartitionedOutput:
             except Exception:
                 if made and not self.finished(plan["parts"]):
                     with suppress(StreamplugError, OSError):  # the first error says more
-                        self._remove_output(near if made_folder else None)
+                        self._remove_output(local_folder if made_folder else None)
                 raise
 
     def _remove_output(self, folder: Path | None) -> None:
         remove_attempts(self.places)
         remove_dataset(self._storage)
-        near = local_path(self.places[-1])
-        if near is not None:
-            for part in near.glob("part-*"):
+        local_folder = local_path(self.places[-1])
+        if local_folder is not None:
+            for part in local_folder.glob("part-*"):
                 part.rmdir()  # raises unless it is empty
         if folder is not None:
             folder.rmdir()

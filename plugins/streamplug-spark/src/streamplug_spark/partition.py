@@ -81,8 +81,8 @@ class PartitionWriter:
             mark = b""
         if mark != self.mark:
             raise ConfigError(
-                f"{socket.gethostname()} does not find in {home.url} what the driver has written there: a "
-                "local path is right only on a file system that all machines share; else give out= a URL"
+                f"{socket.gethostname()} finds nothing from the driver in {home.url}: all machines need "
+                "the same out=, a URL or a directory of a shared file system"
             )
 
 

@@ -28,5 +28,5 @@ class Log(Callback):
 
     def on_event(self, event: Event, place: World) -> None:
         if _LOG.isEnabledFor(self._level):
-            told = {**event.as_dict(), "rank": place.rank, "worker": place.worker}
-            _LOG.log(self._level, json.dumps(told))
+            fields = {**event.as_dict(), "rank": place.rank, "worker": place.worker}
+            _LOG.log(self._level, json.dumps(fields))

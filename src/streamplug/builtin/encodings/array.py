@@ -162,10 +162,10 @@ class NDArrayEncoding(Encoding, VectorColumn):
             if len(self._shape) == 1:
                 counts[sizes == self.size] = self._shape[0]
             return counts
-        for k, (least, most) in enumerate(_HELD):
-            found, rest = np.divmod(sizes - self._lead - (1 << k), dtype.itemsize)
-            fits = (rest == 0) & (found >= least) & (found <= most)
-            counts[fits] = found[fits]
+        for k, (min_count, max_count) in enumerate(_HELD):
+            candidates, rest = np.divmod(sizes - self._lead - (1 << k), dtype.itemsize)
+            fits = (rest == 0) & (candidates >= min_count) & (candidates <= max_count)
+            counts[fits] = candidates[fits]
         return counts
 
     def are_vectors(
@@ -174,7 +174,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
         if self._shape is not None:
             return super().are_vectors(buffer, starts, lengths, dtype)
         head = buffer.gather(starts, self._lead).reshape(-1, self._lead)
-        kinds = np.searchsorted([least for least, _ in _HELD], lengths, side="right") - 1
+        kinds = np.searchsorted([min_count for min_count, _ in _HELD], lengths, side="right") - 1
         right: NDArray[np.bool_] = head[:, -1] == (1 << 2 | kinds)
         if self._values is None:
             right &= head[:, 0] == _CODE_OF.get(dtype, 0)

@@ -110,11 +110,11 @@ class _Worker:
     def answer(self) -> bool:
         """Return whether the task is done; False if the process has died."""
         try:
-            told = self.connection.recv()
+            failure = self.connection.recv()
         except (EOFError, OSError):
             return False
-        if told is not None:
-            raise WriterError(told)
+        if failure is not None:
+            raise WriterError(failure)
         return True
 
     def end(self) -> None:

@@ -93,7 +93,7 @@ class MDS(WritableFormat, RangeReadableFormat):
         if None in sizes:
             return None
         # From the end of the file, as the length of the schema in front of the samples is unknown.
-        size = sum(each or 0 for each in sizes)
+        size = sum(column_size or 0 for column_size in sizes)
         starts = shard.files["data"].raw.bytes - (shard.samples - rows) * size
         return np.stack([starts, starts + size], axis=1)
 

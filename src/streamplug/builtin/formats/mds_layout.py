@@ -130,16 +130,16 @@ class MDSLayout(MultiShardReader):
     ) -> Iterator[list[ColumnValues]]:
         located = self._in_shards(data, shards, sizes, rows)
         nbytes = sum(self._nbytes(located, column) for column in columns)
-        each = max(_MAX_DECODED_BYTES * len(parts) // max(nbytes, 1), 1)
-        for first in range(0, len(parts), each):
-            some = parts[first : first + each]
+        num_parts = max(_MAX_DECODED_BYTES * len(parts) // max(nbytes, 1), 1)
+        for first in range(0, len(parts), num_parts):
+            some = parts[first : first + num_parts]
             start = some[0].start
             values = self.decoded(data, located.part(slice(start, some[-1].stop)), columns)
             if len(some) == 1:
                 yield values
                 continue
             for part in some:
-                yield [each[part.start - start : part.stop - start] for each in values]
+                yield [column[part.start - start : part.stop - start] for column in values]
 
     def values(
         self, data: GatherBuffer, shards: Int64, sizes: Int64, rows: Int64, column: Column
@@ -204,19 +204,19 @@ class MDSLayout(MultiShardReader):
         self, data: GatherBuffer, located: Located, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         """Return the values of each column; raise `ColumnError` if one cannot be decoded."""
-        found: list[ColumnValues] = [[]] * len(columns)
+        decoded_columns: list[ColumnValues] = [[]] * len(columns)
         for run, dtype in self._runs(columns):
             if dtype is None:
-                found[run.at[0]] = self._column(data, located, run.columns[0])
+                decoded_columns[run.at[0]] = self._column(data, located, run.columns[0])
                 continue
             begins = located.begins[run.after] + run.offset
             values = data.array(begins, dtype)
             if len(run.at) == 1:
-                found[run.at[0]] = values
+                decoded_columns[run.at[0]] = values
             else:
                 for at, name in zip(run.at, dtype.names or ()):
-                    found[at] = values[name].copy()
-        return found
+                    decoded_columns[at] = values[name].copy()
+        return decoded_columns
 
     def _column(self, data: GatherBuffer, located: Located, column: Column) -> ColumnValues:
         try:
@@ -232,11 +232,11 @@ class MDSLayout(MultiShardReader):
         return runs
 
     def _found_runs(self, columns: Sequence[Column]) -> list[_Run]:
-        wanted = {column.name: at for at, column in enumerate(columns)}
+        place_of = {column.name: at for at, column in enumerate(columns)}
         runs: list[_Run] = []
         open_ = False  # whether the last run may be extended
         for stored in self.columns:
-            at = wanted.get(stored.name)
+            at = place_of.get(stored.name)
             if at is None:
                 continue
             column, (after, offset) = columns[at], self._places[stored.name]

@@ -48,9 +48,9 @@ class MDSHead(ShardHeader):
             raise self.corrupt(int(short.argmax()))
 
     def byte_ranges(self, rows: Int64) -> Int64:
-        found = np.empty((len(rows), 2), np.int64)
-        found[:, 0], found[:, 1] = self.offsets[rows], self.offsets[rows + 1]
-        return found
+        ranges = np.empty((len(rows), 2), np.int64)
+        ranges[:, 0], ranges[:, 1] = self.offsets[rows], self.offsets[rows + 1]
+        return ranges
 
     def sizes(self, column: Column) -> Int64 | None:
         if column.encoding.size is not None:

@@ -52,13 +52,13 @@ class MixedCanonicalNode:
         if _within(positions - start, len(ids)):
             return ids[positions - start].astype(np.int64)
         blocks = (positions + self._half) // self._size
-        found = np.empty_like(positions)
+        shuffled = np.empty_like(positions)
         for block in np.unique(blocks).tolist():
             here = blocks == block
             if start != self._start(block) or not len(ids):
                 start, ids = self._second = self._start(block), self._second_pass(block)
-            found[here] = ids[positions[here] - start]
-        return found
+            shuffled[here] = ids[positions[here] - start]
+        return shuffled
 
     def position(self, unmixed: int) -> int:
         """Return the position after both passes of an unmixed position."""

@@ -54,8 +54,8 @@ class Groups:
         ends = np.cumsum(self._starts[members + 1] - firsts)
         starts = np.concatenate([[0], ends[:-1]])
         low, high = np.maximum(starts, begin), np.minimum(ends, begin + size)
-        kept = high > low
-        return (firsts + low - starts)[kept], (high - low)[kept]
+        overlaps = high > low
+        return (firsts + low - starts)[overlaps], (high - low)[overlaps]
 
 
 class WindowOrder(Order):

@@ -97,22 +97,22 @@ class Http(FsspecStorage):
     def serves_ranges(self, key: str) -> bool:
         if self._serves_ranges is None:
             with self.translated(key):
-                found = super().cat_ranges(self.path(key), [(0, 1)])[0]
-            self._serves_ranges = not isinstance(found, _RangeIgnoredError)
+                result = super().cat_ranges(self.path(key), [(0, 1)])[0]
+            self._serves_ranges = not isinstance(result, _RangeIgnoredError)
         return self._serves_ranges
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        found = super().cat_ranges(path, ranges)
-        if not any(isinstance(part, _RangeIgnoredError) for part in found):
-            return found
+        results = super().cat_ranges(path, ranges)
+        if not any(isinstance(part, _RangeIgnoredError) for part in results):
+            return results
         whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        found = self.cat_parts(parts)
-        if any(isinstance(part, _RangeIgnoredError) for part in found):
+        results = self.cat_parts(parts)
+        if any(isinstance(part, _RangeIgnoredError) for part in results):
             return Storage.read_many(self, parts)
-        return [self._bytes_or_error(key, part) for (key, _, _), part in zip(parts, found)]
+        return [self._bytes_or_error(key, part) for (key, _, _), part in zip(parts, results)]
 
     def write(self, key: str, data: Buffer) -> None:
         raise self._read_only(key)
@@ -129,10 +129,10 @@ class Http(FsspecStorage):
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         if self._query:
             raise StorageError(f"{self.url}: a URL with a query cannot be listed")
-        for found in super().objects(folder):
+        for info in super().objects(folder):
             # Directory listings contain links that sort them: ?C=N;O=D
-            if not {"?", "#"}.intersection(found.key):
-                yield self.stat(unquote(found.key))
+            if not {"?", "#"}.intersection(info.key):
+                yield self.stat(unquote(info.key))
 
 
 async def _receive(filesystem: Any, remote: str, file: IncomingFile) -> None:

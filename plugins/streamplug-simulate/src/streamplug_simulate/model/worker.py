@@ -41,7 +41,7 @@ class Worker:
         """
         self._events, self._node, self._on_batch = events, node, on_batch
         blocks, limits = ahead
-        threads = Threads(node, limits.active)
+        threads = Threads(node, limits.max_running)
         self._window = PrefetchWindow(blocks, _ShardReader(reader, threads), limits, threads)
         self._requested_batches, self._is_idle, self.ended = initial_batches, False, False
         self._steps = self._run()
