@@ -26,12 +26,9 @@ def check_options(what: str, options: Mapping[str, Any], known: OptionTypes) -> 
     for name, value in options.items():
         if name not in known:
             matches = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = (
-                f" Did you mean {matches[0]!r}?"
-                if matches
-                else f" Known: {', '.join(sorted(known))}"
-            )
-            raise ConfigError(f"{what} takes no option {name!r}.{hint}")
+            names = ", ".join(sorted(known))
+            hint = f"Did you mean {matches[0]!r}?" if matches else f"Known: {names}"
+            raise ConfigError(f"{what} takes no option {name!r}. {hint}")
         # bool is a subclass of int, but not a number of seconds.
         wrong_bool = isinstance(value, bool) and bool not in _kinds(known[name])
         if value is not None and (wrong_bool or not isinstance(value, known[name])):

@@ -146,12 +146,9 @@ class RangeShards:
         """Free a sample range."""
         state = self._state()
         with state.lock:
-            ranges = state.ranges.get(released.shard, ())
-            remaining = [part for part in ranges if part is not released]
-            if remaining:
+            ranges = state.ranges.pop(released.shard, [])
+            if remaining := [part for part in ranges if part is not released]:
                 state.ranges[released.shard] = remaining
-            else:
-                state.ranges.pop(released.shard, None)
 
     def take(self, info: ShardInfo, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         """Decode samples of a shard as `ShardReader.take`, fetching them if necessary."""
@@ -185,18 +182,15 @@ class RangeShards:
                 if not len(request.ranges):
                     continue
                 if read is not None and read.contains(request.ranges).all():
-                    spans = coalesce_ranges(request.ranges, 0)
-                    sample_range.set_bytes(
-                        request.is_stored, request.ranges, spans, read.copy_ranges(spans)
-                    )
+                    request = request._replace(spans=coalesce_ranges(request.ranges, 0))
+                    sample_range.set_bytes(*request, read.copy_ranges(request.spans))
                 else:
                     missing.append((info, sample_range, request))
         files = [(info.files["data"].raw, request.spans) for info, _, request in missing]
         for place, load_parts in self._store.read_many(files):
             info, sample_range, request = missing[place]
             with error_context(info):
-                parts = _read(load_parts, sample_range, request)
-                sample_range.set_bytes(request.is_stored, request.ranges, request.spans, parts)
+                sample_range.set_bytes(*request, _read(load_parts, sample_range, request))
 
     def _request(
         self, info: ShardInfo, sample_range: SampleRange, header: ShardHeader
@@ -207,9 +201,7 @@ class RangeShards:
         ranges = ranges[is_stored]
         is_multifile = isinstance(self._index.schema(info.number).format, MultiFileFormat)
         gap = 0 if is_multifile else MAX_GAP_BYTES
-        return _SampleRequest(
-            is_stored, ranges, coalesce_ranges(ranges, gap) if len(ranges) else ranges
-        )
+        return _SampleRequest(is_stored, ranges, coalesce_ranges(ranges, gap))
 
     def _state(self) -> _ProcessState:
         # In a forked copy, another thread may have held one of the locks.

@@ -104,7 +104,7 @@ def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
     array([[ 0, 20],
            [90, 99]])
     """
-    if len(ranges) == 1:
+    if len(ranges) <= 1:
         return np.array(ranges, np.int64)
     order = np.argsort(ranges[:, 0], kind="stable")
     starts, reach = ranges[order, 0], np.maximum.accumulate(ranges[order, 1])
